@@ -1,0 +1,154 @@
+"""
+Every error of this library, by whose fault it is.
+
+    TurnwheelError
+        CallerError            what you asked cannot be done as asked
+            ConfigError        (ValueError) a setting is wrong
+            ToolDefinitionError (TypeError) a function cannot be made a tool
+            UnknownSession     (LookupError) there is no such session
+            UnknownRequest     (LookupError) no open question has this id
+            SessionBusy        (RuntimeError) a run is already under way
+            SessionClosed      (RuntimeError) the session was closed
+        WorldError             something outside failed
+            StoreError         (OSError) the store cannot be read or written
+            StoreConflict      somebody else wrote to the session first
+            JournalError       (ValueError) what is stored cannot be understood
+        InternalError          (AssertionError) a bug of ours; please report it
+            IllegalTransition  a handler went where the table has no row
+            NoPerformer        nothing performs an effect of this type
+
+What a model or a tool does wrong is never an exception: it is an event.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+
+class TurnwheelError(Exception):
+    """The base of all errors here; never raised itself."""
+
+
+class CallerError(TurnwheelError):
+    """What was asked cannot be done as asked."""
+
+
+@final
+class ConfigError(CallerError, ValueError):
+    """A setting is wrong."""
+
+
+@final
+class ToolDefinitionError(CallerError, TypeError):
+    """A function cannot be made a tool."""
+
+
+@final
+class UnknownSession(CallerError, LookupError):
+    """There is no session *session*."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
+
+    def __str__(self) -> str:
+        return f"no session {self.session!r} in this store"
+
+
+@final
+class UnknownRequest(CallerError, LookupError):
+    """No open question has the id *request*; *open* are those there are."""
+
+    def __init__(self, request: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
+        self.request = request
+        self.open = open
+        super().__init__(request, open)
+
+    def __str__(self) -> str:
+        there = ", ".join(map(repr, self.open)) or "none"
+        return f"no open question {self.request!r}; open: {there}"
+
+
+@final
+class SessionBusy(CallerError, RuntimeError):
+    """A run of session *session* is under way."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} has a run under way; wait for it or interrupt it"
+
+
+@final
+class SessionClosed(CallerError, RuntimeError):
+    """Session *session* was closed."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} is closed; open it again from its store"
+
+
+class WorldError(TurnwheelError):
+    """Something outside failed."""
+
+
+@final
+class StoreError(WorldError, OSError):
+    """The store cannot be read or written."""
+
+
+@final
+class StoreConflict(WorldError):
+    """Session *session* has *actual* entries where the writer expected *expected*: somebody else wrote."""
+
+    def __init__(self, session: str, expected: int, actual: int) -> None:
+        self.session = session
+        self.expected = expected
+        self.actual = actual
+        super().__init__(session, expected, actual)
+
+    def __str__(self) -> str:
+        return (
+            f"session {self.session!r} has {self.actual} entries, not {self.expected}: "
+            "another process went on with it; load it again"
+        )
+
+
+@final
+class JournalError(WorldError, ValueError):
+    """What is stored cannot be understood."""
+
+
+class InternalError(TurnwheelError, AssertionError):
+    """A bug of ours; please report it."""
+
+
+@final
+class IllegalTransition(InternalError):
+    """A handler went from *state* on *event* to *target*, which the table does not have."""
+
+    def __init__(self, state: str, event: str, target: str) -> None:
+        self.state = state
+        self.event = event
+        self.target = target
+        super().__init__(state, event, target)
+
+    def __str__(self) -> str:
+        return f"no row for {self.event} in {self.state} leading to {self.target}"
+
+
+@final
+class NoPerformer(InternalError):
+    """Nothing performs effects of type *effect*."""
+
+    def __init__(self, effect: str) -> None:
+        self.effect = effect
+        super().__init__(effect)
+
+    def __str__(self) -> str:
+        return f"no performer for {self.effect}: was one left out when the driver was built?"

@@ -1,0 +1,249 @@
+"""
+Events: what came back or came in, in the past tense.
+
+Each carries *at*, in seconds since the epoch: the only clock there is. An answer names its request. What
+comes from outside carries an id of its sender's, so that a repeated post is one input.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import final
+
+import attrs
+
+from .messages import Outcome, StopReason
+from .pieces import Piece
+from .records import SetMode, SetModel
+from .usage import Spent, Usage
+
+
+class Failure(StrEnum):
+    """Why a model call failed, by what may be done about it."""
+
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    CUT = "cut"
+    """The stream ended without an end, or with an error in its middle."""
+    OVERFLOW = "overflow"
+    """The conversation is larger than the model's window."""
+    AUTH = "auth"
+    NOT_FOUND = "not_found"
+    BAD_REQUEST = "bad_request"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """The process that waited for the answer is gone."""
+    INTERNAL = "internal"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Entered:
+    """A state that waits for nothing was entered; the time is that of the event that led there."""
+
+    at: float
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ModelStreamed:
+    """
+    Pieces of an answer arrived. *before* is how many came earlier, *count* how many these stand for.
+
+    Where *before* is not what the state has seen, the event does not apply.
+    """
+
+    at: float
+    request: str
+    before: int
+    count: int
+    pieces: tuple[Piece, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ModelFinished:
+    """
+    A model answered. *pieces* are the last ones, or all of an answer that was not streamed.
+
+    *seconds* is how long it took; *sequence* the stop sequence it met.
+    """
+
+    at: float
+    request: str
+    stop: StopReason
+    usage: Usage
+    pieces: tuple[Piece, ...] = ()
+    seconds: float = 0.0
+    sequence: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ModelFailed:
+    """
+    A model call failed. *retry_after* is what the provider asked to wait, in seconds, *jitter* in [0, 1).
+
+    The jitter is drawn by whoever performed the call, since a transition draws nothing.
+    """
+
+    at: float
+    request: str
+    failure: Failure
+    message: str
+    retry_after: float | None = None
+    jitter: float = 0.0
+    usage: Usage | None = None
+    seconds: float = 0.0
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ToolProgressed:
+    """A running tool said something for whoever watches."""
+
+    at: float
+    request: str
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ToolFinished:
+    """A tool ended, one way or another; *content* is what the model will read."""
+
+    at: float
+    request: str
+    content: str
+    outcome: Outcome = Outcome.OK
+    seconds: float = 0.0
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Approve:
+    """Yes. *arguments*, where given, take the place of the model's: JSON text, checked as theirs were."""
+
+    arguments: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ApproveAlways:
+    """Yes, and do not ask about this tool again in this session."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Deny:
+    """No. The model reads *message*."""
+
+    message: str = ""
+
+
+Decision = Approve | ApproveAlways | Deny
+"""What a person can say to a question."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ApprovalGiven:
+    """A question was answered. It names the request, never a call."""
+
+    at: float
+    request: str
+    decision: Decision
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookAnswered:
+    """Hooks answered. *answer* is JSON text."""
+
+    at: float
+    request: str
+    answer: str = "{}"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AgentFinished:
+    """A child ended; *spent* is all it used, *content* what the parent's model will read."""
+
+    at: float
+    request: str
+    content: str
+    outcome: Outcome = Outcome.OK
+    spent: Spent = Spent()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class TimerFired:
+    """A timer's time has come."""
+
+    at: float
+    request: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class UserSent:
+    """A person sent a prompt. *id* is the sender's own."""
+
+    at: float
+    id: str
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class UserSteered:
+    """A person said something meant for the run that is under way."""
+
+    at: float
+    id: str
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Interrupted:
+    """A person asked to stop. Asked twice, nothing is waited for."""
+
+    at: float
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ControlReceived:
+    """A person changed a setting of the run that is under way."""
+
+    at: float
+    id: str
+    change: SetModel | SetMode
+
+
+Answer = ModelFinished | ModelFailed | ToolFinished | ApprovalGiven | HookAnswered | AgentFinished | TimerFired
+"""The events that close a request."""
+
+Event = (
+    Entered
+    | ModelStreamed
+    | ModelFinished
+    | ModelFailed
+    | ToolProgressed
+    | ToolFinished
+    | ApprovalGiven
+    | HookAnswered
+    | AgentFinished
+    | TimerFired
+    | UserSent
+    | UserSteered
+    | Interrupted
+    | ControlReceived
+)
+"""Everything that can happen to a machine."""

@@ -1,0 +1,148 @@
+"""
+Messages and their parts: what a conversation is made of.
+
+Every class here is a frozen value. A call's identity is ours (`ToolCall.id`, made from the run and a
+counter); the id a provider gave it stands beside it in `wire_id` and is used on the wire only, because
+providers send duplicate, empty and reused ids.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import final
+
+import attrs
+
+
+class Role(StrEnum):
+    """Who speaks. A message of role `tool` holds all results of one batch, in call order."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class StopReason(StrEnum):
+    """Why a model's answer ended. The first four are what every provider has."""
+
+    END_TURN = "end_turn"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    STOP_SEQUENCE = "stop_sequence"
+    REFUSAL = "refusal"
+    UNKNOWN = "unknown"
+    INTERRUPTED = "interrupted"
+
+
+class Outcome(StrEnum):
+    """How a tool call ended. Everything but `OK` is an error in the eyes of the model."""
+
+    OK = "ok"
+    ERROR = "error"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    DENIED = "denied"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """It was started and nobody knows whether it finished: it may have run."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Text:
+    """Plain text of any role."""
+
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Reasoning:
+    """A model's thinking. *signature* is the provider's proof, sent back verbatim, or empty."""
+
+    text: str
+    signature: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ToolCall:
+    """A model's wish to run a tool. *arguments* is the JSON text exactly as the model wrote it."""
+
+    id: str
+    wire_id: str
+    name: str
+    arguments: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ToolResult:
+    """The one answer to a tool call; *call* is the `ToolCall.id` it answers."""
+
+    call: str
+    wire_id: str
+    name: str
+    content: str
+    outcome: Outcome = Outcome.OK
+
+    @property
+    def is_error(self) -> bool:
+        """What the wire calls an error: anything but success."""
+        return self.outcome is not Outcome.OK
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Binary:
+    """An attachment: *data* is its content, *media_type* such as ``image/png``."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Finish:
+    """The last part of an assistant message: why it ended. *sequence* is the matched stop sequence."""
+
+    reason: StopReason
+    sequence: str = ""
+
+
+Part = Text | Reasoning | ToolCall | ToolResult | Binary | Finish
+"""Everything a message can hold."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Message:
+    """One message of the conversation; *at* is when it was made, in seconds since the epoch."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    at: float = 0.0
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        """All text parts joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in this message, in the model's order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results in this message, in call order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+def user(text: str, at: float = 0.0) -> Message:
+    """A user message of one text part."""
+    return Message(role=Role.USER, parts=(Text(text=text),), at=at)

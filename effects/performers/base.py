@@ -1,0 +1,76 @@
+"""
+The seam between the loop and the world: what a performer is given and what it owes.
+
+A performer is an async callable that does the work of one request and returns its one answer. It never
+raises for what the world did wrong: that is an answer too. When it is cancelled it stops the work as soon as
+it can and still returns its answer, so that what was really used and done is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar, final
+
+import attrs
+
+from ..config import Config
+from ..events import Answer, Event
+from ..history import History
+
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Clock(Protocol):
+    """Where time comes from: `now` in seconds since the epoch, never going back within a process."""
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        ...
+
+    async def sleep_until(self, due: float) -> None:
+        """Return when `now` is at or past *due*."""
+        ...
+
+
+@final
+class SystemClock:
+    """The real clock: the epoch time of its creation plus what the monotonic clock says has passed."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._offset + time.monotonic()
+
+    async def sleep_until(self, due: float) -> None:
+        """Return when `now` is at or past *due*."""
+        while (wait := due - self.now()) > 0:
+            await asyncio.sleep(wait)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Scene:
+    """
+    What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
+
+    *emit* takes the events that come before the answer, such as `ModelStreamed`; it never blocks.
+    """
+
+    session: str
+    run: str
+    config: Config
+    history: History
+    clock: Clock
+    emit: Callable[[Event], None]
+
+
+class Performer(Protocol[R_contra]):
+    """Does the work of one kind of request."""
+
+    async def __call__(self, request: R_contra, scene: Scene) -> Answer:
+        """Perform *request* and return its one answer."""
+        ...

@@ -1,0 +1,53 @@
+"""What a store is: an append-only journal per session, with compare-and-set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, final
+
+import attrs
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SessionInfo:
+    """A stored session: *length* entries, last written at *updated* (seconds since the epoch)."""
+
+    session: str
+    length: int
+    created: float
+    updated: float
+
+
+class Store(Protocol):
+    """
+    Keeps bytes; knows nothing of what they mean.
+
+    An entry's sequence number is its index in its session, from 0. `append` is the only way to write, and it
+    is all or nothing: two writers that both believe to be at the end cannot both go on.
+    """
+
+    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+        """
+        Add *entries* to *session*, which must hold exactly *expected*; return its new length.
+
+        The entries are kept when this returns, as durably as the store promises. Raises `StoreConflict`
+        where the session has another length, and writes nothing then.
+        """
+        ...
+
+    async def load(self, session: str, start: int = 0) -> list[bytes]:
+        """The entries of *session* from index *start* on; empty for a session that is not there."""
+        ...
+
+    async def list(self) -> list[SessionInfo]:
+        """All sessions, last written first."""
+        ...
+
+    async def delete(self, session: str) -> bool:
+        """Forget *session*; whether there was one."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and threads. Closing twice is fine."""
+        ...

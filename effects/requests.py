@@ -1,0 +1,146 @@
+"""
+Requests: what a transition asks of the world. Each gets exactly one answer, an event that names its id.
+
+An id is ``run-counter``. It is made in the transition and is also the idempotency key of the work: a
+request that is performed again after a crash has the id it had before. `Cancel` names a request and gets no
+answer of its own; cancelled models, tools and children still give theirs, while questions, hooks and timers
+die with their Cancel.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import final
+
+import attrs
+
+from .config import Limits
+
+
+class Purpose(StrEnum):
+    """What a model is called for. Only a `TURN` counts as one."""
+
+    TURN = "turn"
+    SUMMARY = "summary"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Conversation:
+    """The first *length* messages of the history at *revision*, as they are."""
+
+    revision: int
+    length: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Transcript:
+    """The first *length* messages of the history at *revision*, rendered as one text to be summarised."""
+
+    revision: int
+    length: int
+
+
+View = Conversation | Transcript
+"""Which messages a model sees: by reference, so that a request costs the same at any length."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CallModel:
+    """
+    Ask a model. *tools* are the names offered in this very request: no other may run.
+
+    *instructions* are added behind the system prompt. Answered by any number of `ModelStreamed` and one
+    `ModelFinished` or `ModelFailed`.
+    """
+
+    id: str
+    model: str
+    view: View
+    tools: tuple[str, ...] = ()
+    purpose: Purpose = Purpose.TURN
+    instructions: str = ""
+    attempt: int = 1
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunTool:
+    """Run a tool. *call* is our id of the call, *timeout* in seconds. Answered by one `ToolFinished`."""
+
+    id: str
+    call: str
+    tool: str
+    arguments: str
+    timeout: float | None = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AskApproval:
+    """Ask a person whether a call may run. Answered by one `ApprovalGiven`, whenever that comes."""
+
+    id: str
+    call: str
+    tool: str
+    arguments: str
+
+
+class Hook(StrEnum):
+    """The places where a host may have a say."""
+
+    SESSION_START = "session_start"
+    USER_PROMPT_SUBMIT = "user_prompt_submit"
+    PRE_TOOL_USE = "pre_tool_use"
+    POST_TOOL_USE = "post_tool_use"
+    POST_TOOL_USE_FAILURE = "post_tool_use_failure"
+    PRE_COMPACT = "pre_compact"
+    STOP = "stop"
+    SUBAGENT_STOP = "subagent_stop"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class FireHook:
+    """Ask the host's hooks. *payload* is JSON text. Answered by one `HookAnswered`."""
+
+    id: str
+    hook: Hook
+    payload: str = "{}"
+    call: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunAgent:
+    """Run a child agent to its end. *tools* are all it may have. Answered by one `AgentFinished`."""
+
+    id: str
+    call: str
+    agent: str
+    prompt: str
+    tools: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SetTimer:
+    """Wake the machine at *due*, in seconds since the epoch. Answered by one `TimerFired`."""
+
+    id: str
+    due: float
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Cancel:
+    """Stop the work of *request*, as soon as it can be."""
+
+    request: str
+
+
+Request = CallModel | RunTool | AskApproval | FireHook | RunAgent | SetTimer
+"""Every effect that gets an answer."""

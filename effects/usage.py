@@ -1,0 +1,76 @@
+"""What was used: tokens, money and active time."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+if TYPE_CHECKING:
+    from .config import Price
+
+PER = Decimal(1_000_000)
+"""Prices are per this many tokens."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Usage:
+    """
+    Tokens of one or many model calls. *cached* and *cache_write* are part of *input*, *reasoning* of *output*.
+
+    *estimated* says how many of them were guessed because a stream was cut before it told.
+    """
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: int = 0
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens."""
+        return self.input + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cached=self.cached + other.cached,
+            cache_write=self.cache_write + other.cache_write,
+            reasoning=self.reasoning + other.reasoning,
+            estimated=self.estimated + other.estimated,
+        )
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Spent:
+    """The account of a run: *turns* completed model responses, *cost* in USD, *seconds* of active time."""
+
+    turns: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    seconds: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            turns=self.turns + other.turns,
+            usage=self.usage + other.usage,
+            cost=self.cost + other.cost,
+            seconds=self.seconds + other.seconds,
+        )
+
+
+def cost(usage: Usage, price: Price | None) -> Decimal:
+    """The cost of *usage* in USD at *price*; nothing where no price is known."""
+    if price is None:
+        return Decimal(0)
+    cached = price.input if price.cached is None else price.cached
+    write = price.input if price.cache_write is None else price.cache_write
+    plain = usage.input - usage.cached - usage.cache_write
+    total = plain * price.input + usage.cached * cached + usage.cache_write * write + usage.output * price.output
+    return total / PER
