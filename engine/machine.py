@@ -1,0 +1,128 @@
+"""
+The machine: state and memory, advanced by events, with no I/O in h11's sense.
+
+`Machine` is the object a driver or a notebook holds; `drive` is the same as a generator that yields effects and
+is sent events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ..effects.config import Config
+from ..effects.errors import InternalError
+from ..effects.events import Entered, Event
+from ..effects.history import History
+from ..effects.records import Lane
+from ..states.context import Mail, Memory
+from ..states.rules.sizes import history_size
+from ..states.state import Done, Start, State, Thinking
+from .transition import advance
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from ..effects.config import Grant
+
+MAX_ENTERED = 50
+"""States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
+
+
+@final
+class Machine:
+    """
+    One run of an agent. Feed `advance` what happened; do what it returns; feed it what came of that.
+
+    `state` is where the run is, `memory` what it knows. Two machines with equal configurations that are fed
+    equal events are equal at every step.
+    """
+
+    __slots__ = ("config", "memory", "state")
+
+    def __init__(self, config: Config, state: State, memory: Memory) -> None:
+        self.config = config
+        self.state = state
+        self.memory = memory
+
+    @classmethod
+    def start(
+        cls,
+        config: Config,
+        prompt: str,
+        *,
+        run: str = "run",
+        history: History | None = None,
+        granted: tuple[Grant, ...] = (),
+    ) -> Machine:
+        """
+        A machine about to begin with *prompt*; call `advance` with no event to set it going.
+
+        *run* prefixes every id. *history* is what was said before, *granted* what a person allowed for good.
+        """
+        before = History.of() if history is None else history
+        memory = Memory(
+            run=run,
+            model=config.model.name,
+            mode=config.policy.mode,
+            history=before,
+            size=history_size(before),
+            mail=(Mail(lane=Lane.PROMPT, id=f"{run}-prompt", text=prompt, at=0.0),),
+            granted=granted,
+        )
+        return cls(config, Thinking(stage=Start()), memory)
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return isinstance(self.state, Done)
+
+    def advance(self, event: Event | None = None, *, at: float = 0.0) -> tuple[Effect, ...]:
+        """
+        Apply *event*, then pass through every state that waits for nothing; return all effects.
+
+        With no event, only the latter, at the time *at*. Afterwards the run is done or `state.open` names what it waits for.
+        Raises `IllegalTransition` for a bug of ours; the machine is then as it was.
+        """
+        state, memory = self.state, self.memory
+        effects: tuple[Effect, ...] = ()
+        if event is not None:
+            at = event.at
+            state, memory, effects = advance(self.config, state, memory, event)
+        passed = 0
+        while not state.open and not isinstance(state, Done):
+            state, memory, more = advance(self.config, state, memory, Entered(at=at))
+            effects += more
+            passed += 1
+            if passed > MAX_ENTERED:
+                msg = f"{passed} states in a row waited for nothing, last {state.label}"
+                raise InternalError(msg)
+        self.state, self.memory = state, memory
+        return effects
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Machine):
+            return NotImplemented
+        mine, theirs = (self.config, self.state, self.memory), (other.config, other.state, other.memory)
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        waits = f", waits for {', '.join(self.state.open)}" if self.state.open else ""
+        return f"<Machine {self.memory.run!r}: {self.state.label}{waits}>"
+
+
+def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Event, Done]:
+    """
+    *machine* as a generator: yields the effects of each step, is sent the next event, returns the end.
+
+    *at* is when it begins, in seconds since the epoch. A synchronous loop over it is twenty lines and needs
+    no policy of its own: perform the requests, send what came of one of them.
+    """
+    effects = machine.advance(at=at)
+    while not isinstance(machine.state, Done):
+        effects = machine.advance((yield effects))
+    yield effects
+    return machine.state

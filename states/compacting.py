@@ -1,0 +1,158 @@
+"""
+Compacting: the context is being shrunk.
+
+A model summarises what is old; the summary takes its place. It must make the context smaller, or says that
+it cannot. What follows a failure depends on why it was tried: a context over its threshold goes on as it is,
+an answer that was cut off or refused for its size cannot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..effects.config import OnMaxTokens
+from ..effects.events import Entered, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSent
+from ..effects.messages import user
+from ..effects.notices import (
+    Compacted,
+    CompactionFailed,
+    CompactionStarted,
+    DoneReason,
+    InputReceived,
+    InterruptRequested,
+)
+from ..effects.pieces import TextPiece
+from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
+from ..effects.requests import CallModel, Cancel, Purpose, Transcript
+from ..effects.usage import Spent, Usage, cost
+from .draft import Draft, ignore
+from .rules import compaction, texts
+from .rules.sizes import estimated_usage, history_size, message_size
+from .state import Compacting, CompactReason, End, Go, Stopping, Summary, Thinking, Weigh
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from .context import Context
+
+Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
+
+
+def handle(state: Compacting, ctx: Context) -> Step:
+    """What *ctx*'s event does while the context is being shrunk."""
+    event, stage = ctx.event, state.stage
+    match event:
+        case Entered() if isinstance(stage, Weigh):
+            return _weigh(state, ctx)
+        case ModelStreamed(request=request) if (
+            isinstance(stage, Summary) and request == stage.request and event.before == stage.pieces.count
+        ):
+            pieces = stage.pieces.extend(event.pieces, event.count)
+            gathered = Summary(request=stage.request, cut=stage.cut, pieces=pieces)
+            return Compacting(reason=state.reason, stage=gathered, stopping=state.stopping), ()
+        case ModelFinished() | ModelFailed() if isinstance(stage, Summary) and event.request == stage.request:
+            return _answered(state, stage, event, ctx)
+        case Interrupted() if isinstance(stage, Summary):
+            return _interrupted(state, stage, ctx)
+        case UserSent(id=sender):
+            return state, (InputReceived(id=sender),)
+        case _:
+            return state, ignore(state, ctx)
+
+
+def _weigh(state: Compacting, ctx: Context) -> Step:
+    config, memory = ctx.config, ctx.memory
+    draft = Draft(ctx)
+    if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
+        return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
+    if memory.compactions:
+        return _failed(state, "the context was compacted just before", draft, ctx)
+    cut = compaction.cut_index(memory.history, config.model.window)
+    if cut == 0:
+        return _failed(state, "there is nothing old enough to summarise", draft, ctx)
+    request = draft.new_id()
+    draft.add(
+        CompactionStarted(size=memory.size),
+        CallModel(
+            id=request,
+            model=memory.model,
+            view=Transcript(revision=memory.history.revision, length=cut),
+            purpose=Purpose.SUMMARY,
+            instructions=compaction.INSTRUCTIONS,
+        ),
+    )
+    return draft.to(Compacting(reason=state.reason, stage=Summary(request=request, cut=cut)))
+
+
+def _worth_it(ctx: Context) -> bool:
+    """Whether a cut-off answer is followed by a compaction, by policy and size."""
+    policy = ctx.config.policy
+    match policy.on_max_tokens:
+        case OnMaxTokens.COMPACT:
+            return True
+        case OnMaxTokens.STOP:
+            return False
+        case OnMaxTokens.COMPACT_OVER_THRESHOLD:
+            return compaction.due(ctx.memory.size, ctx.config.model.window, policy.compact_at)
+
+
+def _answered(
+    state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context
+) -> Step:
+    draft = Draft(ctx)
+    last = event.pieces if isinstance(event, ModelFinished) else ()
+    pieces = stage.pieces.extend(last, len(last)).pieces
+    usage = event.usage if event.usage and event.usage.total else Usage()
+    if pieces and not usage.total:
+        usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
+    model = ctx.config.model
+    price = model.price if ctx.memory.model == model.name else None
+    draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=event.seconds)))
+    if state.stopping:
+        return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+    if isinstance(event, ModelFailed):
+        return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
+    text = "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])
+    return _summarised(state, stage, text, draft, ctx)
+
+
+def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:
+    memory = ctx.memory
+    summary = compaction.summary_message(text, ctx.now)
+    old = history_size(memory.history.slice(0, stage.cut))
+    if not text.strip():
+        return _failed(state, "the summary was empty", draft, ctx)
+    if message_size(summary) >= old:
+        return _failed(state, "the summary was not smaller than what it was to replace", draft, ctx)
+    draft.add(
+        ReplaceHistory(head=(summary,), keep=stage.cut),
+        CountCompaction(attempts=memory.compactions + 1, failures=0),
+        Compacted(before=history_size(memory.history), after=history_size(memory.history) - old + message_size(summary)),
+    )
+    if state.reason is CompactReason.MAX_TOKENS:
+        # The history ends with what the model got out; it goes on when it is asked to.
+        draft.add(AppendMessage(message=user(texts.CONTINUE, ctx.now)))
+    return draft.to(Thinking(stage=Go()))
+
+
+def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
+    memory = ctx.memory
+    draft.add(
+        CompactionFailed(reason=why),
+        CountCompaction(attempts=memory.compactions + 1, failures=memory.compaction_failures + 1),
+    )
+    match state.reason:
+        case CompactReason.THRESHOLD:
+            return draft.to(Thinking(stage=Go()))
+        case CompactReason.MAX_TOKENS:
+            return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS, detail=why)))
+        case CompactReason.OVERFLOW:
+            detail = f"the conversation is larger than the model's window, and {why}"
+            return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
+
+
+def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> Step:
+    draft = Draft(ctx)
+    if state.stopping:
+        return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+    draft.add(Cancel(request=stage.request), InterruptRequested())
+    return draft.to(Compacting(reason=state.reason, stage=stage, stopping=Stopping.INTERRUPTED))

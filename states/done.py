@@ -1,0 +1,17 @@
+"""Done: the run is over. Nothing that comes changes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .draft import ignore
+from .state import Done
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from .context import Context
+
+
+def handle(state: Done, ctx: Context) -> tuple[Done, tuple[Effect, ...]]:
+    """The same state, whatever *ctx*'s event is."""
+    return state, ignore(state, ctx)

@@ -1,0 +1,24 @@
+"""
+Executing: tools are at work, or about to be.
+
+How a batch goes on is the same under its three names; see `calls`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .calls import step
+from .draft import ignore
+from .state import Confirming, Dispatching, Executing, Thinking
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from .context import Context
+
+
+def handle(
+    state: Executing, ctx: Context
+) -> tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]:
+    """What *ctx*'s event does while tools are at work."""
+    return step(state.batch, ctx) or (state, ignore(state, ctx))

@@ -1,0 +1,52 @@
+"""What a child agent may have: a subset of its parent's tools, and no more than its parent has left."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeVar
+
+from ...effects.config import Approval, Limits, SideEffect, ToolKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...effects.config import ChildSpec, Config, ToolSpec
+    from ...effects.usage import Spent
+
+N = TypeVar("N", int, float, Decimal)
+
+
+def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:
+    """The child's name and what it is asked, from the *arguments* of the call that starts it."""
+    return str(arguments.get("agent", "")), str(arguments.get("prompt", ""))
+
+
+def _unattended(tool: ToolSpec) -> bool:
+    return tool.side_effect is SideEffect.READ_ONLY and tool.approval is not Approval.ALWAYS
+
+
+def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
+    """The tools of *child*: its parent's, of those the ones it names, and never one that starts a child."""
+    tools = [tool for tool in config.tools if tool.kind is not ToolKind.AGENT]
+    if child.tools is None:
+        return tuple([tool.name for tool in tools if _unattended(tool)])
+    return tuple([tool.name for tool in tools if tool.name in child.tools])
+
+
+def remainder(wanted: Limits, limits: Limits, spent: Spent) -> Limits:
+    """The limits of a child that wants *wanted*, of a parent with *limits* that has *spent*."""
+    usd = None if limits.usd is None else limits.usd - spent.cost
+    tokens = None if limits.tokens is None else limits.tokens - spent.usage.total
+    seconds = None if limits.seconds is None else limits.seconds - spent.seconds
+    return Limits(
+        turns=wanted.turns,
+        usd=_less(wanted.usd, usd),
+        tokens=_less(wanted.tokens, tokens),
+        seconds=_less(wanted.seconds, seconds),
+    )
+
+
+def _less(wanted: N | None, left: N | None) -> N | None:
+    if wanted is None or left is None:
+        return left if wanted is None else wanted
+    return min(wanted, left)

@@ -1,0 +1,40 @@
+"""Whether and when a failed model call is tried again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...effects.events import Failure
+
+if TYPE_CHECKING:
+    from ...effects.config import Retries
+    from ...effects.events import ModelFailed
+
+OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
+"""The provider asks for patience: it is given more tries."""
+
+TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT, Failure.LOST})
+"""May go better the next time. Everything else fails the same way again."""
+
+
+def tries(retries: Retries, failure: Failure) -> int:
+    """How many new attempts a *failure* of this kind is given."""
+    if failure in OVERLOADED:
+        return retries.overloaded
+    return retries.failed if failure in TRANSIENT else 0
+
+
+def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
+    """
+    How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again.
+
+    What the provider asked for holds; a lost answer is asked for again at once, since nobody refused it.
+    """
+    if attempt > tries(retries, failed.failure):
+        return None
+    if failed.failure is Failure.LOST:
+        return 0.0
+    if failed.retry_after is not None:
+        return failed.retry_after
+    delay = retries.base * float(2 ** (attempt - 1))
+    return delay * (1.0 + retries.jitter * failed.jitter)

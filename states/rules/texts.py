@@ -1,0 +1,23 @@
+"""What a model reads when a call did not run, or not to its end."""
+
+from __future__ import annotations
+
+CANCELLED = "Cancelled"
+SKIPPED_AFTER_DENIAL = "Skipped: a person denied another call of this message."
+DENIED = "Denied by the user. Do not try this again without asking."
+OVER_BUDGET = "Cancelled: the budget of this run is used up."
+CUT_OFF = "Not run: the answer ended before its calls could be trusted."
+MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
+LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
+CONTINUE = "Continue where you left off."
+
+
+def not_found(name: str, offered: tuple[str, ...]) -> str:
+    """The result of a call to a tool that is not there."""
+    there = f" Available: {', '.join(offered)}." if offered else ""
+    return f"Tool not found: {name}.{there}"
+
+
+def invalid_arguments(name: str, problem: str) -> str:
+    """The result of a call whose arguments do not fit."""
+    return f"Invalid arguments for {name}: {problem}. The tool was not run."

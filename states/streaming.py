@@ -1,0 +1,250 @@
+"""
+Streaming: a model answers.
+
+Pieces fold into the state as they come. When the answer is whole its message enters the history and its
+calls become a batch; where it fails nothing of it is kept, unless a person stopped it and read what there
+was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSent
+from ..effects.messages import (
+    Finish,
+    Message,
+    Outcome,
+    Part,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from ..effects.notices import (
+    AnswerDropped,
+    DoneReason,
+    InputReceived,
+    InterruptRequested,
+    ReasoningDelta,
+    RetryScheduled,
+    TextDelta,
+    TurnEnded,
+    Warned,
+)
+from ..effects.pieces import Piece, ReasoningPiece, TextPiece
+from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
+from ..effects.requests import Cancel, SetTimer
+from ..effects.usage import Spent, Usage, cost
+from .draft import Draft, ignore
+from .rules import texts
+from .rules.answer import TRUSTED, Wishes, parts_of, wishes
+from .rules.retry import wait
+from .rules.sizes import estimated_usage
+from .state import (
+    Batch,
+    Call,
+    Compacting,
+    CompactReason,
+    End,
+    Executing,
+    Retry,
+    Stopping,
+    Streaming,
+    Thinking,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..effects import Effect
+    from .context import Context
+
+Step = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
+
+
+def handle(state: Streaming, ctx: Context) -> Step:
+    """What *ctx*'s event does while a model answers."""
+    event = ctx.event
+    match event:
+        case ModelStreamed(request=state.request, before=state.pieces.count):
+            return _streamed(state, event)
+        case ModelFinished(request=state.request):
+            return _finished(state, event, ctx)
+        case ModelFailed(request=state.request):
+            return _cut_short(state, event, ctx) if state.stopping else _failed(state, event, ctx)
+        case Interrupted():
+            return _interrupted(state, ctx)
+        case UserSent(id=sender):
+            return state, (InputReceived(id=sender),)
+        case _:
+            return state, ignore(state, ctx)
+
+
+def deltas(pieces: Iterable[Piece]) -> list[Effect]:
+    """What a watcher sees of *pieces*: text and thinking, as they arrived."""
+    return [
+        TextDelta(piece.text) if isinstance(piece, TextPiece) else ReasoningDelta(piece.text)
+        for piece in pieces
+        if isinstance(piece, TextPiece | ReasoningPiece) and piece.text
+    ]
+
+
+def _streamed(state: Streaming, event: ModelStreamed) -> Step:
+    # The hot path: one of these per network chunk, so the state is built directly.
+    following = Streaming(
+        request=state.request,
+        attempt=state.attempt,
+        offered=state.offered,
+        pieces=state.pieces.extend(event.pieces, event.count),
+        stopping=state.stopping,
+    )
+    return following, tuple(deltas(event.pieces))
+
+
+def _spent(usage: Usage, seconds: float, turns: int, ctx: Context) -> Spent:
+    model = ctx.config.model
+    price = model.price if ctx.memory.model == model.name else None
+    return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=seconds)
+
+
+# The answer is whole
+
+
+def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
+    draft = Draft(ctx)
+    draft.add(*deltas(event.pieces))
+    pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
+    stop = StopReason.INTERRUPTED if state.stopping else event.stop
+    sorted_ = wishes(pieces, stop, state.offered)
+    calls = {
+        wish.index: ToolCall(
+            id=draft.new_id(), wire_id=wish.wire_id, name=wish.name, arguments=wish.arguments
+        )
+        for wish in sorted_.kept
+    }
+    _append(parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
+    usage = event.usage if event.usage.total else estimated_usage(ctx.memory.size, pieces)
+    spent = _spent(usage, event.seconds, 1, ctx)
+    draft.add(
+        AddUsage(spent=spent, context=usage.total),
+        TurnEnded(turn=ctx.memory.spent.turns + 1, stop=stop, usage=usage),
+    )
+    if ctx.memory.pending_context:
+        draft.add(ClearContext())
+    if ctx.memory.compactions:
+        draft.add(CountCompaction(attempts=0, failures=ctx.memory.compaction_failures))
+    _warn(sorted_, stop, draft)
+    return _after(stop, tuple(calls.values()), draft, ctx)
+
+
+def _append(parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
+    if parts:
+        message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=ctx.memory.model)
+        draft.add(AppendMessage(message=message))
+
+
+def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
+    if sorted_.dropped:
+        names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped)
+        draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
+    if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
+        draft.add(Warned(text=f"the model's answer ended with {stop}"))
+
+
+def _after(stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context) -> Step:
+    if stop in TRUSTED and calls:
+        return draft.to(Executing(batch=Batch(calls=tuple([Call(call=call) for call in calls]))))
+    if calls:
+        _answer_unrun(calls, stop, draft, ctx)
+    match stop:
+        case StopReason.MAX_TOKENS:
+            return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
+        case StopReason.STOP_SEQUENCE:
+            return draft.to(Thinking(stage=End(reason=DoneReason.STOP_SEQUENCE)))
+        case StopReason.INTERRUPTED:
+            return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+        case _:
+            return draft.to(Thinking(stage=End(reason=DoneReason.END_TURN)))
+
+
+def _answer_unrun(calls: tuple[ToolCall, ...], stop: StopReason, draft: Draft, ctx: Context) -> None:
+    """Whole calls that will not run get their results at once, so the history stays valid."""
+    interrupted = stop is StopReason.INTERRUPTED
+    results = tuple(
+        [
+            ToolResult(
+                call=call.id,
+                wire_id=call.wire_id,
+                name=call.name,
+                content=texts.CANCELLED if interrupted else texts.CUT_OFF,
+                outcome=Outcome.CANCELLED if interrupted else Outcome.SKIPPED,
+            )
+            for call in calls
+        ]
+    )
+    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=results, at=ctx.now)))
+
+
+# The answer did not come to its end
+
+
+def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
+    draft = Draft(ctx)
+    _account_for_failure(state, event, draft, ctx)
+    if event.failure is Failure.OVERFLOW:
+        return draft.to(Compacting(reason=CompactReason.OVERFLOW))
+    lost = event.failure is Failure.LOST
+    delay = wait(ctx.config.retries, event, state.attempt) if lost or not state.pieces.count else None
+    if delay is None:
+        detail = f"{event.failure}: {event.message}"
+        return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
+    timer = draft.new_id()
+    due = ctx.now + delay
+    draft.add(
+        SetTimer(id=timer, due=due),
+        RetryScheduled(attempt=state.attempt + 1, due=due, failure=event.failure, message=event.message),
+    )
+    return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=state.attempt + 1))
+
+
+def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> None:
+    """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
+    usage = event.usage or Usage()
+    if state.pieces.count:
+        draft.add(AnswerDropped(request=state.request))
+        usage = event.usage or estimated_usage(ctx.memory.size, state.pieces.pieces)
+    if usage.total or event.seconds:
+        draft.add(AddUsage(spent=_spent(usage, event.seconds, 0, ctx)))
+
+
+def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
+    """A person stopped the answer: the text that was read is kept, calls are not."""
+    draft = Draft(ctx)
+    pieces = state.pieces.pieces
+    parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
+    _append(parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
+    usage = event.usage or (estimated_usage(ctx.memory.size, pieces) if pieces else Usage())
+    draft.add(AddUsage(spent=_spent(usage, event.seconds, 0, ctx)))
+    return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+
+
+def _interrupted(state: Streaming, ctx: Context) -> Step:
+    if state.stopping:
+        # Asked twice: the answer is not waited for. What was read is kept as if the stream had ended now.
+        gone = ModelFailed(
+            at=ctx.now, request=state.request, failure=Failure.CANCELLED, message="interrupted twice"
+        )
+        return _cut_short(state, gone, ctx)
+    draft = Draft(ctx)
+    draft.add(Cancel(request=state.request), InterruptRequested())
+    return draft.to(
+        Streaming(
+            request=state.request,
+            attempt=state.attempt,
+            offered=state.offered,
+            pieces=state.pieces,
+            stopping=Stopping.INTERRUPTED,
+        )
+    )
