@@ -8,7 +8,7 @@ comes from outside carries an id of its sender's, so that a repeated post is one
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -16,6 +16,9 @@ from .messages import Outcome, StopReason
 from .pieces import Piece
 from .records import SetMode, SetModel
 from .usage import Spent, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Failure(StrEnum):
@@ -247,3 +250,17 @@ Event = (
     | ControlReceived
 )
 """Everything that can happen to a machine."""
+
+
+def joined(events: Sequence[ModelStreamed]) -> ModelStreamed:
+    """*events*, which follow each other in one stream, as one event. Their pieces stay as they are."""
+    first, last = events[0], events[-1]
+    if first is last:
+        return first
+    return ModelStreamed(
+        at=last.at,
+        request=first.request,
+        before=first.before,
+        count=sum([event.count for event in events]),
+        pieces=tuple([piece for event in events for piece in event.pieces]),
+    )

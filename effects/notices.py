@@ -128,11 +128,19 @@ class ApprovalRequested:
 
 @final
 @attrs.frozen(kw_only=True)
-class ApprovalClosed:
-    """A question is no longer open: answered, or withdrawn (*decision* None)."""
+class ApprovalAnswered:
+    """A question was answered."""
 
     request: str
-    decision: Decision | None
+    decision: Decision
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ApprovalWithdrawn:
+    """A question is no longer open, and nobody answered it."""
+
+    request: str
 
 
 @final
@@ -242,7 +250,8 @@ Notice = (
     | ToolProgress
     | ToolEnded
     | ApprovalRequested
-    | ApprovalClosed
+    | ApprovalAnswered
+    | ApprovalWithdrawn
     | AgentStarted
     | AgentNoticed
     | TurnEnded

@@ -24,7 +24,7 @@ from .transition import advance
 
 if TYPE_CHECKING:
     from ..effects import Effect
-    from ..effects.config import Grant
+    from .entries import RunOpened
 
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
@@ -53,13 +53,13 @@ class Machine:
         prompt: str,
         *,
         run: str = "run",
+        sender: str = "",
         history: History | None = None,
-        granted: tuple[Grant, ...] = (),
     ) -> Machine:
         """
         A machine about to begin with *prompt*; call `advance` with no event to set it going.
 
-        *run* prefixes every id. *history* is what was said before, *granted* what a person allowed for good.
+        *run* prefixes every id, *sender* is the id the prompt came with. *history* is what was said before.
         """
         before = History.of() if history is None else history
         memory = Memory(
@@ -68,10 +68,28 @@ class Machine:
             mode=config.policy.mode,
             history=before,
             size=history_size(before),
-            mail=(Mail(lane=Lane.PROMPT, id=f"{run}-prompt", text=prompt, at=0.0),),
-            granted=granted,
+            mail=(Mail(lane=Lane.PROMPT, id=sender or f"{run}-prompt", text=prompt, at=0.0),),
         )
         return cls(config, Thinking(stage=Start()), memory)
+
+    @classmethod
+    def open(cls, opened: RunOpened, before: Machine | None = None) -> Machine:
+        """
+        The machine of a run that begins as *opened* says, over what the run *before* it left.
+
+        That is its history, the rules a person granted for good, and the mail it did not take.
+        """
+        machine = cls.start(opened.config, opened.prompt, run=opened.run, sender=opened.sender)
+        if before is not None:
+            left = before.memory
+            machine.memory = attrs.evolve(
+                machine.memory,
+                history=left.history,
+                size=left.size,
+                granted=left.granted,
+                mail=(*left.mail, *machine.memory.mail),
+            )
+        return machine
 
     @property
     def done(self) -> bool:

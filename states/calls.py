@@ -29,8 +29,9 @@ from ..effects.events import (
 from ..effects.messages import Message, Outcome, Role, ToolResult
 from ..effects.notices import (
     AgentStarted,
-    ApprovalClosed,
+    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalWithdrawn,
     DoneReason,
     InputReceived,
     InterruptRequested,
@@ -145,7 +146,7 @@ def settled(call: Call, outcome: Outcome, content: str, draft: Draft, *, seconds
 
 def _decided(batch: Batch, index: int, event: ApprovalGiven, ctx: Context, draft: Draft) -> Batch:
     call = batch.calls[index]
-    draft.add(ApprovalClosed(request=event.request, decision=event.decision))
+    draft.add(ApprovalAnswered(request=event.request, decision=event.decision))
     match event.decision:
         case Approve(arguments=""):
             return _put(batch, index, Call(call=call.call, phase=Allowed()))
@@ -222,7 +223,7 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
         case Allowed() if level > Stopping.DENIED:
             return _unstarted(call, level, draft)
         case Asked(request=request) if level > Stopping.DENIED:
-            draft.add(Cancel(request=request), ApprovalClosed(request=request, decision=None))
+            draft.add(Cancel(request=request), ApprovalWithdrawn(request=request))
             return _unstarted(call, level, draft)
         case Running(request=request) | Delegated(request=request) if level is Stopping.INTERRUPTED:
             draft.add(Cancel(request=request))

@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..effects.config import OnMaxTokens
-from ..effects.events import Entered, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSent
+from ..effects.events import (
+    Entered,
+    Failure,
+    Interrupted,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    UserSent,
+)
 from ..effects.messages import user
 from ..effects.notices import (
     Compacted,
@@ -109,6 +117,8 @@ def _answered(
     draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=event.seconds)))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+    if isinstance(event, ModelFailed) and event.failure is Failure.LOST:
+        return draft.to(Compacting(reason=state.reason))
     if isinstance(event, ModelFailed):
         return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
     text = "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])

@@ -170,6 +170,7 @@ TABLE: tuple[Row, ...] = (
     Row("compacting.summary", ModelStreamed, "compacting.summary", "pieces are gathered"),
     Row("compacting.summary", ModelFinished, "thinking.go", "the summary takes the old part's place, or failed"),
     Row("compacting.summary", ModelFinished, "thinking.end", "no use, and it cannot go on as it is"),
+    Row("compacting.summary", ModelFailed, "compacting.weigh", "the answer was lost; once more"),
     Row("compacting.summary", ModelFailed, "thinking.go", "it goes on as it is"),
     Row("compacting.summary", ModelFailed, "thinking.end", "it cannot go on as it is"),
     Row("compacting.summary", Interrupted, "compacting.stopping", "the summary is cancelled"),

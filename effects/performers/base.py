@@ -18,6 +18,7 @@ import attrs
 from ..config import Config
 from ..events import Answer, Event
 from ..history import History
+from ..notices import AgentNoticed
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -57,7 +58,8 @@ class Scene:
     """
     What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
 
-    *emit* takes the events that come before the answer, such as `ModelStreamed`; it never blocks.
+    *emit* takes the events that come before the answer, such as `ModelStreamed`, and what a child's watchers
+    see; it never blocks.
     """
 
     session: str
@@ -65,7 +67,7 @@ class Scene:
     config: Config
     history: History
     clock: Clock
-    emit: Callable[[Event], None]
+    emit: Callable[[Event | AgentNoticed], None]
 
 
 class Performer(Protocol[R_contra]):

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ...effects.config import ChildSpec, Config, ToolSpec
     from ...effects.usage import Spent
 
+PENNY = Decimal("0.000001")
+INSTANT = 0.001
+
 N = TypeVar("N", int, float, Decimal)
 
 
@@ -35,9 +38,10 @@ def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
 
 def remainder(wanted: Limits, limits: Limits, spent: Spent) -> Limits:
     """The limits of a child that wants *wanted*, of a parent with *limits* that has *spent*."""
-    usd = None if limits.usd is None else limits.usd - spent.cost
-    tokens = None if limits.tokens is None else limits.tokens - spent.usage.total
-    seconds = None if limits.seconds is None else limits.seconds - spent.seconds
+    # Nothing left is not "no limit": the child then gets so little that it ends at its first check.
+    usd = None if limits.usd is None else max(limits.usd - spent.cost, PENNY)
+    tokens = None if limits.tokens is None else max(limits.tokens - spent.usage.total, 1)
+    seconds = None if limits.seconds is None else max(limits.seconds - spent.seconds, INSTANT)
     return Limits(
         turns=wanted.turns,
         usd=_less(wanted.usd, usd),

@@ -1,0 +1,137 @@
+"""
+Words to bytes and back: the one converter of this library.
+
+Unions are tagged with the name of the class, fields at their default are left out, and the bytes are JSON, so
+that a journal can be read with any tool. What cannot be read is a `JournalError` that says where.
+"""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import cattrs
+import msgspec
+from cattrs.gen import make_dict_unstructure_fn
+from cattrs.strategies import configure_tagged_union
+
+from ..effects.config import (
+    ChildSpec,
+    Config,
+    Grant,
+    Limits,
+    ModelSpec,
+    Policy,
+    Price,
+    Retries,
+    ToolSpec,
+)
+from ..effects.errors import JournalError
+from ..effects.events import Decision, Event
+from ..effects.messages import Part
+from ..effects.notices import AgentNoticed, Notice
+from ..effects.pieces import Piece, Rope
+from ..effects.records import Record, SetMode, SetModel
+from ..effects.requests import Request, View
+from ..states.state import CompactStage, Phase, Stage, State
+from .entries import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+TAG = "type"
+
+# Innermost first: a union's members are converted with the hooks that exist when it is configured.
+UNIONS: tuple[Any, ...] = (
+    Piece,
+    Part,
+    Decision,
+    View,
+    SetModel | SetMode,
+    Phase,
+    Stage,
+    CompactStage,
+    Event,
+    Request,
+    Record,
+    Notice,
+    State,
+    Entry,
+)
+"""Every closed union that is written down."""
+
+
+def _unstructure_rope(rope: Rope) -> dict[str, Any]:
+    return {"count": rope.count, "pieces": converter.unstructure(rope.pieces, tuple[Piece, ...])}
+
+
+def _structure_rope(value: dict[str, Any], _: type[Rope]) -> Rope:
+    return Rope.of(converter.structure(value["pieces"], tuple[Piece, ...]), value["count"])
+
+
+def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
+    return Decimal(str(value))
+
+
+def _structure_bytes(value: str, _: type[bytes]) -> bytes:
+    return base64.b64decode(value)
+
+
+def _unstructure_bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _unstructure_passed_on(value: AgentNoticed) -> dict[str, Any]:
+    return {"call": value.call, "notice": converter.unstructure(value.notice, Notice)}
+
+
+def _structure_passed_on(value: dict[str, Any], _: type[AgentNoticed]) -> AgentNoticed:
+    return AgentNoticed(call=value["call"], notice=_structure(value["notice"], Notice))
+
+
+def make_converter() -> cattrs.Converter:
+    """A converter for all words and states, to build on: yours to add hooks to."""
+    made = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
+    made.register_unstructure_hook(Decimal, str)
+    made.register_structure_hook(Decimal, _structure_decimal)
+    made.register_unstructure_hook(bytes, _unstructure_bytes)
+    made.register_structure_hook(bytes, _structure_bytes)
+    made.register_unstructure_hook(Rope, _unstructure_rope)
+    made.register_structure_hook(Rope, _structure_rope)
+    for settings in (ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Grant, ChildSpec, Config):
+        # Written in full: a default that changes one day must not change what an old run was told.
+        made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
+    # A notice may hold a notice, so its hooks cannot wait for those of the union.
+    made.register_unstructure_hook(AgentNoticed, _unstructure_passed_on)
+    made.register_structure_hook(AgentNoticed, _structure_passed_on)
+    for union in UNIONS:
+        configure_tagged_union(union, made, tag_name=TAG)
+    return made
+
+
+converter = make_converter()
+
+_structure: Callable[..., Any] = converter.structure
+
+
+def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
+    """*value* as JSON bytes, written as *as_type*: a class, or one of the closed unions."""
+    return msgspec.json.encode(converter.unstructure(value, as_type))
+
+
+def decode(data: bytes, as_type: Any, where: str = "this entry") -> Any:  # noqa: ANN401  # as above
+    """
+    What `encode` wrote as *as_type*. *where* names the place in an error.
+
+    Raises `JournalError` for bytes that are no JSON, have an unknown tag, or lack or exceed the fields known
+    here: written by a newer version, or not by this library.
+    """
+    try:
+        return _structure(msgspec.json.decode(data), as_type)
+    except (msgspec.MsgspecError, cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
+        shown = data[:200]
+        msg = f"{where} cannot be read, a newer version may have written it: {shown!r} ({error})"
+        raise JournalError(msg) from error

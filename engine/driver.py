@@ -1,0 +1,134 @@
+"""
+The asyncio driver: yields effects, has them performed, feeds back what happened. It decides nothing.
+
+Order of things in a step: the event moves the machine, the journal keeps it, what follows from it is
+performed, and then it is shown. So nothing is done or seen that a restart would not know of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from ..effects.errors import NoPerformer
+from ..effects.notices import AgentNoticed
+from ..effects.performers.base import Clock, Performer, Scene, SystemClock
+from ..effects.requests import AskApproval, Cancel, Request
+from .failures import answer_for
+from .inbox import Inbox
+from .log import StepLog
+from .transition import ignored
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from ..effects.events import Event
+    from .journal import Journal
+    from .machine import Machine
+
+REQUESTS: frozenset[type] = frozenset(Request.__args__)
+
+Performers = Mapping[type, Performer[Any]]
+"""Who performs what, by type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
+
+
+@final
+@attrs.define(kw_only=True, eq=False)
+class Driver:
+    """
+    Drives one *machine* with *performers*. One at a time may iterate `effects`.
+
+    *journal* keeps what happens, where it is to be kept; *session* names it in logs and to performers.
+    """
+
+    machine: Machine
+    performers: Performers
+    session: str = ""
+    journal: Journal | None = None
+    clock: Clock = attrs.field(factory=SystemClock)
+    inbox: Inbox = attrs.field(factory=Inbox)
+    _work: dict[str, asyncio.Task[None]] = attrs.field(factory=dict, init=False)
+
+    def post(self, event: Event) -> None:
+        """Put in an event from outside: an approval, an interrupt, a prompt. Never blocks."""
+        self.inbox.put(event)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing goes on until somebody posts an event: all that is open are questions."""
+        return not self._work and not self.inbox
+
+    async def effects(
+        self, first: tuple[Effect, ...], *, wait: bool = False
+    ) -> AsyncGenerator[Effect, None]:
+        """
+        Perform and yield *first*, then the effects of every step, until the run is over, or rests and
+        *wait* is false.
+
+        *first* is what `Machine.advance` gave when the run began, or what is to be done again when a run is
+        taken over. Leaving early cancels all work and waits for it to end; the journal knows what was open.
+        Raises `StoreConflict` where another process went on with the session.
+        """
+        log = StepLog(self.session, self.machine)
+        effects = first
+        try:
+            while True:
+                self._perform(effects)
+                for effect in effects:
+                    yield effect
+                if self.machine.done or (self.resting and not wait):
+                    return
+                event = await self.inbox.get()
+                if isinstance(event, AgentNoticed):
+                    effects = (event,)
+                    continue
+                effects = self.machine.advance(event)
+                await self._keep(event, effects)
+                log.step(event, effects)
+        finally:
+            await self._stop()
+
+    async def _keep(self, event: Event, effects: tuple[Effect, ...]) -> None:
+        if self.journal is not None and not ignored(effects):
+            await self.journal.applied(event, self.machine.state.label)
+
+    def _perform(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            if type(effect) in REQUESTS:
+                self._start(effect)  # type: ignore[arg-type]  # REQUESTS are the union's members
+            elif isinstance(effect, Cancel) and (task := self._work.get(effect.request)) is not None:
+                task.cancel()
+
+    def _start(self, request: Request) -> None:
+        performer = self.performers.get(type(request))
+        if performer is not None:
+            task = asyncio.create_task(self._answer(request, performer), name=request.id)
+            self._work[request.id] = task
+        elif not isinstance(request, AskApproval):
+            raise NoPerformer(type(request).__name__)
+
+    async def _answer(self, request: Request, performer: Performer[Any]) -> None:
+        scene = Scene(
+            session=self.session,
+            run=self.machine.memory.run,
+            config=self.machine.config,
+            history=self.machine.memory.history,
+            clock=self.clock,
+            emit=self.inbox.put,
+        )
+        try:
+            answer: Event | None = await performer(request, scene)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # a performer's bug is an answer too
+            answer = answer_for(request, error, self.clock.now())
+        finally:
+            del self._work[request.id]
+        if answer is not None:
+            self.inbox.put(answer)
+
+    async def _stop(self) -> None:
+        work = list(self._work.values())
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)

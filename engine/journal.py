@@ -1,0 +1,96 @@
+"""Writing a session down as it happens, and folding it back into a machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ..effects.errors import JournalError
+from ..effects.events import Event, ModelStreamed, joined
+from ..effects.pieces import merged
+from .codec import decode, encode
+from .entries import VERSION, Entry, Reconfigured, RunOpened, Stepped
+from .machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..effects.performers.stores.base import Store
+
+
+@final
+class Journal:
+    """
+    The writing end of one session's journal: *length* is how many entries are kept.
+
+    The pieces of a stream are held back and written as one entry, with the next event that is none.
+    """
+
+    def __init__(self, store: Store, session: str, length: int = 0) -> None:
+        self.store = store
+        self.session = session
+        self.length = length
+        self._streamed: list[ModelStreamed] = []
+        self._label = ""
+
+    async def write(self, *entries: Entry) -> None:
+        """Keep *entries*. Raises `StoreConflict` where another process wrote to this session."""
+        encoded = [encode(entry, Entry) for entry in entries]
+        self.length = await self.store.append(self.session, self.length, encoded)
+
+    async def applied(self, event: Event, label: str) -> None:
+        """Keep *event*, which led to the state *label*; a piece of a stream with what follows it."""
+        if isinstance(event, ModelStreamed):
+            self._streamed.append(event)
+            self._label = label
+            return
+        await self.write(*self._held_back(), Stepped(event=event, label=label))
+
+    def _held_back(self) -> list[Stepped]:
+        if not self._streamed:
+            return []
+        whole = joined(self._streamed)
+        self._streamed = []
+        pieces = ModelStreamed(
+            at=whole.at,
+            request=whole.request,
+            before=whole.before,
+            count=whole.count,
+            pieces=merged(whole.pieces),
+        )
+        return [Stepped(event=pieces, label=self._label)]
+
+
+def fold(entries: Iterable[bytes], session: str) -> Machine | None:
+    """
+    The machine that *entries* lead to: the last run of *session*, over all that was said before; None for
+    an empty journal.
+
+    Raises `JournalError` naming the entry that cannot be read or does not follow from those before it.
+    """
+    machine: Machine | None = None
+    for number, data in enumerate(entries):
+        where = f"entry {number} of session {session!r}"
+        machine = _follow(machine, decode(data, Entry, where), where)
+    return machine
+
+
+def _follow(machine: Machine | None, entry: Entry, where: str) -> Machine:
+    if isinstance(entry, RunOpened):
+        if entry.version > VERSION:
+            msg = f"{where} has version {entry.version}, known here is {VERSION}: use a newer turnwheel"
+            raise JournalError(msg)
+        opened = Machine.open(entry, machine)
+        opened.advance(at=entry.at)
+        return opened
+    if machine is None:
+        msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
+        raise JournalError(msg)
+    if isinstance(entry, Reconfigured):
+        machine.config = entry.config
+        return machine
+    machine.advance(entry.event)
+    if machine.state.label != entry.label:
+        kind = type(entry.event).__name__
+        msg = f"{where}: {kind} leads to {machine.state.label} here and led to {entry.label} when it was written"
+        raise JournalError(msg)
+    return machine
