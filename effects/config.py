@@ -7,15 +7,18 @@ A number of None means "no limit"; 0 is refused, since half the world reads it a
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+T = TypeVar("T")
 
 DEFAULT_WINDOW = 200_000
 """Context window in tokens where nothing else is known (the size most current models start at)."""
@@ -24,16 +27,27 @@ DEFAULT_OUTPUT_TOKENS = 16_384
 """Output tokens asked for per model call."""
 
 
-def _positive(instance: object, attribute: attrs.Attribute[object], value: float | Decimal | None) -> None:
-    if value is not None and not value > 0:
+def _positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    if isinstance(value, int | float | Decimal) and not value > 0:
         msg = f"{type(instance).__name__}.{attribute.name} must be more than 0, or None for no limit; got {value!r}"
         raise ValueError(msg)
 
 
-def _not_negative(instance: object, attribute: attrs.Attribute[object], value: float | Decimal) -> None:
-    if not value >= 0:
+def _not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    if isinstance(value, int | float | Decimal) and not value >= 0:
         msg = f"{type(instance).__name__}.{attribute.name} must not be negative; got {value!r}"
         raise ValueError(msg)
+
+
+def _json_object(instance: ToolSpec, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        parsed: object = json.loads(value)
+    except ValueError as error:
+        msg = f"the {attribute.name} of tool {instance.name!r} is no JSON: {value!r} ({error})"
+        raise ValueError(msg) from error
+    if not isinstance(parsed, dict):
+        msg = f"the {attribute.name} of tool {instance.name!r} must be a JSON object; got {value!r}"
+        raise ValueError(msg)  # noqa: TRY004  # the text is wrong, not the type that was passed
 
 
 def _money(value: Decimal | float | str) -> Decimal:
@@ -89,7 +103,7 @@ class ToolSpec:
 
     name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-zA-Z0-9_-]{1,64}"))
     description: str = ""
-    schema: str = '{"type":"object","properties":{}}'
+    schema: str = attrs.field(default='{"type":"object","properties":{}}', validator=_json_object)
     side_effect: SideEffect = attrs.field(default=SideEffect.UNSAFE, converter=SideEffect)
     approval: Approval = attrs.field(default=Approval.BY_SIDE_EFFECT, converter=Approval)
     timeout: float | None = attrs.field(default=30.0, validator=_positive)
@@ -211,7 +225,7 @@ class Grant:
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @final

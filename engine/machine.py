@@ -62,13 +62,15 @@ class Machine:
         *run* prefixes every id, *sender* is the id the prompt came with. *history* is what was said before.
         """
         before = History.of() if history is None else history
+        sender = sender or f"{run}-prompt"
         memory = Memory(
             run=run,
             model=config.model.name,
             mode=config.policy.mode,
             history=before,
             size=history_size(before),
-            mail=(Mail(lane=Lane.PROMPT, id=sender or f"{run}-prompt", text=prompt, at=0.0),),
+            mail=(Mail(lane=Lane.PROMPT, id=sender, text=prompt, at=0.0),),
+            received=(sender,),
         )
         return cls(config, Thinking(stage=Start()), memory)
 
@@ -88,6 +90,7 @@ class Machine:
                 size=left.size,
                 granted=left.granted,
                 mail=(*left.mail, *machine.memory.mail),
+                received=(*left.received, *machine.memory.received),
             )
         return machine
 

@@ -19,6 +19,7 @@ from ..effects.events import ApprovalGiven, Approve, Decision, Interrupted
 from ..effects.history import History
 from ..effects.notices import ApprovalRequested, Notice
 from ..effects.requests import AskApproval
+from ..effects.text import clean
 from .driver import Driver, Performers
 from .entries import VERSION, Reconfigured, RunOpened
 from .machine import Machine
@@ -152,7 +153,7 @@ class Session:
         run = setting.new_id()
         at = setting.clock.now()
         opened = RunOpened(
-            at=at, run=run, sender=f"{run}-prompt", prompt=prompt, config=setting.config, version=VERSION
+            at=at, run=run, sender=f"{run}-prompt", prompt=clean(prompt), config=setting.config, version=VERSION
         )
         if self._journal is not None:
             await self._journal.write(opened)

@@ -78,8 +78,8 @@ def step(batch: Batch, ctx: Context) -> Step | None:
     """What *ctx*'s event does to *batch*; None where it does not apply."""
     draft = Draft(ctx)
     match ctx.event:
-        case Entered():
-            return _proceed(_within_budget(batch, Spent(), ctx, draft), ctx, draft)
+        case Entered() if not batch.open:
+            return _proceed(_within_budget(batch, ctx, draft), ctx, draft)
         case ToolFinished() | AgentFinished() | ApprovalGiven() as event:
             changed = _answered(batch, event, ctx, draft)
             return changed and _proceed(changed, ctx, draft)
@@ -106,7 +106,32 @@ def _index(batch: Batch, request: str, phase: type[Running | Delegated | Asked])
 
 
 def _put(batch: Batch, index: int, call: Call) -> Batch:
-    return Batch(calls=(*batch.calls[:index], call, *batch.calls[index + 1 :]), stopping=batch.stopping)
+    return _with(batch, [*batch.calls[:index], call, *batch.calls[index + 1 :]], batch.stopping)
+
+
+def _with(batch: Batch, calls: list[Call], stopping: Stopping) -> Batch:
+    return Batch(calls=tuple(calls), offered=batch.offered, stopping=stopping)
+
+
+def _spec(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
+    """The tool of *call* as it is configured now, if it was offered then."""
+    name = call.call.name
+    return ctx.config.tool(name) if name in batch.offered else None
+
+
+def _account(ctx: Context, draft: Draft) -> Spent:
+    """What the run has spent, with what this very step has recorded."""
+    spent = ctx.memory.spent
+    for effect in draft.effects:
+        if isinstance(effect, AddUsage):
+            spent += effect.spent
+    return spent
+
+
+def _grants(ctx: Context, draft: Draft) -> tuple[Grant, ...]:
+    """The rules that answer questions beforehand, with those of this very step."""
+    granted = [effect.grant for effect in draft.effects if isinstance(effect, GrantRule)]
+    return (*ctx.config.allow, *ctx.memory.granted, *granted)
 
 
 # One call changes
@@ -131,7 +156,7 @@ def _answered(
     call = settled(batch.calls[index], event.outcome, event.content, draft, seconds=spent.seconds)
     if spent != Spent():
         draft.add(AddUsage(spent=spent))
-    return _within_budget(_put(batch, index, call), spent, ctx, draft)
+    return _within_budget(_put(batch, index, call), ctx, draft)
 
 
 def settled(call: Call, outcome: Outcome, content: str, draft: Draft, *, seconds: float = 0.0) -> Call:
@@ -151,20 +176,31 @@ def _decided(batch: Batch, index: int, event: ApprovalGiven, ctx: Context, draft
         case Approve(arguments=""):
             return _put(batch, index, Call(call=call.call, phase=Allowed()))
         case Approve(arguments=edited):
-            return _put(batch, index, _edited(call, edited, ctx, draft))
+            return _put(batch, index, _edited(call, edited, _spec(batch, call, ctx), draft))
         case ApproveAlways():
             draft.add(GrantRule(grant=Grant(tool=call.call.name)))
-            return _put(batch, index, Call(call=call.call, phase=Allowed()))
+            return _answered_too(_put(batch, index, Call(call=call.call, phase=Allowed())), call, draft)
         case Deny(message=message):
             denied = settled(call, Outcome.DENIED, message or texts.DENIED, draft)
             return _denied(_put(batch, index, denied), ctx, draft)
 
 
-def _edited(call: Call, arguments: str, ctx: Context, draft: Draft) -> Call:
+def _answered_too(batch: Batch, always: Call, draft: Draft) -> Batch:
+    """*batch*, where the tool of the call *always* is asked about no more: its other questions are answered."""
+    calls: list[Call] = []
+    for call in batch.calls:
+        if isinstance(call.phase, Asked) and call.call.name == always.call.name:
+            draft.add(Cancel(request=call.phase.request), ApprovalWithdrawn(request=call.phase.request))
+            calls.append(Call(call=call.call, phase=Allowed()))
+        else:
+            calls.append(call)
+    return _with(batch, calls, batch.stopping)
+
+
+def _edited(call: Call, arguments: str, spec: ToolSpec | None, draft: Draft) -> Call:
     """*call* with a person's arguments, checked as the model's were; no second question is asked."""
     edited = Call(call=attrs.evolve(call.call, arguments=arguments), phase=Allowed())
-    spec = ctx.config.tool(call.call.name)
-    fault = _fault(edited, spec)
+    fault = texts.not_found(call.call.name, ()) if spec is None else _fault(edited, spec)
     return settled(edited, Outcome.ERROR, fault, draft) if fault else edited
 
 
@@ -173,22 +209,22 @@ def _denied(batch: Batch, ctx: Context, draft: Draft) -> Batch:
         case OnDenial.GO_ON:
             return batch
         case OnDenial.SKIP_REST:
-            return _give_up(batch, Stopping.DENIED, ctx, draft)
+            return _give_up(batch, Stopping.DENIED, draft)
         case OnDenial.INTERRUPT:
             draft.add(InterruptRequested())
-            return _give_up(batch, Stopping.INTERRUPTED, ctx, draft)
+            return _give_up(batch, Stopping.INTERRUPTED, draft)
 
 
 def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     if batch.stopping is not Stopping.INTERRUPTED:
         draft.add(InterruptRequested())
-        return _give_up(batch, Stopping.INTERRUPTED, ctx, draft)
+        return _give_up(batch, Stopping.INTERRUPTED, draft)
     # Asked twice: nothing is waited for, and what was at work may have done its work.
     calls = [
         _abandoned(call, ctx, draft) if isinstance(call.phase, Running | Delegated) else call
         for call in batch.calls
     ]
-    return Batch(calls=tuple(calls), stopping=batch.stopping)
+    return _with(batch, calls, batch.stopping)
 
 
 def _abandoned(call: Call, ctx: Context, draft: Draft) -> Call:
@@ -201,19 +237,18 @@ def _abandoned(call: Call, ctx: Context, draft: Draft) -> Call:
 # The batch is settled
 
 
-def _within_budget(batch: Batch, spent: Spent, ctx: Context, draft: Draft) -> Batch:
-    """*batch*, given up where the budget is used up; *spent* is what this very event adds to the account."""
-    if over_budget(ctx.config.limits, ctx.memory.spent + spent) is None:
+def _within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, given up where the budget is used up."""
+    if over_budget(ctx.config.limits, _account(ctx, draft)) is None:
         return batch
-    return _give_up(batch, Stopping.OVER_BUDGET, ctx, draft)
+    return _give_up(batch, Stopping.OVER_BUDGET, draft)
 
 
-def _give_up(batch: Batch, level: Stopping, ctx: Context, draft: Draft) -> Batch:
+def _give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
     """*batch* with `stopping` raised to *level*: what has not started gets its result now."""
     if level <= batch.stopping:
         return batch
-    calls = [_given_up(call, level, draft) for call in batch.calls]
-    return Batch(calls=tuple(calls), stopping=level)
+    return _with(batch, [_given_up(call, level, draft) for call in batch.calls], level)
 
 
 def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
@@ -271,7 +306,6 @@ class _Turn:
             return
         self.unsettled += 1
         self.unsettled_writes += not _reads(spec)
-        self.free -= isinstance(call.phase, Running | Delegated)
 
 
 def _reads(spec: ToolSpec | None) -> bool:
@@ -280,25 +314,25 @@ def _reads(spec: ToolSpec | None) -> bool:
 
 def _start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     policy = ctx.config.policy
-    turn = _Turn(policy.concurrency, policy.max_parallel)
+    at_work = sum([isinstance(call.phase, Running | Delegated) for call in batch.calls])
+    turn = _Turn(policy.concurrency, policy.max_parallel - at_work)
     calls: list[Call] = []
     for queued in batch.calls:
         call = queued
-        spec = ctx.config.tool(call.call.name)
+        spec = _spec(batch, call, ctx)
         if isinstance(call.phase, Queued) and turn.may_be_judged():
-            call = _judge(call, spec, ctx, draft)
+            call = _judge(call, spec, batch.offered, ctx, draft)
         if isinstance(call.phase, Allowed) and turn.may_run(spec):
-            call = _run(call, spec, ctx, draft)
+            call = _run(call, spec, batch.offered, ctx, draft)
+            turn.free -= 1
         turn.pass_over(call, spec)
         calls.append(call)
-    return Batch(calls=tuple(calls), stopping=batch.stopping)
+    return _with(batch, calls, batch.stopping)
 
 
-def _fault(call: Call, spec: ToolSpec | None) -> str:
-    """Why *call* cannot run at all, as its model will read it; empty where it can."""
+def _fault(call: Call, spec: ToolSpec) -> str:
+    """Why *call* cannot run with its arguments, as its model will read it; empty where it can."""
     wish = call.call
-    if spec is None:
-        return texts.not_found(wish.name, ())
     arguments = arguments_of(wish.arguments)
     if arguments is None:
         return texts.invalid_arguments(wish.name, "they are no valid JSON object")
@@ -306,16 +340,15 @@ def _fault(call: Call, spec: ToolSpec | None) -> str:
     return texts.invalid_arguments(wish.name, found) if found else ""
 
 
-def _judge(call: Call, spec: ToolSpec | None, ctx: Context, draft: Draft) -> Call:
-    fault = _fault(call, spec)
-    if spec is None or fault:
-        return settled(call, Outcome.ERROR, fault, draft)
-    memory = ctx.memory
-    # A rule that a person granted in this very step is not in the memory yet.
-    granted = [effect.grant for effect in draft.effects if isinstance(effect, GrantRule)]
-    grants = (*ctx.config.allow, *memory.granted, *granted)
+def _judge(
+    call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft
+) -> Call:
     wish = call.call
-    if not must_ask(spec, memory.mode, grants, arguments_of(wish.arguments) or {}):
+    if spec is None:
+        return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
+    if fault := _fault(call, spec):
+        return settled(call, Outcome.ERROR, fault, draft)
+    if not must_ask(spec, ctx.memory.mode, _grants(ctx, draft), arguments_of(wish.arguments) or {}):
         return Call(call=wish, phase=Allowed())
     request = draft.new_id()
     draft.add(
@@ -325,11 +358,13 @@ def _judge(call: Call, spec: ToolSpec | None, ctx: Context, draft: Draft) -> Cal
     return Call(call=wish, phase=Asked(request=request))
 
 
-def _run(call: Call, spec: ToolSpec | None, ctx: Context, draft: Draft) -> Call:
+def _run(
+    call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft
+) -> Call:
     wish = call.call
     # Looked up again: the configuration may be another one than when the call was judged.
     if spec is None:
-        return settled(call, Outcome.ERROR, texts.not_found(wish.name, ()), draft)
+        return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
     if spec.kind is ToolKind.AGENT:
         return _delegate(call, ctx, draft)
     request = draft.new_id()
@@ -355,7 +390,7 @@ def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
             agent=name,
             prompt=prompt,
             tools=child_tools(ctx.config, child),
-            limits=remainder(child.limits, ctx.config.limits, ctx.memory.spent),
+            limits=remainder(child.limits, ctx.config.limits, _account(ctx, draft)),
         ),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from ..effects import Effect
 
+RECALL = 1_000
+"""How many inputs are remembered by their id, so that a repeated post is one input."""
+
 RECORDS: frozenset[type] = frozenset(Record.__args__)
 
 
@@ -58,7 +61,7 @@ class Memory:
     What a run knows. *size* is the running estimate of the conversation in tokens.
 
     *granted* are rules a person gave for good; *compactions* counts those since the last completed
-    response, *compaction_failures* the failed ones in a row.
+    response, *compaction_failures* the failed ones in a row. *received* are the ids of the latest inputs.
     """
 
     run: str
@@ -69,6 +72,7 @@ class Memory:
     spent: Spent = Spent()
     mode: PermissionMode = PermissionMode.DEFAULT
     mail: tuple[Mail, ...] = ()
+    received: tuple[str, ...] = ()
     pending_context: tuple[str, ...] = ()
     granted: tuple[Grant, ...] = ()
     compactions: int = 0
@@ -80,11 +84,12 @@ class Memory:
             return self
         lane = Lane.PROMPT if isinstance(event, UserSent) else Lane.STEER
         mail = Mail(lane=lane, id=event.id, text=event.text, at=event.at)
-        return attrs.evolve(self, mail=(*self.mail, mail))
+        received = (*self.received[-RECALL:], event.id)
+        return attrs.evolve(self, mail=(*self.mail, mail), received=received)
 
     def has(self, event: Event) -> bool:
-        """Whether *event* is an input that waits already."""
-        return isinstance(event, UserSent | UserSteered) and any(mail.id == event.id for mail in self.mail)
+        """Whether *event* is an input that came before."""
+        return isinstance(event, UserSent | UserSteered) and event.id in self.received
 
     def record(self, effects: Iterable[Effect]) -> Memory:
         """This memory after the records among *effects*, in their order."""

@@ -203,9 +203,14 @@ class Call:
 @final
 @attrs.frozen(kw_only=True)
 class Batch:
-    """All calls of one assistant message, in the model's order."""
+    """
+    All calls of one assistant message, in the model's order.
+
+    *offered* are the tools of the request that was answered: no other runs, whatever is configured later.
+    """
 
     calls: tuple[Call, ...]
+    offered: tuple[str, ...] = ()
     stopping: Stopping = Stopping.NONE
 
     @property

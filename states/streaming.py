@@ -136,6 +136,9 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
     if ctx.memory.compactions:
         draft.add(CountCompaction(attempts=0, failures=ctx.memory.compaction_failures))
     _warn(sorted_, stop, draft)
+    if stop in TRUSTED and calls:
+        batch = Batch(calls=tuple([Call(call=call) for call in calls.values()]), offered=state.offered)
+        return draft.to(Executing(batch=batch))
     return _after(stop, tuple(calls.values()), draft, ctx)
 
 
@@ -154,8 +157,6 @@ def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
 
 
 def _after(stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context) -> Step:
-    if stop in TRUSTED and calls:
-        return draft.to(Executing(batch=Batch(calls=tuple([Call(call=call) for call in calls]))))
     if calls:
         _answer_unrun(calls, stop, draft, ctx)
     match stop:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, TypeVar
 
 from ...effects.config import Approval, Limits, SideEffect, ToolKind
+from ...effects.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ N = TypeVar("N", int, float, Decimal)
 
 def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:
     """The child's name and what it is asked, from the *arguments* of the call that starts it."""
-    return str(arguments.get("agent", "")), str(arguments.get("prompt", ""))
+    return clean(str(arguments.get("agent", ""))), clean(str(arguments.get("prompt", "")))
 
 
 def _unattended(tool: ToolSpec) -> bool:

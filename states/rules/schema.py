@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import cast
+from typing import cast, final
+
+import attrs
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -38,67 +40,105 @@ def arguments_of(text: str) -> dict[str, object] | None:
     if not text.strip():
         return {}
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
 
+def _refuse(constant: str) -> None:
+    """``NaN`` and ``Infinity`` are no JSON, although the decoder takes them."""
+    raise ValueError(constant)
+
+
 def problem(schema: str, arguments: dict[str, object]) -> str:
     """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
     root = _parsed(schema)
-    return _check(cast("Json", arguments), root, root, "", 0)
+    return _check(cast("Json", arguments), root, _Place(root))
 
 
-def _check(value: Json, schema: Json, root: dict[str, Json], path: str, depth: int) -> str:  # noqa: PLR0911
-    if depth > MAX_DEPTH:
-        return f"{path or 'the arguments'} is nested too deeply"
+@final
+@attrs.frozen
+class _Place:
+    """Where a check is: in the arguments, and by which references it came to this very value."""
+
+    root: dict[str, Json]
+    path: str = ""
+    depth: int = 0
+    references: frozenset[str] = frozenset()
+
+    def inside(self, step: str) -> _Place:
+        """One level deeper in the arguments."""
+        return _Place(self.root, self.path + step, self.depth + 1)
+
+    def by(self, reference: str) -> _Place:
+        """The same value, by a *reference* of the schema."""
+        return _Place(self.root, self.path, self.depth, self.references | {reference})
+
+    def __str__(self) -> str:
+        return self.path.removeprefix(".") or "the arguments"
+
+
+def _check(value: Json, schema: Json, place: _Place) -> str:
+    if place.depth > MAX_DEPTH:
+        return f"{place} is nested too deeply"
     if not isinstance(schema, dict):
-        return f"{path} is not allowed" if schema is False else ""
+        return f"{place} is not allowed" if schema is False else ""
     if (reference := schema.get("$ref")) is not None:
-        return _check(value, _resolve(str(reference), root), root, path, depth + 1)
+        return _check_reference(value, str(reference), place)
     if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
-        problems = [_check(value, option, root, path, depth + 1) for option in options]
+        problems = [_check(value, option, place) for option in options]
         return "" if "" in problems else next(iter(problems), "")
+    return _check_value(value, schema, place) or _check_inside(value, schema, place)
+
+
+def _check_reference(value: Json, reference: str, place: _Place) -> str:
+    if reference in place.references:
+        # It led here already without going into the value: it would lead here for ever.
+        return f"{place} cannot be checked: the schema refers to itself"
+    return _check(value, _resolve(reference, place.root), place.by(reference))
+
+
+def _check_value(value: Json, schema: dict[str, Json], place: _Place) -> str:
     if not _has_type(value, schema.get("type")):
-        return f"{path or 'the arguments'} must be of type {_names(schema.get('type'))}"
-    if isinstance(allowed := schema.get("enum"), list) and value not in allowed:
-        return f"{path} must be one of {json.dumps(allowed)}"
-    if "const" in schema and value != schema["const"]:
-        return f"{path} must be {json.dumps(schema['const'])}"
-    return _check_inside(value, schema, root, path, depth)
+        return f"{place} must be of type {_names(schema.get('type'))}"
+    if isinstance(allowed := schema.get("enum"), list) and not any(_same(value, one) for one in allowed):
+        return f"{place} must be one of {json.dumps(allowed)}"
+    if "const" in schema and not _same(value, schema["const"]):
+        return f"{place} must be {json.dumps(schema['const'])}"
+    return ""
 
 
-def _check_inside(value: Json, schema: dict[str, Json], root: dict[str, Json], path: str, depth: int) -> str:
+def _same(value: Json, other: Json) -> bool:
+    """Equality of JSON, where true is not 1."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _check_inside(value: Json, schema: dict[str, Json], place: _Place) -> str:
     if isinstance(value, dict):
-        return _check_object(value, schema, root, path, depth)
+        return _check_object(value, schema, place)
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            if found := _check(item, schema["items"], root, f"{path}[{index}]", depth + 1):
+            if found := _check(item, schema["items"], place.inside(f"[{index}]")):
                 return found
     return ""
 
 
-def _check_object(
-    value: dict[str, Json], schema: dict[str, Json], root: dict[str, Json], path: str, depth: int
-) -> str:
+def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Place) -> str:
     required = schema.get("required")
     missing = [name for name in required if name not in value] if isinstance(required, list) else []
     if missing:
-        return f"{', '.join(_at(path, str(name)) for name in missing)} is missing"
+        return f"{', '.join([str(place.inside(f'.{name}')) for name in missing])} is missing"
     declared = schema.get("properties")
     properties = declared if isinstance(declared, dict) else {}
     others = schema.get("additionalProperties", True)
     for name, item in value.items():
         if name not in properties and others is False:
-            return f"{_at(path, name)} is not a parameter; there are: {', '.join(properties) or 'none'}"
-        if found := _check(item, properties.get(name, others), root, _at(path, name), depth + 1):
+            known = ", ".join(properties) or "none"
+            return f"{place.inside(f'.{name}')} is not a parameter; there are: {known}"
+        if found := _check(item, properties.get(name, others), place.inside(f".{name}")):
             return found
     return ""
-
-
-def _at(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _resolve(reference: str, root: dict[str, Json]) -> Json:

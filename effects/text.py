@@ -1,0 +1,16 @@
+"""Text that can be written down."""
+
+from __future__ import annotations
+
+
+def clean(text: str) -> str:
+    """
+    *text* with lone surrogates replaced by question marks.
+
+    They come from ``\\ud800`` escapes in JSON and from file names that are no UTF-8, and no encoder takes them.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
