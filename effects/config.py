@@ -29,7 +29,8 @@ DEFAULT_OUTPUT_TOKENS = 16_384
 
 def _positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
     if isinstance(value, int | float | Decimal) and not value > 0:
-        msg = f"{type(instance).__name__}.{attribute.name} must be more than 0, or None for no limit; got {value!r}"
+        where = f"{type(instance).__name__}.{attribute.name}"
+        msg = f"{where} must be more than 0, or None for no limit; got {value!r}"
         raise ValueError(msg)
 
 
@@ -182,10 +183,14 @@ class Policy:
     """How the loop decides where the sources of this design differ."""
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
-    on_max_tokens: OnMaxTokens = attrs.field(default=OnMaxTokens.COMPACT_OVER_THRESHOLD, converter=OnMaxTokens)
+    on_max_tokens: OnMaxTokens = attrs.field(
+        default=OnMaxTokens.COMPACT_OVER_THRESHOLD, converter=OnMaxTokens
+    )
     concurrency: Concurrency = attrs.field(default=Concurrency.SERIAL, converter=Concurrency)
     max_parallel: int = attrs.field(default=5, validator=_positive)
-    compact_at: float = attrs.field(default=0.8, validator=attrs.validators.and_(attrs.validators.gt(0), attrs.validators.le(1)))
+    compact_at: float = attrs.field(
+        default=0.8, validator=attrs.validators.and_(attrs.validators.gt(0), attrs.validators.le(1))
+    )
     mode: PermissionMode = attrs.field(default=PermissionMode.DEFAULT, converter=PermissionMode)
 
 

@@ -230,7 +230,9 @@ class ControlReceived:
     change: SetModel | SetMode
 
 
-Answer = ModelFinished | ModelFailed | ToolFinished | ApprovalGiven | HookAnswered | AgentFinished | TimerFired
+Answer = (
+    ModelFinished | ModelFailed | ToolFinished | ApprovalGiven | HookAnswered | AgentFinished | TimerFired
+)
 """The events that close a request."""
 
 Event = (

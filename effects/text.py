@@ -7,7 +7,8 @@ def clean(text: str) -> str:
     """
     *text* with lone surrogates replaced by question marks.
 
-    They come from ``\\ud800`` escapes in JSON and from file names that are no UTF-8, and no encoder takes them.
+    They come from halves of escaped pairs in JSON and from file names that are no UTF-8; no encoder takes
+    them.
     """
     try:
         text.encode()

@@ -18,9 +18,9 @@ PER = Decimal(1_000_000)
 @attrs.frozen(kw_only=True)
 class Usage:
     """
-    Tokens of one or many model calls. *cached* and *cache_write* are part of *input*, *reasoning* of *output*.
+    Tokens of one or many model calls.
 
-    *estimated* says how many of them were guessed because a stream was cut before it told.
+    *cached* and *cache_write* are part of *input*, *reasoning* of *output*. *estimated* says how many of them were guessed because a stream was cut before it told.
     """
 
     input: int = 0
@@ -72,5 +72,7 @@ def cost(usage: Usage, price: Price | None) -> Decimal:
     cached = price.input if price.cached is None else price.cached
     write = price.input if price.cache_write is None else price.cache_write
     plain = usage.input - usage.cached - usage.cache_write
-    total = plain * price.input + usage.cached * cached + usage.cache_write * write + usage.output * price.output
+    total = (
+        plain * price.input + usage.cached * cached + usage.cache_write * write + usage.output * price.output
+    )
     return total / PER

@@ -47,7 +47,6 @@ SPAWN = ToolSpec(
 """The tool that starts a child; offered where an agent has children."""
 
 
-
 async def sleep(request: SetTimer, scene: Scene) -> TimerFired:
     """Perform a timer."""
     await scene.clock.sleep_until(request.due)

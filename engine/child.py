@@ -41,9 +41,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
     )
     system = child.system or SYSTEM.format(name=child.name, description=child.description).strip()
     model = parent.model if child.model is None else ModelSpec(name=child.model)
-    return attrs.evolve(
-        parent, model=model, system=system, tools=offered, children=(), limits=request.limits
-    )
+    return attrs.evolve(parent, model=model, system=system, tools=offered, children=(), limits=request.limits)
 
 
 @final

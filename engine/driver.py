@@ -60,14 +60,11 @@ class Driver:
         """Whether nothing goes on until somebody posts an event: all that is open are questions."""
         return not self._work and not self.inbox
 
-    async def effects(
-        self, first: tuple[Effect, ...], *, wait: bool = False
-    ) -> AsyncGenerator[Effect, None]:
+    async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
         """
-        Perform and yield *first*, then the effects of every step, until the run is over, or rests and
-        *wait* is false.
+        Perform and yield *first*, then the effects of every step.
 
-        *first* is what `Machine.advance` gave when the run began, or what is to be done again when a run is
+        It ends when the run is over, or rests and *wait* is false. *first* is what `Machine.advance` gave when the run began, or what is to be done again when a run is
         taken over. Leaving early cancels all work and waits for it to end; the journal knows what was open.
         Raises `StoreConflict` where another process went on with the session.
         """

@@ -42,7 +42,11 @@ def answer_for(request: Request, error: BaseException, at: float) -> Event | Non
             return AgentFinished(at=at, request=request.id, content=content, outcome=outcome)
         case AskApproval():
             message = f"Nobody could be asked: {_said(error)}"
-            return None if cancelled else ApprovalGiven(at=at, request=request.id, decision=Deny(message=message))
+            return (
+                None
+                if cancelled
+                else ApprovalGiven(at=at, request=request.id, decision=Deny(message=message))
+            )
         case FireHook():
             return None if cancelled else HookAnswered(at=at, request=request.id)
         case SetTimer():

@@ -62,9 +62,9 @@ class Journal:
 
 def fold(entries: Iterable[bytes], session: str) -> Machine | None:
     """
-    The machine that *entries* lead to: the last run of *session*, over all that was said before; None for
-    an empty journal.
+    The machine that *entries* lead to, or None for an empty journal.
 
+    It is the last run of *session*, over all that was said before.
     Raises `JournalError` naming the entry that cannot be read or does not follow from those before it.
     """
     machine: Machine | None = None
@@ -91,6 +91,7 @@ def _follow(machine: Machine | None, entry: Entry, where: str) -> Machine:
     machine.advance(entry.event)
     if machine.state.label != entry.label:
         kind = type(entry.event).__name__
-        msg = f"{where}: {kind} leads to {machine.state.label} here and led to {entry.label} when it was written"
+        here = machine.state.label
+        msg = f"{where}: {kind} leads to {here} here and led to {entry.label} when it was written"
         raise JournalError(msg)
     return machine

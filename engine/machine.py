@@ -1,8 +1,8 @@
 """
 The machine: state and memory, advanced by events, with no I/O in h11's sense.
 
-`Machine` is the object a driver or a notebook holds; `drive` is the same as a generator that yields effects and
-is sent events.
+`Machine` is the object a driver or a notebook holds; `drive` is the same as a generator that yields effects
+and is sent events.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class Machine:
         """
         Apply *event*, then pass through every state that waits for nothing; return all effects.
 
-        With no event, only the latter, at the time *at*. Afterwards the run is done or `state.open` names what it waits for.
+        With no event, only the latter, at the time *at*. Afterwards the run is done or `state.open` names what
+        it waits for.
         Raises `IllegalTransition` for a bug of ours; the machine is then as it was.
         """
         state, memory = self.state, self.memory

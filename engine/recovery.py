@@ -98,9 +98,7 @@ def _tool(call: Call, request: str, stopping: Stopping, config: Config, now: flo
         return ToolFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN)
     if stopping is Stopping.INTERRUPTED:
         return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
-    return RunTool(
-        id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout
-    )
+    return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
 
 
 def _child(call: Call, request: str, config: Config, memory: Memory) -> RunAgent | None:

@@ -153,7 +153,12 @@ class Session:
         run = setting.new_id()
         at = setting.clock.now()
         opened = RunOpened(
-            at=at, run=run, sender=f"{run}-prompt", prompt=clean(prompt), config=setting.config, version=VERSION
+            at=at,
+            run=run,
+            sender=f"{run}-prompt",
+            prompt=clean(prompt),
+            config=setting.config,
+            version=VERSION,
         )
         if self._journal is not None:
             await self._journal.write(opened)

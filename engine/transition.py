@@ -45,7 +45,9 @@ def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
     return following, effects
 
 
-def _dispatch(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
+def _dispatch(  # noqa: PLR0911  # one return for each state
+    state: State, ctx: Context
+) -> tuple[State, tuple[Effect, ...]]:
     match state:
         case Streaming():
             return streaming.handle(state, ctx)

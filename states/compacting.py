@@ -103,9 +103,7 @@ def _worth_it(ctx: Context) -> bool:
             return compaction.due(ctx.memory.size, ctx.config.model.window, policy.compact_at)
 
 
-def _answered(
-    state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context
-) -> Step:
+def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context) -> Step:
     draft = Draft(ctx)
     last = event.pieces if isinstance(event, ModelFinished) else ()
     pieces = stage.pieces.extend(last, len(last)).pieces
@@ -136,7 +134,10 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     draft.add(
         ReplaceHistory(head=(summary,), keep=stage.cut),
         CountCompaction(attempts=memory.compactions + 1, failures=0),
-        Compacted(before=history_size(memory.history), after=history_size(memory.history) - old + message_size(summary)),
+        Compacted(
+            before=history_size(memory.history),
+            after=history_size(memory.history) - old + message_size(summary),
+        ),
     )
     if state.reason is CompactReason.MAX_TOKENS:
         # The history ends with what the model got out; it goes on when it is asked to.

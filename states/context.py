@@ -107,7 +107,9 @@ def _fold(memory: Memory, record: Record) -> Memory:
         case UseIds():
             return attrs.evolve(memory, next_id=record.next)
         case TakeMail():
-            return attrs.evolve(memory, mail=tuple([mail for mail in memory.mail if mail.lane != record.lane]))
+            return attrs.evolve(
+                memory, mail=tuple([mail for mail in memory.mail if mail.lane != record.lane])
+            )
         case AddContext():
             return attrs.evolve(memory, pending_context=(*memory.pending_context, record.text))
         case ClearContext():
@@ -133,9 +135,7 @@ def _fold_conversation(
             size = record.context or memory.size
             return attrs.evolve(memory, spent=memory.spent + record.spent, size=size)
         case CountCompaction():
-            return attrs.evolve(
-                memory, compactions=record.attempts, compaction_failures=record.failures
-            )
+            return attrs.evolve(memory, compactions=record.attempts, compaction_failures=record.failures)
         case _:
             assert_never(record)
 

@@ -218,6 +218,21 @@ class Batch:
         """The ids of the requests that are open."""
         return tuple([request for call in self.calls for request in call.open])
 
+    def find(self, request: str, phase: type[Running | Delegated | Asked]) -> int | None:
+        """The index of the call that is in *phase* with *request* open, or None."""
+        for index, call in enumerate(self.calls):
+            if isinstance(call.phase, phase) and call.phase.request == request:
+                return index
+        return None
+
+    def with_call(self, index: int, call: Call) -> Batch:
+        """This batch with *call* at *index*."""
+        return self.with_calls([*self.calls[:index], call, *self.calls[index + 1 :]], self.stopping)
+
+    def with_calls(self, calls: list[Call], stopping: Stopping) -> Batch:
+        """This batch with *calls* in place of its own, and *stopping*."""
+        return Batch(calls=tuple(calls), offered=self.offered, stopping=stopping)
+
     @property
     def suffix(self) -> str:
         """What a state's label gets where the batch is being given up."""

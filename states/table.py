@@ -9,8 +9,8 @@ Rule 2: every event in every state has a row, or is named in `IGNORED`. There is
 Rule 3: this file decides nothing. Which of several rows is taken is the handler's business; what is drawn,
 checked and covered by tests comes from here.
 
-Theory of operation. A run begins at ``thinking.start`` and ends at ``done``. A state that waits for nothing is
-fed `Entered` until one waits. Model calls leave from ``thinking.go`` only, and every way back leads there:
+Theory of operation. A run begins at ``thinking.start`` and ends at ``done``. A state that waits for nothing
+is fed `Entered` until one waits. Model calls leave from ``thinking.go`` only, and every way back leads there:
 that is where limits are read and where the context is weighed. ``executing``, ``confirming`` and
 ``dispatching`` are one batch of calls under three names; which one depends on what is open, so each of
 them leads to each. A run ends through ``thinking.end`` only, where all records are in the memory, so that
@@ -89,7 +89,12 @@ TABLE: tuple[Row, ...] = (
     Row("streaming", Interrupted, "streaming.stopping", "the answer is cancelled"),
     Row("streaming", UserSent, "streaming", "the prompt waits"),
     Row("streaming.stopping", ModelStreamed, "streaming.stopping", "pieces that were under way"),
-    Row("streaming.stopping", ModelFinished, "thinking.end", "the answer came all the same; its calls do not run"),
+    Row(
+        "streaming.stopping",
+        ModelFinished,
+        "thinking.end",
+        "the answer came all the same; its calls do not run",
+    ),
     Row("streaming.stopping", ModelFailed, "thinking.end", "the text that was read is kept"),
     Row("streaming.stopping", Interrupted, "thinking.end", "nothing is waited for"),
     Row("streaming.stopping", UserSent, "streaming.stopping", "the prompt waits"),
@@ -101,7 +106,12 @@ TABLE: tuple[Row, ...] = (
     Row("executing", Interrupted, "executing.stopping", "tools are cancelled"),
     Row("executing", UserSent, "executing", "the prompt waits"),
     Row("executing.stopping", ToolFinished, "executing.stopping", "others are still at work"),
-    Row("executing.stopping", ToolFinished, "dispatching.stopping", "a child that was approved is started after all"),
+    Row(
+        "executing.stopping",
+        ToolFinished,
+        "dispatching.stopping",
+        "a child that was approved is started after all",
+    ),
     Row("executing.stopping", ToolFinished, "thinking.go", "the rest was skipped"),
     Row("executing.stopping", ToolFinished, "thinking.end", "the interrupt is complete"),
     Row("executing.stopping", ToolProgressed, "executing.stopping", "a tool said something"),
@@ -116,11 +126,15 @@ TABLE: tuple[Row, ...] = (
     Row("confirming", ApprovalGiven, "thinking.end", "denied, which is to end the run"),
     Row("confirming", ToolFinished, "confirming", "a tool ended"),
     Row("confirming", ToolFinished, "executing.stopping", "a tool ended and the budget is used up"),
-    Row("confirming", ToolFinished, "dispatching.stopping", "the budget is used up; a child is still at work"),
+    Row(
+        "confirming", ToolFinished, "dispatching.stopping", "the budget is used up; a child is still at work"
+    ),
     Row("confirming", ToolFinished, "thinking.go", "the budget is used up; questions are withdrawn"),
     Row("confirming", AgentFinished, "confirming", "a child ended"),
     Row("confirming", AgentFinished, "executing.stopping", "a child ended and the budget is used up"),
-    Row("confirming", AgentFinished, "dispatching.stopping", "the budget is used up; another child is at work"),
+    Row(
+        "confirming", AgentFinished, "dispatching.stopping", "the budget is used up; another child is at work"
+    ),
     Row("confirming", AgentFinished, "thinking.go", "the budget is used up; questions are withdrawn"),
     Row("confirming", ToolProgressed, "confirming", "a tool said something"),
     Row("confirming", Interrupted, "executing.stopping", "questions are withdrawn, tools cancelled"),
@@ -129,25 +143,51 @@ TABLE: tuple[Row, ...] = (
     Row("confirming", UserSent, "confirming", "the prompt waits"),
     Row("confirming.stopping", ApprovalGiven, "confirming.stopping", "other questions stay open"),
     Row("confirming.stopping", ApprovalGiven, "executing.stopping", "the last question; tools are at work"),
-    Row("confirming.stopping", ApprovalGiven, "dispatching.stopping", "the last question; a child is at work"),
+    Row(
+        "confirming.stopping", ApprovalGiven, "dispatching.stopping", "the last question; a child is at work"
+    ),
     Row("confirming.stopping", ApprovalGiven, "thinking.go", "the last question; the rest was skipped"),
     Row("confirming.stopping", ToolFinished, "confirming.stopping", "a tool ended"),
     Row("confirming.stopping", ToolFinished, "executing.stopping", "a tool ended and the budget is used up"),
-    Row("confirming.stopping", ToolFinished, "dispatching.stopping", "the budget is used up; a child is at work"),
+    Row(
+        "confirming.stopping",
+        ToolFinished,
+        "dispatching.stopping",
+        "the budget is used up; a child is at work",
+    ),
     Row("confirming.stopping", ToolFinished, "thinking.go", "the budget is used up; questions are withdrawn"),
     Row("confirming.stopping", AgentFinished, "confirming.stopping", "a child ended"),
-    Row("confirming.stopping", AgentFinished, "executing.stopping", "a child ended and the budget is used up"),
-    Row("confirming.stopping", AgentFinished, "dispatching.stopping", "the budget is used up; another child is"),
-    Row("confirming.stopping", AgentFinished, "thinking.go", "the budget is used up; questions are withdrawn"),
+    Row(
+        "confirming.stopping", AgentFinished, "executing.stopping", "a child ended and the budget is used up"
+    ),
+    Row(
+        "confirming.stopping",
+        AgentFinished,
+        "dispatching.stopping",
+        "the budget is used up; another child is",
+    ),
+    Row(
+        "confirming.stopping", AgentFinished, "thinking.go", "the budget is used up; questions are withdrawn"
+    ),
     Row("confirming.stopping", ToolProgressed, "confirming.stopping", "a tool said something"),
     Row("confirming.stopping", Interrupted, "executing.stopping", "questions are withdrawn, tools cancelled"),
-    Row("confirming.stopping", Interrupted, "dispatching.stopping", "questions are withdrawn, a child cancelled"),
+    Row(
+        "confirming.stopping",
+        Interrupted,
+        "dispatching.stopping",
+        "questions are withdrawn, a child cancelled",
+    ),
     Row("confirming.stopping", Interrupted, "thinking.end", "questions are withdrawn, nothing ran"),
     Row("confirming.stopping", UserSent, "confirming.stopping", "the prompt waits"),
     # Dispatching: a child is at work
     *_batch("dispatching", AgentFinished, "a child ended"),
     Row("dispatching", AgentFinished, "executing.stopping", "a child ended and the budget is used up"),
-    Row("dispatching", AgentFinished, "dispatching.stopping", "the budget is used up; another child is at work"),
+    Row(
+        "dispatching",
+        AgentFinished,
+        "dispatching.stopping",
+        "the budget is used up; another child is at work",
+    ),
     Row("dispatching", ToolFinished, "dispatching", "a tool ended"),
     Row("dispatching", ToolFinished, "dispatching.stopping", "a tool ended and the budget is used up"),
     Row("dispatching", ToolProgressed, "dispatching", "a tool said something"),
@@ -168,7 +208,12 @@ TABLE: tuple[Row, ...] = (
     Row("compacting.weigh", Entered, "thinking.end", "nothing to cut, and it cannot go on as it is"),
     Row("compacting.weigh", UserSent, "compacting.weigh", "the prompt waits"),
     Row("compacting.summary", ModelStreamed, "compacting.summary", "pieces are gathered"),
-    Row("compacting.summary", ModelFinished, "thinking.go", "the summary takes the old part's place, or failed"),
+    Row(
+        "compacting.summary",
+        ModelFinished,
+        "thinking.go",
+        "the summary takes the old part's place, or failed",
+    ),
     Row("compacting.summary", ModelFinished, "thinking.end", "no use, and it cannot go on as it is"),
     Row("compacting.summary", ModelFailed, "compacting.weigh", "the answer was lost; once more"),
     Row("compacting.summary", ModelFailed, "thinking.go", "it goes on as it is"),
@@ -214,5 +259,7 @@ IGNORED: dict[str, frozenset[type[Event]]] = {
 }
 """What a state does not act on at all, by name. What it acts on may still name a request that is not open."""
 
-LEGAL: frozenset[tuple[str, type[Event], str]] = frozenset((row.state, row.event, row.target) for row in TABLE)
+LEGAL: frozenset[tuple[str, type[Event], str]] = frozenset(
+    (row.state, row.event, row.target) for row in TABLE
+)
 """The rows as a set, for the check after each transition."""

@@ -103,7 +103,11 @@ def _go(state: Thinking, ctx: Context) -> Step:
     if reason := exceeded(config.limits, memory.spent):
         return draft.to(Thinking(stage=End(reason=reason)))
     if compaction.wanted(
-        memory.size, config.model.window, config.policy.compact_at, memory.compactions, memory.compaction_failures
+        memory.size,
+        config.model.window,
+        config.policy.compact_at,
+        memory.compactions,
+        memory.compaction_failures,
     ):
         return draft.to(Compacting(reason=CompactReason.THRESHOLD))
     request = draft.new_id()

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from ...effects.config import Grant, ToolSpec
 
 
-def must_ask(spec: ToolSpec, mode: PermissionMode, grants: Iterable[Grant], arguments: Mapping[str, object]) -> bool:
+def must_ask(
+    spec: ToolSpec, mode: PermissionMode, grants: Iterable[Grant], arguments: Mapping[str, object]
+) -> bool:
     """Whether a person is asked before *spec* runs with *arguments*."""
     if mode is PermissionMode.BYPASS or spec.approval is Approval.NEVER:
         return False

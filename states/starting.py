@@ -1,0 +1,172 @@
+"""
+Starting calls: which may be judged, which may run, and what that asks of the world.
+
+Serial by default: a call is judged when its turn comes. Where reads run in parallel, a read starts when no
+earlier call that is none is left, anything else when nothing earlier is, and all may be asked about ahead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ..effects.config import Concurrency, Grant, SideEffect, ToolKind, ToolSpec
+from ..effects.messages import Outcome
+from ..effects.notices import AgentStarted, ApprovalRequested, ToolStarted
+from ..effects.records import AddUsage, GrantRule
+from ..effects.requests import AskApproval, RunAgent, RunTool
+from .rules import texts
+from .rules.children import child_prompt, child_tools, remainder
+from .rules.gate import must_ask
+from .rules.limits import over_budget
+from .rules.schema import arguments_of, problem
+from .settling import give_up, settled
+from .state import Allowed, Asked, Batch, Call, Delegated, Queued, Running, Settled, Stopping
+
+if TYPE_CHECKING:
+    from ..effects.usage import Spent
+    from .context import Context
+    from .draft import Draft
+
+
+def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
+    """The tool of *call* as it is configured now, if it was offered then."""
+    name = call.call.name
+    return ctx.config.tool(name) if name in batch.offered else None
+
+
+def _account(ctx: Context, draft: Draft) -> Spent:
+    """What the run has spent, with what this very step has recorded."""
+    spent = ctx.memory.spent
+    for effect in draft.effects:
+        if isinstance(effect, AddUsage):
+            spent += effect.spent
+    return spent
+
+
+def _grants(ctx: Context, draft: Draft) -> tuple[Grant, ...]:
+    """The rules that answer questions beforehand, with those of this very step."""
+    granted = [effect.grant for effect in draft.effects if isinstance(effect, GrantRule)]
+    return (*ctx.config.allow, *ctx.memory.granted, *granted)
+
+
+def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, given up where the budget is used up."""
+    if over_budget(ctx.config.limits, _account(ctx, draft)) is None:
+        return batch
+    return give_up(batch, Stopping.OVER_BUDGET, draft)
+
+
+@final
+@attrs.define
+class _Turn:
+    """What the calls before this one leave room for."""
+
+    concurrency: Concurrency
+    free: int
+    unsettled: int = 0
+    unsettled_writes: int = 0
+
+    def may_be_judged(self) -> bool:
+        """In a serial batch a call is judged when its turn comes; otherwise all may be asked ahead."""
+        return self.concurrency is Concurrency.PARALLEL_READS or self.unsettled == 0
+
+    def may_run(self, spec: ToolSpec | None) -> bool:
+        """A read runs beside reads; anything else runs when nothing earlier is left."""
+        if self.concurrency is Concurrency.PARALLEL_READS and _reads(spec):
+            return self.unsettled_writes == 0 and self.free > 0
+        return self.unsettled == 0
+
+    def pass_over(self, call: Call, spec: ToolSpec | None) -> None:
+        """Count *call* as an earlier one."""
+        if isinstance(call.phase, Settled):
+            return
+        self.unsettled += 1
+        self.unsettled_writes += not _reads(spec)
+
+
+def _reads(spec: ToolSpec | None) -> bool:
+    return spec is not None and spec.side_effect is SideEffect.READ_ONLY
+
+
+def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch* with everything judged and started whose turn it is."""
+    policy = ctx.config.policy
+    at_work = sum([isinstance(call.phase, Running | Delegated) for call in batch.calls])
+    turn = _Turn(policy.concurrency, policy.max_parallel - at_work)
+    calls: list[Call] = []
+    for queued in batch.calls:
+        call = queued
+        spec = spec_of(batch, call, ctx)
+        if isinstance(call.phase, Queued) and turn.may_be_judged():
+            call = _judge(call, spec, batch.offered, ctx, draft)
+        if isinstance(call.phase, Allowed) and turn.may_run(spec):
+            call = _run(call, spec, batch.offered, ctx, draft)
+            turn.free -= 1
+        turn.pass_over(call, spec)
+        calls.append(call)
+    return batch.with_calls(calls, batch.stopping)
+
+
+def fault_in(call: Call, spec: ToolSpec) -> str:
+    """Why *call* cannot run with its arguments, as its model will read it; empty where it can."""
+    wish = call.call
+    arguments = arguments_of(wish.arguments)
+    if arguments is None:
+        return texts.invalid_arguments(wish.name, "they are no valid JSON object")
+    found = problem(spec.schema, arguments)
+    return texts.invalid_arguments(wish.name, found) if found else ""
+
+
+def _judge(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft) -> Call:
+    wish = call.call
+    if spec is None:
+        return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
+    if fault := fault_in(call, spec):
+        return settled(call, Outcome.ERROR, fault, draft)
+    if not must_ask(spec, ctx.memory.mode, _grants(ctx, draft), arguments_of(wish.arguments) or {}):
+        return Call(call=wish, phase=Allowed())
+    request = draft.new_id()
+    draft.add(
+        AskApproval(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments),
+        ApprovalRequested(request=request, call=wish.id, tool=wish.name, arguments=wish.arguments),
+    )
+    return Call(call=wish, phase=Asked(request=request))
+
+
+def _run(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft) -> Call:
+    wish = call.call
+    # Looked up again: the configuration may be another one than when the call was judged.
+    if spec is None:
+        return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
+    if spec.kind is ToolKind.AGENT:
+        return _delegate(call, ctx, draft)
+    request = draft.new_id()
+    draft.add(
+        RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout),
+        ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
+    )
+    return Call(call=wish, phase=Running(request=request))
+
+
+def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
+    wish = call.call
+    name, prompt = child_prompt(arguments_of(wish.arguments) or {})
+    child = ctx.config.child(name)
+    if child is None:
+        there = ", ".join(child.name for child in ctx.config.children) or "none"
+        return settled(call, Outcome.ERROR, f"No agent named {name!r}. There are: {there}.", draft)
+    request = draft.new_id()
+    draft.add(
+        RunAgent(
+            id=request,
+            call=wish.id,
+            agent=name,
+            prompt=prompt,
+            tools=child_tools(ctx.config, child),
+            limits=remainder(child.limits, ctx.config.limits, _account(ctx, draft)),
+        ),
+        AgentStarted(call=wish.id, agent=name, prompt=prompt),
+    )
+    return Call(call=wish, phase=Delegated(request=request))
