@@ -24,23 +24,27 @@ class Store(Protocol):
     Keeps bytes; knows nothing of what they mean.
 
     An entry's sequence number is its index in its session, from 0. `append` is the only way to write, and it
-    is all or nothing: two writers that both believe to be at the end cannot both go on.
+    is all or nothing: two writers that both believe to be at the end cannot both go on. Sessions share
+    nothing, and one is there as soon as it has an entry.
+
+    Every method raises `StoreError` where the store cannot be reached or was closed. Cancelling one does not
+    leave its work in doubt: what was begun is done before the cancellation goes on.
     """
 
     async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
         """
         Add *entries* to *session*, which must hold exactly *expected*; return its new length.
 
-        The entries are kept when this returns, as durably as the store promises. Raises `StoreConflict`
-        where the session has another length, and writes nothing then.
+        The entries are kept when this returns, as durably as the store promises, and also when it is
+        cancelled. Raises `StoreConflict` where the session has another length, and writes nothing then.
         """
         ...
 
-    async def load(self, session: str, start: int = 0) -> list[bytes]:
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from index *start* on; empty for a session that is not there."""
         ...
 
-    async def list(self) -> list[SessionInfo]:
+    async def list(self) -> Sequence[SessionInfo]:
         """All sessions, last written first."""
         ...
 
@@ -49,5 +53,5 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and threads. Closing twice is fine."""
+        """Let go of files and threads, when what was asked before is done. Closing twice is fine."""
         ...

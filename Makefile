@@ -1,0 +1,81 @@
+# What one does here, each a target that first sets up what it needs in .venv. Nothing else is touched.
+#
+#   make run        the agent at work, against a model that is played
+#   make test       all tests                      ARGS="-k words" is handed to pytest
+#   make check      lint, format, types, the rules of the house
+#   make diagrams   the pictures, drawn again from the table
+#   make bench      how long a step takes          ARGS is handed on
+#   make prove      the promises, played at random for as long as you like
+#   make lock       requirements.lock again, from the newest of everything
+#   make clean      forget everything that was made here, the environment too
+#
+# It needs Python 3.11 or later, and the network once, for the packages.
+
+.DEFAULT_GOAL := test
+.PHONY: run test check diagrams bench prove lock clean
+
+ARGS ?=
+JOB ?= Count the words of README.md and write what you found to REPORT.md
+
+BIN := .venv/bin
+# Folders that hold no package: they import turnwheel as anybody does.
+OUTSIDE := $(wildcard tests examples benchmarks)
+
+EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,diagrams,dev]' --config-settings editable_mode=strict
+
+# An editable install in strict mode links the files that are there when it is made. So it is made again
+# whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
+ROOMS := apps diagrams effects engine states testing
+FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py)))
+WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
+INSTALLED := .venv/installed-$(firstword $(WANTED))
+
+run: $(INSTALLED)
+	$(BIN)/turnwheel run --stand-in --allow write:path=REPORT.md "$(JOB)"
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p turnwheel
+	$(BIN)/mypy $(OUTSIDE)
+	$(BIN)/basedpyright
+	$(BIN)/python -m pytest -q tests/test_house.py
+
+diagrams: $(INSTALLED)
+	$(BIN)/python -m turnwheel.diagrams
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+prove: $(INSTALLED)
+	$(BIN)/python -m turnwheel.testing.prove $(ARGS)
+
+lock: $(BIN)/python
+	rm -rf .venv/installed-* build
+	$(BIN)/python -m pip install $(EDITABLE) --upgrade --upgrade-strategy eager
+	{ echo "# The versions make installs; written by make lock."; \
+		$(BIN)/python -m pip freeze --exclude-editable; } > requirements.lock
+
+clean:
+	rm -rf .venv build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): $(BIN)/python
+	rm -rf .venv/installed-* build
+	$(BIN)/python -m pip install $(EDITABLE) --constraint requirements.lock
+	touch $@
+
+$(BIN)/python:
+	@for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "turnwheel needs Python 3.11 or later, and neither python3 nor python3.11 to python3.14 is one:" \
+			"install one and put it on the PATH" >&2; exit 1; \
+	fi; \
+	echo "$$found -m venv .venv"; \
+	$$found -m venv .venv || { rm -rf .venv; \
+		echo "$$found cannot make an environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
