@@ -1,0 +1,347 @@
+"""
+What the stand-in says, computed from what tools returned and from nothing else.
+
+The results of the built-in tools are read as they are: a path on each line, ``path:line: text`` for a match,
+a number and a tab before each line of a file, and notes in square brackets. Where a note says that something
+was cut, a count is "at least"; where a call failed, that is what the report says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
+
+import attrs
+
+MAX_ROWS = 20
+"""Rows of a table or list in the report; the rest is counted in one line below it."""
+
+MAX_EXAMPLES = 3
+"""Matches shown of a search."""
+
+MAX_QUOTE = 600
+"""Characters quoted of anything: enough to recognise it."""
+
+SUMMARY_TASK = "Latest request: "
+"""Begins the line of a summary that keeps the prompt, so that the script can go on after it."""
+
+DEFINITIONS = "^(def|class|async def) "
+"""A search for definitions at the top level of Python files."""
+
+_FAILURE = re.compile(
+    r"Tool (?:raised an exception|execution crashed|timed out|not found)|Invalid arguments for |Denied by "
+    r"|Skipped: |Cancelled(?:[:;]|$)|Not run: |Interrupted while |The process stopped while "
+)
+"""How the text of a call begins that did not succeed; the wire has no other sign of it."""
+
+_SIGNS = {
+    "read": re.compile(r"^ *\d+\t|^\[the file is empty\]$", re.MULTILINE),
+    "grep": re.compile(r"^.+?:\d+: |^\[", re.MULTILINE),
+    "write": re.compile(r"wrote "),
+    "bash": re.compile(r"^\[exit code ", re.MULTILINE),
+}
+"""What only a success says. A person who denies a call may say anything, so failures alone are not enough."""
+
+_EMPTY_NOTE = re.compile(r"\[(?:the (?:directory|file) is empty|no (?:file|line) matches)\]")
+_CUT_NOTE = re.compile(r"\[\.\.\. [\d,]+ (?:characters|bytes) cut \.\.\.\]")
+_LINES_NOTE = re.compile(r"\[lines \d+ to \d+ of ([\d,]+); .*\]")
+_MORE_NOTE = re.compile(r"\[(?:[\d,]+ more|(?:stopped after|left out:) .*)\]")
+_INCOMPLETE = (_CUT_NOTE, _LINES_NOTE, _MORE_NOTE)
+_NUMBERED = re.compile(r" *(\d+)\t(.*)")
+_MATCH = re.compile(r"(.+?):(\d+): ?(.*)")
+_README = re.compile(r"readme(?:\.(?:md|rst|txt))?", re.IGNORECASE)
+_TEXT_FILE = re.compile(r".+\.(?:md|rst|txt|toml|cfg|ini|py)", re.IGNORECASE)
+_BLOCK = re.compile(r"^\[(system|user|assistant|tool)\]$", re.MULTILINE)
+_CALLED = re.compile(r"^\[calls ([\w-]+)\]", re.MULTILINE)
+_RETURNED = re.compile(r"^\[result of ([\w-]+)(, \w+)?\] ?(.*)", re.MULTILINE)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Result:
+    """A call of the tool *name* and the *text* it returned."""
+
+    name: str
+    arguments: Mapping[str, object]
+    text: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the call did not do what it was to do."""
+        sign = _SIGNS.get(self.name)
+        return bool(_FAILURE.match(self.text)) or (sign is not None and not sign.search(self.text))
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a note says that this is not all."""
+        return any(note.fullmatch(line) for line in self.text.split("\n") for note in _INCOMPLETE)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The filled lines that are no notes; those that a cut went through are left out."""
+        if self.failed:
+            return ()
+        lines = self.text.split("\n")
+        cuts = [index for index, line in enumerate(lines) if _CUT_NOTE.fullmatch(line)]
+        torn = {index + side for index in cuts for side in (-1, 1)}
+        whole = (line for index, line in enumerate(lines) if index not in torn)
+        return tuple(line for line in whole if line.strip() and not _is_note(line))
+
+    def count(self, number: int) -> str:
+        """*number* of what is in here, as it may be said."""
+        return f"at least {number:,}" if self.incomplete else f"{number:,}"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class File:
+    """The *lines* of a file that `read` returned. It has *total* of them; *complete*: they are all here."""
+
+    lines: tuple[str, ...]
+    total: int
+    complete: bool
+
+    @classmethod
+    def of(cls, result: Result) -> File:
+        """Read the numbered lines of *result*."""
+        lines = [match for line in result.lines if (match := _NUMBERED.fullmatch(line))]
+        last = int(lines[-1][1]) if lines else 0
+        told = _LINES_NOTE.fullmatch(result.text.rpartition("\n")[2])
+        return cls(
+            lines=tuple(line[2] for line in lines),
+            total=int(told[1].replace(",", "")) if told else last,
+            complete=not result.incomplete,
+        )
+
+    @property
+    def heading(self) -> str:
+        """The first Markdown heading, or nothing."""
+        return next((line.lstrip("#").strip() for line in self.lines if re.match(r"#{1,6} ", line)), "")
+
+    @property
+    def paragraph(self) -> str:
+        """The first paragraph that is no heading, on one line."""
+        taken: list[str] = []
+        for line in self.lines:
+            if line.strip() and not line.startswith("#"):
+                taken.append(line.strip())
+            elif taken:
+                break
+        return _clip(" ".join(taken))
+
+    @property
+    def words(self) -> int:
+        """How many words the lines have."""
+        return sum(len(line.split()) for line in self.lines)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Survey:
+    """What is known of a folder: the last result of each tool, None where it was not called."""
+
+    listing: Result | None
+    python: Result | None
+    text: Result | None
+    search: Result | None
+    written: Result | None
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> Survey:
+        """The survey that *results* make."""
+        last = {result.name: result for result in results}
+        return cls(
+            listing=last.get("ls"),
+            python=last.get("glob"),
+            text=last.get("read"),
+            search=last.get("grep"),
+            written=last.get("write"),
+        )
+
+    @property
+    def readme(self) -> str:
+        """The file that introduces the folder: a README, else the first text file seen, else nothing."""
+        seen = [*_lines(self.listing), *_lines(self.python)]
+        names = [*filter(_README.fullmatch, seen), *filter(_TEXT_FILE.fullmatch, seen)]
+        return names[0] if names else ""
+
+    def report(self, task: str) -> str:
+        """The report for *task*, as Markdown."""
+        parts = [
+            "# Report",
+            "Written by the scripted stand-in of turnwheel, which counts and quotes what tools returned.",
+            f"Asked for:\n\n{_quote(task)}",
+            *self._files(),
+            *self._matches(),
+            *self._introduction(),
+            *self._failures(),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    def answer(self, task: str) -> str:
+        """The last words: the numbers, and where the report is, or the report where it is nowhere else."""
+        said = f"I looked over the folder. {'. '.join(self._numbers()) or 'I was shown nothing of it'}."
+        if self.written is not None and not self.written.failed:
+            where = self.written.arguments.get("path", "the file that was written")
+            return f"{said} The report is in {where}. As a scripted stand-in I count and quote, nothing more."
+        if self.written is None:
+            why = "No `write` tool is offered, so the report is here instead of in a file."
+        else:
+            why = f"The report is not in a file but here: `write` said {_one_line(self.written.text)!r}."
+        return f"{said} {why}\n\n{self.report(task)}"
+
+    def _numbers(self) -> list[str]:
+        said: list[str] = []
+        if self.listing is not None and not self.listing.failed:
+            said.append(f"Entries at its top: {self.listing.count(len(self.listing.lines))}")
+        if self.python is not None and not self.python.failed:
+            said.append(f"Python files: {self.python.count(len(self.python.lines))}")
+        if self.search is not None and not self.search.failed:
+            said.append(f"{_searched(self.search)}: {self.search.count(len(_matches(self.search)))}")
+        return said
+
+    def _files(self) -> list[str]:
+        parts: list[str] = []
+        if self.listing is not None and not self.listing.failed:
+            names = self.listing.lines
+            folders = self.listing.count(sum(name.endswith("/") for name in names))
+            total = self.listing.count(len(names))
+            parts.append(f"Entries at the top: {total}. Folders among them: {folders}.")
+            parts.append(_rows([f"- `{name}`" for name in names]))
+        if self.python is not None and not self.python.failed:
+            folder_of = Counter(path.rpartition("/")[0] or "." for path in self.python.lines)
+            total = self.python.count(len(self.python.lines))
+            parts.append(f"Python files: {total}.")
+            parts.append(_table("Folder", "Python files", sorted(folder_of.items())))
+        return ["## Files", *filter(None, parts)] if parts else []
+
+    def _matches(self) -> list[str]:
+        if self.search is None or self.search.failed:
+            return []
+        found = _matches(self.search)
+        per_file = Counter(path for path, _, _ in found)
+        total, files = self.search.count(len(found)), self.search.count(len(per_file))
+        shown = [f"- `{path}:{line}`: `{_clip(text.strip())}`" for path, line, text in found[:MAX_EXAMPLES]]
+        parts = [
+            "## Search",
+            f"{_searched(self.search)}: {total}. Files they are in: {files}.",
+            "\n".join(shown),
+            _table("File", "Matches", per_file.most_common()),
+        ]
+        return [part for part in parts if part]
+
+    def _introduction(self) -> list[str]:
+        if self.text is None or self.text.failed:
+            return []
+        file = File.of(self.text)
+        path = str(self.text.arguments.get("path", "the file"))
+        heading = f"Its first heading is: {file.heading}" if file.heading else "It has no heading."
+        about = [f"## {path}", f"`{path}` has {file.total:,} lines. {heading}"]
+        return [*about, "Its first paragraph:", _quote(file.paragraph)] if file.paragraph else about
+
+    def _failures(self) -> list[str]:
+        results = (self.listing, self.python, self.text, self.search)
+        failed = [result for result in results if result is not None and result.failed]
+        if not failed:
+            return []
+        said = [f"- `{result.name}`: {_one_line(result.text)}" for result in failed]
+        return ["## What did not work", "\n".join(said)]
+
+
+def about_file(path: str, result: Result) -> str:
+    """The facts about the file at *path* that `read` returned."""
+    if result.failed:
+        return f"I could not read {path}: {_clip(result.text)}"
+    file = File.of(result)
+    words = f"{file.words:,}" if file.complete else f"at least {file.words:,}"
+    facts = [f"{path} has {file.total:,} lines and {words} words."]
+    if file.heading:
+        facts.append(f"Its first heading is {file.heading!r}.")
+    if file.paragraph:
+        facts.append(f"It begins:\n\n{_quote(file.paragraph)}")
+    return " ".join(facts)
+
+
+def returned(result: Result) -> str:
+    """What a call returned, as it is."""
+    how = "did not succeed" if result.failed else "returned"
+    if not result.text.strip():
+        return f"`{result.name}` {how} and said nothing."
+    return f"`{result.name}` {how}:\n\n```\n{result.text.strip()}\n```"
+
+
+def summary(transcript: str) -> str:
+    """A summary of *transcript*: what was asked, which tools were used, what the last one returned."""
+    names = _CALLED.findall(transcript)
+    results = _RETURNED.findall(transcript)
+    failed = [f"{name}{how}" for name, how, _ in results if how]
+    asked = _asked(transcript)
+    facts = [
+        f"Original task: {asked[0] if asked else 'none was given'}",
+        f"{SUMMARY_TASK}{asked[-1] if asked else 'none was given'}",
+        f"Actions taken: {len(names):,} tool calls ({_tally(names) or 'none'})",
+        f"Errors: {_tally(failed) or 'none'}",
+    ]
+    if results:
+        facts.append(f"Last result: {results[-1][0]}: {_one_line(results[-1][2])}")
+    return "\n".join(facts)
+
+
+def _asked(transcript: str) -> list[str]:
+    """What the user asked for, each on one line; an earlier summary counts for the requests it names."""
+    _, *blocks = _BLOCK.split(transcript.removesuffix("</conversation>"))
+    said = [text for role, text in zip(blocks[::2], blocks[1::2], strict=True) if role == "user"]
+    asked: list[str] = []
+    for text in said:
+        earlier = re.findall(rf"^(?:Original task: |{SUMMARY_TASK})(.*)", text, re.MULTILINE)
+        asked += earlier or [_one_line(text)]
+    return asked
+
+
+def _is_note(line: str) -> bool:
+    return any(note.fullmatch(line) for note in (_EMPTY_NOTE, *_INCOMPLETE))
+
+
+def _lines(result: Result | None) -> tuple[str, ...]:
+    return () if result is None else result.lines
+
+
+def _matches(result: Result) -> list[tuple[str, str, str]]:
+    """Path, line number and text of each match."""
+    found = map(_MATCH.fullmatch, result.lines)
+    return [(match[1], match[2], match[3]) for match in found if match]
+
+
+def _searched(result: Result) -> str:
+    pattern = result.arguments.get("pattern")
+    return "Top-level definitions in Python" if pattern == DEFINITIONS else f"Lines that match `{pattern}`"
+
+
+def _tally(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} x{count}" for name, count in Counter(names).items())
+
+
+def _table(first: str, second: str, rows: Sequence[tuple[str, int]]) -> str:
+    """A Markdown table of two columns, or nothing where there is nothing to show."""
+    if not rows:
+        return ""
+    return f"| {first} | {second} |\n| --- | ---: |\n" + _rows([f"| `{name}` | {n:,} |" for name, n in rows])
+
+
+def _rows(rows: Sequence[str]) -> str:
+    more = f"\n\nand {len(rows) - MAX_ROWS:,} more" if len(rows) > MAX_ROWS else ""
+    return "\n".join(rows[:MAX_ROWS]) + more
+
+
+def _quote(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in _clip(text).splitlines()) or "> (nothing)"
+
+
+def _one_line(text: str) -> str:
+    return _clip(" ".join(text.split()))
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rstrip() + "..."
