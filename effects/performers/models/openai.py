@@ -1,0 +1,71 @@
+"""The performer for OpenAI's chat completions and everybody who speaks them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, final
+from urllib.parse import urlsplit
+
+from ...errors import ConfigError
+from .http import Endpoint, HTTPModel, Timeouts
+from .openai_chat import ChatWire
+
+if TYPE_CHECKING:
+    import httpx
+
+OPENAI = "https://api.openai.com/v1"
+"""Where models are asked when no other address is given."""
+
+KEY = "OPENAI_API_KEY"
+"""The environment variable that holds the key when none is given."""
+
+FIRST_BYTE = 300.0
+"""Seconds until an answer begins: a reasoning model may think for minutes before its first byte."""
+
+IDLE = 120.0
+"""Seconds between two bytes of an answer: some servers are silent while a model thinks between calls."""
+
+THOUGHTS = {"openrouter.ai": "reasoning_details", "api.groq.com": "reasoning", "api.openai.com": ""}
+"""The field that thinking goes back in, by host; all others take ``reasoning_content``."""
+
+
+@final
+class OpenAIChat(HTTPModel):
+    """
+    Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
+
+    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent. A
+    *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
+    one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        *,
+        connect_timeout: float | None = 10.0,
+        first_byte_timeout: float | None = FIRST_BYTE,
+        idle_timeout: float | None = IDLE,
+    ) -> None:
+        url = (base_url or OPENAI).rstrip("/")
+        key = (os.environ.get(KEY, "") if api_key is None else api_key).strip()
+        if not key.isascii() or not key.isprintable():
+            msg = f"the api key has characters that no header can hold; check api_key or {KEY}"
+            raise ConfigError(msg)
+        endpoint = Endpoint(
+            base_url=url,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            login=f"set {KEY} or pass api_key",
+        )
+        timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
+        wire = ChatWire(THOUGHTS.get(_host(url), "reasoning_content"))
+        super().__init__(wire, endpoint, timeouts, client)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # a broken address: asking it says so
+        return ""

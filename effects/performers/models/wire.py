@@ -1,0 +1,91 @@
+"""
+What a wire is: how a request becomes bytes and how bytes become pieces, without touching the network.
+
+The HTTP part knows only this. A dialect is one `Wire` and one `Parser`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, final
+
+import attrs
+
+from ...events import Failure
+from ...messages import StopReason
+from ...pieces import Piece
+from ...requests import CallModel
+from ...usage import Usage
+from ..base import Scene
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Complete:
+    """
+    An answer came to its end. *pieces* are those that only the end brought, *sequence* the stop sequence met.
+    """
+
+    stop: StopReason
+    usage: Usage = Usage()
+    sequence: str = ""
+    pieces: tuple[Piece, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Broken:
+    """An answer failed; *retry_after* in seconds where the provider gave it, *usage* where it told."""
+
+    failure: Failure
+    message: str
+    retry_after: float | None = None
+    usage: Usage | None = None
+
+
+Ending = Complete | Broken
+"""How an answer ended."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Post:
+    """A request to send: *path* is added to the wire's base URL."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Parser(Protocol):
+    """Reads one answer. No bytes make it raise."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that nothing more will come."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the answer said it used so far, or None."""
+        ...
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces that *data*, the next bytes of the body, completes."""
+        ...
+
+    def end(self, cut: Broken | None = None) -> Ending:
+        """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
+        ...
+
+
+class Wire(Protocol):
+    """A dialect that models are spoken to in."""
+
+    def encode(self, request: CallModel, scene: Scene) -> Post:
+        """The HTTP request that asks for the answer to *request*, streamed."""
+        ...
+
+    def parser(self, scene: Scene) -> Parser:
+        """A new parser for one answer."""
+        ...
