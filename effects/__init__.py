@@ -8,9 +8,31 @@ the memory, or a `Notice` for whoever watches. `Event` is what comes back or in.
 
 from __future__ import annotations
 
+from typing import TypeGuard, get_args
+
 from .notices import Notice
 from .records import Record
 from .requests import Cancel, Request
 
 Effect = Request | Cancel | Record | Notice
 """Everything a transition can return."""
+
+# By exact type, since the classes are final: a step asks this of every effect.
+_REQUESTS: frozenset[type] = frozenset(get_args(Request))
+_RECORDS: frozenset[type] = frozenset(get_args(Record))
+_NOTICES: frozenset[type] = frozenset(get_args(Notice))
+
+
+def is_request(effect: Effect) -> TypeGuard[Request]:
+    """Whether *effect* gets an answer."""
+    return type(effect) in _REQUESTS
+
+
+def is_record(effect: Effect) -> TypeGuard[Record]:
+    """Whether *effect* changes the memory."""
+    return type(effect) in _RECORDS
+
+
+def is_notice(effect: Effect) -> TypeGuard[Notice]:
+    """Whether *effect* is for whoever watches."""
+    return type(effect) in _NOTICES

@@ -35,7 +35,7 @@ class Log(Generic[T]):
 
 @final
 @attrs.frozen(eq=False, repr=False)
-class History:
+class History:  # noqa: PLW1641  # equal by content, which no hash should walk
     """
     An immutable sequence of messages. *revision* counts the rewrites (compactions) it has been through.
 
@@ -86,8 +86,6 @@ class History:
         return (self.length, self.revision) == (other.length, other.revision) and (
             self.log is other.log or list(self) == list(other)
         )
-
-    __hash__ = None  # type: ignore[assignment]  # equality is by content, which no hash should walk
 
     def __repr__(self) -> str:
         return f"<History of {self.length} messages, revision {self.revision}>"

@@ -20,7 +20,8 @@ class Usage:
     """
     Tokens of one or many model calls.
 
-    *cached* and *cache_write* are part of *input*, *reasoning* of *output*. *estimated* says how many of them were guessed because a stream was cut before it told.
+    *cached* and *cache_write* are part of *input*, *reasoning* of *output*. *estimated* says how many of
+    them were guessed because a stream was cut before it told.
     """
 
     input: int = 0

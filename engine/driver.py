@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
+from ..effects import is_request
 from ..effects.errors import NoPerformer
 from ..effects.notices import AgentNoticed
 from ..effects.performers.base import Clock, Performer, Scene, SystemClock
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ..effects.events import Event
     from .journal import Journal
     from .machine import Machine
-
-REQUESTS: frozenset[type] = frozenset(Request.__args__)
 
 Performers = Mapping[type, Performer[Any]]
 """Who performs what, by type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
@@ -64,9 +63,10 @@ class Driver:
         """
         Perform and yield *first*, then the effects of every step.
 
-        It ends when the run is over, or rests and *wait* is false. *first* is what `Machine.advance` gave when the run began, or what is to be done again when a run is
-        taken over. Leaving early cancels all work and waits for it to end; the journal knows what was open.
-        Raises `StoreConflict` where another process went on with the session.
+        It ends when the run is over, or rests and *wait* is false. *first* is what `Machine.advance` gave
+        when the run began, or what is to be done again when a run is taken over. Leaving early cancels all
+        work and waits for it to end; the journal knows what was open. Raises `StoreConflict` where another
+        process went on with the session.
         """
         log = StepLog(self.session, self.machine)
         effects = first
@@ -93,8 +93,8 @@ class Driver:
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
-            if type(effect) in REQUESTS:
-                self._start(effect)  # type: ignore[arg-type]  # REQUESTS are the union's members
+            if is_request(effect):
+                self._start(effect)
             elif isinstance(effect, Cancel) and (task := self._work.get(effect.request)) is not None:
                 task.cancel()
 

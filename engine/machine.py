@@ -31,7 +31,7 @@ MAX_ENTERED = 50
 
 
 @final
-class Machine:
+class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
     """
     One run of an agent. Feed `advance` what happened; do what it returns; feed it what came of that.
 
@@ -103,8 +103,8 @@ class Machine:
         """
         Apply *event*, then pass through every state that waits for nothing; return all effects.
 
-        With no event, only the latter, at the time *at*. Afterwards the run is done or `state.open` names what
-        it waits for.
+        With no event, only the latter, at the time *at*. Afterwards the run is done, or `state.open` names
+        what it waits for.
         Raises `IllegalTransition` for a bug of ours; the machine is then as it was.
         """
         state, memory = self.state, self.memory
@@ -128,8 +128,6 @@ class Machine:
             return NotImplemented
         mine, theirs = (self.config, self.state, self.memory), (other.config, other.state, other.memory)
         return mine == theirs
-
-    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
         waits = f", waits for {', '.join(self.state.open)}" if self.state.open else ""

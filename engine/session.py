@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from ..effects import is_notice
 from ..effects.errors import SessionBusy, SessionClosed, UnknownRequest, UnknownSession
 from ..effects.events import ApprovalGiven, Approve, Decision, Interrupted
 from ..effects.history import History
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from ..effects.performers.base import Clock
     from ..effects.performers.stores.base import Store
     from .journal import Journal
-
-NOTICES: frozenset[type] = frozenset(Notice.__args__)
 
 
 @final
@@ -136,19 +135,19 @@ class Session:
         await self.load()
         if self._driver is not None or (prompt is not None and self.unfinished):
             raise SessionBusy(self.id)
-        first = await (self._take_over() if prompt is None else self._open(prompt))
-        driver = self._driver
-        if driver is None:
+        begun = await (self._take_over() if prompt is None else self._open(prompt))
+        if begun is None:
             return
+        driver, first = begun
         try:
             async with aclosing(driver.effects(first, wait=wait)) as effects:
                 async for effect in effects:
-                    if type(effect) in NOTICES:
+                    if is_notice(effect):
                         yield effect
         finally:
             self._driver = None
 
-    async def _open(self, prompt: str) -> tuple[Effect, ...]:
+    async def _open(self, prompt: str) -> tuple[Driver, tuple[Effect, ...]]:
         setting = self._setting
         run = setting.new_id()
         at = setting.clock.now()
@@ -163,13 +162,14 @@ class Session:
         if self._journal is not None:
             await self._journal.write(opened)
         machine = Machine.open(opened, self._machine)
-        self._drive(machine)
-        return machine.advance(at=at)
+        return self._drive(machine), machine.advance(at=at)
 
-    async def _take_over(self) -> tuple[Effect, ...]:
+    async def _take_over(self) -> tuple[Driver, tuple[Effect, ...]] | None:
         machine = self._machine
-        if machine is None or machine.done:
-            return ()
+        if machine is None:
+            raise UnknownSession(self.id)
+        if machine.done:
+            return None
         now = self._setting.clock.now()
         if machine.config != self._setting.config:
             if self._journal is not None:
@@ -180,7 +180,7 @@ class Session:
         for event in recovery.events:
             driver.post(event)
         asked = [_asked(request) for request in recovery.again if isinstance(request, AskApproval)]
-        return (*recovery.again, *asked)
+        return driver, (*recovery.again, *asked)
 
     def _drive(self, machine: Machine) -> Driver:
         self._machine = machine

@@ -94,17 +94,16 @@ def step(batch: Batch, ctx: Context) -> Step | None:  # noqa: PLR0911  # one ret
 def _answered(
     batch: Batch, event: ToolFinished | AgentFinished | ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch | None:
-    match event:
-        case ToolFinished():
-            index = batch.find(event.request, Running)
-            spent = Spent(seconds=event.seconds)
-        case AgentFinished():
-            index = batch.find(event.request, Delegated)
-            # A child's turns are its own; everything else it used, its parent used.
-            spent = attrs.evolve(event.spent, turns=0)
-        case ApprovalGiven():
-            index = batch.find(event.request, Asked)
-            return None if index is None else _decided(batch, index, event, ctx, draft)
+    if isinstance(event, ApprovalGiven):
+        index = batch.find(event.request, Asked)
+        return None if index is None else _decided(batch, index, event, ctx, draft)
+    if isinstance(event, ToolFinished):
+        index = batch.find(event.request, Running)
+        spent = Spent(seconds=event.seconds)
+    else:
+        index = batch.find(event.request, Delegated)
+        # A child's turns are its own; everything else it used, its parent used.
+        spent = attrs.evolve(event.spent, turns=0)
     if index is None:
         return None
     call = settled(batch.calls[index], event.outcome, event.content, draft, seconds=spent.seconds)

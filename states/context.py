@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never, final
 
 import attrs
 
+from ..effects import is_record
 from ..effects.config import Config, Grant, PermissionMode
 from ..effects.events import Event, UserSent, UserSteered
 from ..effects.history import History
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 RECALL = 1_000
 """How many inputs are remembered by their id, so that a repeated post is one input."""
-
-RECORDS: frozenset[type] = frozenset(Record.__args__)
 
 
 @final
@@ -95,8 +94,8 @@ class Memory:
         """This memory after the records among *effects*, in their order."""
         memory = self
         for effect in effects:
-            if type(effect) in RECORDS:
-                memory = _fold(memory, effect)  # type: ignore[arg-type]  # RECORDS are the union's members
+            if is_record(effect):
+                memory = _fold(memory, effect)
         return memory
 
 

@@ -59,8 +59,8 @@ def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
 
 @final
-@attrs.define
-class _Turn:
+@attrs.frozen
+class _Room:
     """What the calls before this one leave room for."""
 
     concurrency: Concurrency
@@ -78,12 +78,16 @@ class _Turn:
             return self.unsettled_writes == 0 and self.free > 0
         return self.unsettled == 0
 
-    def pass_over(self, call: Call, spec: ToolSpec | None) -> None:
-        """Count *call* as an earlier one."""
-        if isinstance(call.phase, Settled):
-            return
-        self.unsettled += 1
-        self.unsettled_writes += not _reads(spec)
+    def after(self, call: Call, spec: ToolSpec | None, *, newly: bool) -> _Room:
+        """The room behind *call*, which *newly* came into its phase or was counted as at work before."""
+        left = 0 if isinstance(call.phase, Settled) else 1
+        started = newly and isinstance(call.phase, Running | Delegated)
+        return _Room(
+            self.concurrency,
+            self.free - started,
+            self.unsettled + left,
+            self.unsettled_writes + (left and not _reads(spec)),
+        )
 
 
 def _reads(spec: ToolSpec | None) -> bool:
@@ -94,17 +98,16 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch* with everything judged and started whose turn it is."""
     policy = ctx.config.policy
     at_work = sum([isinstance(call.phase, Running | Delegated) for call in batch.calls])
-    turn = _Turn(policy.concurrency, policy.max_parallel - at_work)
+    room = _Room(policy.concurrency, policy.max_parallel - at_work)
     calls: list[Call] = []
     for queued in batch.calls:
         call = queued
         spec = spec_of(batch, call, ctx)
-        if isinstance(call.phase, Queued) and turn.may_be_judged():
+        if isinstance(call.phase, Queued) and room.may_be_judged():
             call = _judge(call, spec, batch.offered, ctx, draft)
-        if isinstance(call.phase, Allowed) and turn.may_run(spec):
+        if isinstance(call.phase, Allowed) and room.may_run(spec):
             call = _run(call, spec, batch.offered, ctx, draft)
-            turn.free -= 1
-        turn.pass_over(call, spec)
+        room = room.after(call, spec, newly=call is not queued)
         calls.append(call)
     return batch.with_calls(calls, batch.stopping)
 

@@ -53,27 +53,26 @@ def _refuse(constant: str) -> None:
 
 def problem(schema: str, arguments: dict[str, object]) -> str:
     """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
-    root = _parsed(schema)
-    return _check(cast("Json", arguments), root, _Place(root))
+    return _check(cast("Json", arguments), _parsed(schema), _Place(schema))
 
 
 @final
 @attrs.frozen
 class _Place:
-    """Where a check is: in the arguments, and by which references it came to this very value."""
+    """Where a check by *schema* is, and by which references it came to this very value."""
 
-    root: dict[str, Json]
+    schema: str
     path: str = ""
     depth: int = 0
     references: frozenset[str] = frozenset()
 
     def inside(self, step: str) -> _Place:
         """One level deeper in the arguments."""
-        return _Place(self.root, self.path + step, self.depth + 1)
+        return _Place(self.schema, self.path + step, self.depth + 1)
 
     def by(self, reference: str) -> _Place:
         """The same value, by a *reference* of the schema."""
-        return _Place(self.root, self.path, self.depth, self.references | {reference})
+        return _Place(self.schema, self.path, self.depth, self.references | {reference})
 
     def __str__(self) -> str:
         return self.path.removeprefix(".") or "the arguments"
@@ -96,7 +95,7 @@ def _check_reference(value: Json, reference: str, place: _Place) -> str:
     if reference in place.references:
         # It led here already without going into the value: it would lead here for ever.
         return f"{place} cannot be checked: the schema refers to itself"
-    return _check(value, _resolve(reference, place.root), place.by(reference))
+    return _check(value, _resolve(reference, _parsed(place.schema)), place.by(reference))
 
 
 def _check_value(value: Json, schema: dict[str, Json], place: _Place) -> str:

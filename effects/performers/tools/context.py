@@ -1,0 +1,47 @@
+"""What a tool is told besides its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar, final
+
+import attrs
+
+D_co = TypeVar("D_co", covariant=True)
+
+
+def _unheard(text: str) -> None:
+    """Where progress goes when nobody listens."""
+
+
+def _only_cwd(context: ToolContext[object]) -> tuple[Path, ...]:
+    return (context.cwd,)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ToolContext(Generic[D_co]):
+    """
+    Where a tool runs and for whom. A parameter annotated with it is filled in and never shown to the model.
+
+    *directories* are all roots the file tools may touch, *cwd* among them. *key* is the idempotency key: a
+    call that is run again after a crash has the key it had before. *deps* is whatever the host handed to its
+    `ToolRunner`. A test of a tool may build one with *cwd* and *deps* alone.
+    """
+
+    cwd: Path
+    deps: D_co
+    directories: tuple[Path, ...] = attrs.field(default=attrs.Factory(_only_cwd, takes_self=True))
+    session: str = ""
+    call: str = ""
+    key: str = ""
+    emit: Callable[[str], None] = attrs.field(default=_unheard, repr=False, eq=False)
+
+    def progress(self, text: str) -> None:
+        """
+        Tell whoever watches how far the tool is; the model does not read it. Fine to call from any thread.
+
+        What is said after the call was answered, by a tool that did not stop in time, is dropped.
+        """
+        self.emit(text)

@@ -1,0 +1,194 @@
+"""
+The built-in tools for one file: `read`, `write` and `edit`.
+
+Their docstrings are what the model reads, hence the ``Args:`` sections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from functools import partial
+from typing import Annotated
+
+import msgspec
+
+from .context import ToolContext
+from .define import tool
+from .paths import Place, locate
+
+MAX_BYTES = 10_000_000
+"""Larger files are not taken into memory; no model could read them anyway."""
+
+MAX_LINES = 2_000
+"""Lines `read` returns unless told."""
+
+_SNIFFED = 8_192
+"""Bytes at a file's beginning that tell whether it is binary, as git does it."""
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+@tool(side_effect="read_only")
+def read(
+    context: ToolContext[object], path: str, offset: Positive | None = None, limit: Positive | None = None
+) -> str:
+    """
+    Read a text file. Each line comes with its number and a tab before it.
+
+    Args:
+        path: The file, relative to the working directory.
+        offset: The first line to read; the first of the file is 1.
+        limit: How many lines to read, 2000 unless told.
+    """
+    place = locate(context, path)
+    data, _ = load(place)
+    if b"\0" in data[:_SNIFFED]:
+        msg = f"{place.shown!r} is a binary file ({len(data):,} bytes)"
+        raise ValueError(msg)
+    lines = data.decode(errors="replace").split("\n")
+    if not lines[-1]:  # what follows the last newline is no line
+        lines.pop()
+    return _numbered(lines, offset or 1, limit or MAX_LINES)
+
+
+def _numbered(lines: list[str], first: int, limit: int) -> str:
+    if not lines:
+        return "[the file is empty]"
+    chosen = lines[first - 1 : first - 1 + limit]
+    if not chosen:
+        msg = f"there is no line {first}: the file has {len(lines):,}"
+        raise ValueError(msg)
+    text = "\n".join(
+        f"{number:>6}\t{line.removesuffix(chr(13))}" for number, line in enumerate(chosen, first)
+    )
+    last = first - 1 + len(chosen)
+    if last == len(lines):
+        return text
+    return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
+
+
+@tool(side_effect="idempotent")
+def write(context: ToolContext[object], path: str, content: str) -> str:
+    """
+    Write a text file, in place of the one that may be there. Missing directories are made.
+
+    Args:
+        path: The file, relative to the working directory.
+        content: All that the file shall hold.
+    """
+    place = locate(context, path)
+    data = content.encode()
+    store(place, data)
+    return f"wrote {len(data):,} bytes to {place.shown}"
+
+
+# Not idempotent: where *new* contains *old*, a second run would replace it once more.
+@tool(side_effect="unsafe")
+def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool = False) -> str:  # noqa: A002, FBT001, FBT002  # the model's words
+    """
+    Replace an exact piece of text in a file. It must occur once, unless all occurrences are to be replaced.
+
+    Args:
+        path: The file, relative to the working directory.
+        old: The text to replace, to the letter, without the line numbers that read shows.
+        new: The text to put in its place.
+        all: Whether to replace every occurrence.
+    """
+    place = locate(context, path)
+    data, seen = load(place)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        msg = f"{place.shown!r} is not UTF-8 text (byte {error.start}) and was left as it is"
+        raise ValueError(msg) from error
+    if old not in text and "\r\n" in text:  # read shows such lines as any others
+        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+    count = _occurrences(text, old, place.shown, all_of_them=all)
+    store(place, text.replace(old, new).encode(), seen)
+    return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
+
+
+def _occurrences(text: str, old: str, shown: str, *, all_of_them: bool) -> int:
+    """How often *old* occurs in *text*; raises `ValueError` where that is not what is wanted."""
+    if not old:
+        problem = "old is empty; say which text to replace, or use write for the whole file"
+    elif old not in text:
+        problem = f"old does not occur in {shown!r}; read it again, every space counts"
+    elif not all_of_them and text.find(old) != text.rfind(old):  # overlapping ones count here, too
+        problem = f"old occurs {max(2, text.count(old))} times in {shown!r}; add lines around it, or set all"
+    else:
+        return text.count(old)
+    raise ValueError(problem)
+
+
+def load(place: Place) -> tuple[bytes, os.stat_result]:
+    """The content of the file at *place*, and what identifies that version of it."""
+    with place.parent() as folder, open(place.name, "rb", opener=partial(_opener, folder)) as file:
+        seen = os.fstat(file.fileno())
+        if not stat.S_ISREG(seen.st_mode):
+            msg = f"{place.shown!r} is not a regular file"
+            raise ValueError(msg)
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        msg = f"{place.shown!r} has more than {MAX_BYTES:,} bytes; look into it with grep, or parts of it with bash"
+        raise ValueError(msg)
+    return data, seen
+
+
+def _opener(folder: int, name: str, flags: int) -> int:
+    # without O_NONBLOCK, opening a named pipe waits for somebody to write
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
+def store(place: Place, data: bytes, seen: os.stat_result | None = None) -> None:
+    """
+    Put *data* in the file at *place*, all or nothing; a file that was there keeps its mode.
+
+    With *seen*, the file must still be the one that was seen. Raises `OSError` or `ValueError`.
+    """
+    with place.parent(make=seen is None) as folder:
+        old = _look(place.name, folder)
+        if old is not None:
+            _check_replaceable(place, old, folder)
+        temporary = f".turnwheel-{secrets.token_hex(8)}"
+        mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, mode, 0o666, dir_fd=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                if old is not None:
+                    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            if seen is not None and _version(_look(place.name, folder)) != _version(seen):
+                msg = f"{place.shown!r} was changed by somebody else meanwhile; read it again"
+                raise ValueError(msg)
+            os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _look(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _check_replaceable(place: Place, old: os.stat_result, folder: int) -> None:
+    """Replacing a file needs no right to write it, so ask for that right: read-only files stay."""
+    if not stat.S_ISREG(old.st_mode):
+        msg = f"{place.shown!r} is not a regular file"
+        raise ValueError(msg)
+    if not os.access(place.name, os.W_OK, dir_fd=folder):
+        msg = f"{place.shown!r} is read-only"
+        raise ValueError(msg)
+
+
+def _version(found: os.stat_result | None) -> tuple[int, int, int] | None:
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,97 @@
+"""
+Paths a model may use: inside the roots of a tool's context, however they are written.
+
+A path is resolved first, `..` and symlinks and all, and must then lie in a root; one that does not exist is
+judged by its nearest parent that does. What was judged is also what is used: a resolved path has no symlinks,
+so it is opened from its root one step at a time and no step may be one. A symlink that somebody puts there in
+between is an error and not a way out. This needs POSIX (`dir_fd` and `O_NOFOLLOW`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import final
+
+import attrs
+
+from .context import ToolContext
+
+_STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+@final
+@attrs.frozen
+class Place:
+    """A resolved path: *parts* below *root*; *shown* is how the model writes it, from its working directory."""
+
+    root: Path
+    parts: tuple[str, ...]
+    shown: str
+
+    @property
+    def name(self) -> str:
+        """The last part; ``.`` for a root, which no file tool can open as a file."""
+        return self.parts[-1] if self.parts else "."
+
+    def folder(self) -> AbstractContextManager[int]:
+        """A descriptor of this place, which must be a directory."""
+        return self._opened(self.parts, make=False)
+
+    def parent(self, *, make: bool = False) -> AbstractContextManager[int]:
+        """A descriptor of the directory this place is in, made where it is missing and *make* says so."""
+        return self._opened(self.parts[:-1], make=make)
+
+    @contextlib.contextmanager
+    def _opened(self, parts: tuple[str, ...], *, make: bool) -> Generator[int]:
+        with _named(self.shown):
+            descriptor = _descend(self.root, parts, make=make)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+
+def locate(context: ToolContext[object], path: str) -> Place:
+    """The place of *path*, relative to the working directory; raises `ValueError` where it is outside."""
+    try:
+        real = (context.cwd / path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
+        msg = f"{path!r} cannot be resolved: {error}"
+        raise ValueError(msg) from error
+    cwd = context.cwd.resolve()
+    for root in (directory.resolve() for directory in context.directories):
+        if real.is_relative_to(root):
+            shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
+            return Place(root, real.relative_to(root).parts, str(shown))
+    roots = ", ".join(map(str, context.directories))
+    msg = f"{path!r} is outside of the directories open to tools ({roots})"
+    raise ValueError(msg)
+
+
+def _descend(root: Path, parts: tuple[str, ...], *, make: bool) -> int:
+    descriptor = os.open(root, _STEP)
+    for part in parts:
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            deeper = os.open(part, _STEP, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+@contextlib.contextmanager
+def _named(shown: str) -> Generator[None]:
+    """Errors of the system speak of one step; let them speak of the whole path."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, shown) from error

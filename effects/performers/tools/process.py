@@ -1,0 +1,122 @@
+"""A process with its children: bounded in time and in output, and gone when we are done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+import attrs
+
+TERM_GRACE = 0.5
+"""Seconds between SIGTERM and SIGKILL."""
+
+_POLL = 0.02
+
+_DRAIN = 0.5
+"""Seconds we read on after the end, where a process that left the group keeps the output open."""
+
+
+@final
+@attrs.frozen
+class Ended:
+    """How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out."""
+
+    output: str
+    code: int | None
+
+
+async def run(
+    command: Sequence[str], *, cwd: Path, timeout: float, keep: int, descriptors: Sequence[int] = ()
+) -> Ended:
+    """
+    Run *command* to its end, for *timeout* seconds at most.
+
+    Both output streams are one, of which *keep* bytes are kept, half from its beginning and half from its
+    end. It reads nothing and inherits *descriptors*. It gets a process group of its own, and what is left of
+    that group is ended when the command has ended, when time is up, and when we are cancelled. Raises
+    `OSError` where the process cannot be started.
+    """
+    loop = asyncio.get_running_loop()
+    transport, listener = await loop.subprocess_exec(
+        lambda: _Listener(keep),
+        *command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        start_new_session=True,
+        pass_fds=descriptors,
+    )
+    try:
+        await asyncio.wait({listener.exited}, timeout=timeout)
+        in_time = listener.exited.done()
+    finally:
+        try:
+            await _end_group(transport.get_pid())
+            await asyncio.wait({listener.closed}, timeout=_DRAIN)
+        finally:
+            transport.close()
+    return Ended(listener.text(), transport.get_returncode() if in_time else None)
+
+
+@final
+class _Listener(asyncio.SubprocessProtocol):
+    """Keeps the beginning and the end of what a process says, and tells when it is over."""
+
+    def __init__(self, keep: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self._half = keep // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._cut = 0
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        excess = len(self._tail) - self._half
+        if excess > 0:
+            del self._tail[:excess]
+            self._cut += excess
+
+    def process_exited(self) -> None:
+        self.exited.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
+
+    def text(self) -> str:
+        if not self._cut:
+            return (self._head + self._tail).decode(errors="replace")
+        head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
+        return f"{head}\n[... {self._cut:,} bytes cut ...]\n{tail}"
+
+
+async def _end_group(group: int) -> None:
+    """End whatever is left of *group*: politely, and after `TERM_GRACE` or when we are cancelled for good."""
+    try:
+        if _signal(group, signal.SIGTERM):
+            for _ in range(round(TERM_GRACE / _POLL)):
+                await asyncio.sleep(_POLL)
+                if not _signal(group, 0):
+                    return
+    finally:
+        _signal(group, signal.SIGKILL)
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send signal *number* to *group*; whether anybody is left in it."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a member of another user's, or on macOS a zombie
+        pass
+    return True

@@ -1,0 +1,218 @@
+"""`ToolRunner`: performs `RunTool`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import attrs
+
+from ...config import ToolSpec
+from ...errors import ConfigError
+from ...events import ToolFinished, ToolProgressed
+from ...messages import Outcome
+from ...requests import RunTool
+from ..base import Scene
+from .context import ToolContext
+from .define import Tool
+from .result import End, cut, guarded, guarded_async
+from .threads import Threads
+
+MAX_RESULT = 50_000
+"""Characters of a result a model gets: some 12,000 tokens, a sixteenth of the usual window."""
+
+GRACE = 2.0
+"""Seconds a tool gets to end after it was cancelled or timed out: a process to be ended needs about one."""
+
+THREADS = 32
+"""Sync tools of one runner that run at once."""
+
+
+@final
+class ToolRunner:
+    """
+    Runs *tools*: async ones as tasks, others in daemon threads. Every request gets exactly one answer.
+
+    *cwd* and *directories* are what the file tools may touch, *deps* what tools find in their context.
+    *max_result* is how many characters of a result are kept. *grace*, in seconds, is how long a tool that
+    was cancelled or timed out is waited for; one that takes longer is abandoned, and the model told that it
+    may still be running. A thread cannot be stopped, only left behind. Raises `ConfigError` for two tools of
+    one name and for a directory that is none.
+    """
+
+    def __init__(  # the tools, and five settings that have a default
+        self,
+        tools: Iterable[Tool[..., object]],
+        *,
+        cwd: Path | str = ".",
+        directories: Iterable[Path | str] = (),
+        deps: object = None,
+        max_result: int = MAX_RESULT,
+        grace: float = GRACE,
+    ) -> None:
+        self._tools = _by_name(tools)
+        self._roots = tuple(dict.fromkeys(_directory(path) for path in (cwd, *directories)))
+        self._deps = deps
+        self._max_result = max_result
+        self._grace = grace
+        self._threads = Threads(THREADS)
+        self._abandoned: set[asyncio.Future[End]] = set()
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as a `Config` takes them."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    async def __call__(self, request: RunTool, scene: Scene) -> ToolFinished:
+        """Run the tool and return how it ended. Cancelled, it stops the tool and still returns that."""
+        started = scene.clock.now()
+        progress = _Progress(request.id, scene)
+        try:
+            outcome, content = await self._run(request, self._context(request, scene, progress))
+        finally:
+            progress.closed = True
+        ended = scene.clock.now()
+        return ToolFinished(
+            at=ended,
+            request=request.id,
+            content=cut(content, self._max_result),
+            outcome=outcome,
+            seconds=max(0.0, ended - started),
+        )
+
+    def _context(self, request: RunTool, scene: Scene, progress: _Progress) -> ToolContext[object]:
+        return ToolContext(
+            cwd=self._roots[0],
+            directories=self._roots,
+            session=scene.session,
+            call=request.call,
+            key=request.id,
+            deps=self._deps,
+            emit=progress,
+        )
+
+    async def _run(self, request: RunTool, context: ToolContext[object]) -> End:
+        tool = self._tools.get(request.tool)
+        if tool is None:
+            return Outcome.ERROR, f"Tool not found: {request.tool}"
+        try:
+            arguments = tool.bind(request.arguments, context)
+        except ValueError as error:
+            return Outcome.ERROR, str(error)
+        try:
+            work = self._start(tool, arguments)
+        except RuntimeError as error:
+            return Outcome.CRASHED, f"Tool execution crashed: {error}"
+        return await self._watch(work, request.timeout)
+
+    def _start(self, tool: Tool[..., Any], arguments: dict[str, object]) -> _Work:
+        function = partial(tool.function, **arguments)
+        if tool.is_async:
+            task = asyncio.create_task(guarded_async(function), name=f"tool {tool.spec.name}")
+            return _Work(task, task.cancel, partial(self._leave, task))
+        job = self._threads.submit(partial(guarded, function))
+        return _Work(job.ended, job.withdraw, job.abandon)
+
+    def _leave(self, task: asyncio.Future[End]) -> None:
+        """Hold on to *task*, which the event loop alone would let go of, until it ends."""
+        self._abandoned.add(task)
+        task.add_done_callback(self._abandoned.discard)
+
+    async def _watch(self, work: _Work, timeout: float | None) -> End:
+        """How *work* ended; it gets *timeout* seconds and then the grace, and less when we are cancelled."""
+        why = await _wait(work.ended, timeout)
+        if why is None:
+            outcome, content = _end(work.ended)
+            if outcome is Outcome.CANCELLED:  # by nobody else
+                return Outcome.CRASHED, "Tool execution crashed: it cancelled itself"
+            return outcome, content
+        work.stop()
+        said = "Cancelled" if why is Outcome.CANCELLED else f"Tool timed out after {timeout:g} s"
+        if await _wait(work.ended, self._grace) is not None:
+            work.abandon()
+            return why, f"{said}; it did not stop in time and may still be running"
+        outcome, content = _end(work.ended)
+        if outcome is Outcome.CANCELLED:
+            return why, said
+        if why is Outcome.CANCELLED:  # too late to matter: what it did is what happened
+            return outcome, content
+        return why, f"{said}; it ended shortly after:\n{content}"
+
+
+@final
+@attrs.frozen
+class _Work:
+    """A tool that runs: *stop* asks it to end, *abandon* leaves it to itself."""
+
+    ended: asyncio.Future[End]
+    stop: Callable[[], object]
+    abandon: Callable[[], object]
+
+
+@final
+class _Progress:
+    """Emits what a tool says, in the event loop it was made in, until it is *closed*."""
+
+    def __init__(self, request: str, scene: Scene) -> None:
+        self._request = request
+        self._scene = scene
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.closed = False
+
+    def __call__(self, text: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._say(text)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, nobody listens
+                self._loop.call_soon_threadsafe(self._say, text)
+
+    def _say(self, text: str) -> None:
+        if not self.closed:
+            now = self._scene.clock.now()
+            self._scene.emit(ToolProgressed(at=now, request=self._request, text=cut(text, MAX_RESULT)))
+
+
+async def _wait(ended: asyncio.Future[End], seconds: float | None) -> Outcome | None:
+    """None once *ended* is over; otherwise why we stopped waiting: time is up, or we are cancelled."""
+    why = Outcome.TIMED_OUT
+    try:
+        await asyncio.wait({ended}, timeout=seconds)
+    except asyncio.CancelledError:
+        why = Outcome.CANCELLED
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()  # taken as an order to stop the tool: the task still has its answer to give
+    return None if ended.done() else why
+
+
+def _end(ended: asyncio.Future[End]) -> End:
+    """How a tool ended; one that was cancelled before it began has no more to say than that."""
+    return (Outcome.CANCELLED, "") if ended.cancelled() else ended.result()
+
+
+def _by_name(tools: Iterable[Tool[..., object]]) -> dict[str, Tool[..., object]]:
+    found: dict[str, Tool[..., object]] = {}
+    for tool in tools:
+        if tool.spec.name in found:
+            msg = f"two tools of one name: {tool.spec.name!r}; rename one"
+            raise ConfigError(msg)
+        found[tool.spec.name] = tool
+    return found
+
+
+def _directory(path: Path | str) -> Path:
+    """*path*, absolute and without symlinks, so that paths of tools can be compared with it."""
+    try:
+        real = Path(path).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        msg = f"tools cannot work in {str(path)!r}: {error}"
+        raise ConfigError(msg) from error
+    if not real.is_dir():
+        msg = f"tools cannot work in {str(path)!r}: it is no directory"
+        raise ConfigError(msg)
+    return real

@@ -1,0 +1,141 @@
+"""From a function's signature to what a model may pass: a struct that decodes it and a JSON Schema of it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, TypeAlias, get_origin, get_type_hints
+
+import attrs
+import msgspec
+
+from ...errors import ToolDefinitionError
+from .context import ToolContext
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+_USE = (
+    "use str, int, float, bool, None, list, dict, Literal, an Enum, or a dataclass, attrs class or "
+    "msgspec.Struct of these"
+)
+
+_REF = "#/$defs/"
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
+
+
+@attrs.frozen
+class Parameters:
+    """*struct* decodes what the model wrote; *injected* are the names of the parameters we fill in."""
+
+    struct: type[msgspec.Struct]
+    injected: tuple[str, ...]
+
+
+def refusal(function: Callable[..., object], problem: str) -> ToolDefinitionError:
+    """The error that says why *function* cannot be a tool."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
+
+
+def parameters(function: Callable[..., object]) -> Parameters:
+    """Read the signature of *function*; raises `ToolDefinitionError` where a model could not fill it in."""
+    fields: list[tuple[str, Any, Any]] = []
+    injected: list[str] = []
+    for parameter in _signature(function).parameters.values():
+        if parameter.kind not in _NAMED:
+            shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
+            problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
+            raise refusal(function, problem)
+        hint = _hint(function, parameter)
+        if hint is ToolContext or get_origin(hint) is ToolContext:
+            injected.append(parameter.name)
+        else:
+            _check(function, parameter.name, hint)
+            fields.append((parameter.name, hint, _default(parameter.default)))
+    try:
+        struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+    except (TypeError, ValueError) as error:
+        raise refusal(function, f"its parameters cannot be decoded: {error}") from error
+    return Parameters(struct, tuple(injected))
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise refusal(function, f"its signature cannot be read: {error}") from error
+
+
+def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
+    """The type of *parameter*, evaluated by itself: one that is only there for type checkers harms no other."""
+    name = parameter.name
+    if parameter.annotation is inspect.Parameter.empty:
+        raise refusal(function, f"parameter {name!r} has no type; annotate it")
+    holder = SimpleNamespace(__annotations__={name: parameter.annotation})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return get_type_hints(holder, scope, include_extras=True)[name]
+    except Exception as error:  # an annotation is any code
+        problem = f"the type {parameter.annotation!r} of parameter {name!r} cannot be evaluated ({error})"
+        raise refusal(function, f"{problem}; import or define it at the top of the module") from error
+
+
+def _check(function: Callable[..., object], name: str, hint: object) -> None:
+    try:
+        msgspec.json.schema_components([hint])
+    except Exception as error:  # msgspec looks into classes of any making
+        *_, reason = str(error).splitlines() or [type(error).__name__]
+        raise refusal(function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}") from error
+
+
+def _default(value: object) -> Any:
+    if value is inspect.Parameter.empty:
+        return msgspec.NODEFAULT
+    if type(value).__hash__ is None and value:  # the struct takes no filled list or dict as it is
+        return msgspec.field(default_factory=partial(copy.deepcopy, value))
+    return value
+
+
+def schema_of(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
+    """
+    The JSON Schema of *struct* as text, an object with the parameters as its properties.
+
+    Types within are written where they are used, since not every provider follows references; only one
+    that contains itself stays a reference. A description given by `msgspec.Meta` goes before *descriptions*.
+    """
+    (reference,), defs = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
+    own = defs[reference["$ref"].removeprefix(_REF)]
+    del own["title"]
+    for name, property_ in own["properties"].items():
+        if name in descriptions:
+            property_.setdefault("description", descriptions[name])
+    kept: set[str] = set()
+    schema = {key: _inline(value, defs, frozenset(), kept) for key, value in own.items()}
+    written: dict[str, Json] = {}
+    while missing := sorted(kept - written.keys()):
+        for name in missing:
+            written[name] = _inline(defs[name], defs, frozenset({name}), kept)
+    if written:
+        schema["$defs"] = written
+    return msgspec.json.encode(schema).decode()
+
+
+def _inline(node: Json, defs: Mapping[str, Json], inside: frozenset[str], kept: set[str]) -> Json:
+    """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
+    if isinstance(node, list):
+        return [_inline(item, defs, inside, kept) for item in node]
+    if not isinstance(node, dict):
+        return node
+    ref = node.get("$ref")
+    if not isinstance(ref, str) or (name := ref.removeprefix(_REF)) not in defs:
+        return {key: _inline(value, defs, inside, kept) for key, value in node.items()}
+    if name in inside:
+        kept.add(name)
+        return node
+    named = _inline(defs[name], defs, inside | {name}, kept)
+    beside = {key: value for key, value in node.items() if key != "$ref"}
+    return named | beside if isinstance(named, dict) else named

@@ -1,0 +1,195 @@
+"""
+Walking a tree, matching names, and searching text: the work behind `glob` and `grep`, as a program.
+
+It runs in a process of its own, since nothing else can stop a regular expression that backtracks for ever:
+within ours it would hold every thread. So this file imports the standard library only and takes its order as
+one JSON argument. The directory comes as an open descriptor that has been checked; nothing
+below it is reached through a symlink.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+
+SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules"})
+"""Directories not looked into, unless the search begins there."""
+
+MAX_BYTES = 5_000_000
+"""Larger files are not searched."""
+
+MAX_LINE = 500
+"""Characters shown of a line."""
+
+_SNIFFED = 8_192
+
+_MAX_CHOICES = 6
+"""Braces in one pattern: each multiplies the patterns to try."""
+
+REFUSED = 2
+"""The exit code for an order that cannot be carried out; the output says why."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """
+    What to look for below the directory open as *folder*, or in its file *only*.
+
+    *shown* stands before every path in the output. *names* is a glob for paths, or empty; *text* a regular
+    expression for lines, or None to list the paths. At most *limit* are found.
+    """
+
+    folder: int
+    only: str
+    shown: str
+    names: str
+    text: str | None
+    limit: int
+
+
+@dataclass
+class Finder:
+    """Carries out an order; *missed* counts what was left out, by reason."""
+
+    order: Order
+    missed: Counter[str] = field(default_factory=Counter[str])
+
+    def lines(self) -> Iterator[str]:
+        """What is found, a line each, in the order of paths. Raises `ValueError` for a pattern that is none."""
+        patterns = [pattern.split("/") for pattern in choices(self.order.names)]
+        text = None if self.order.text is None else _compiled(self.order.text)
+        for path, folder in self._files():
+            if self.order.names and not any(matches(path.split("/"), pattern) for pattern in patterns):
+                continue
+            if text is None:
+                yield self.order.shown + path
+            else:
+                for number, line in self._hits(path, folder, text):
+                    yield f"{self.order.shown}{path}:{number}: {line}"
+
+    def _files(self) -> Iterator[tuple[str, int]]:
+        """Each file's path from where the search began, and its open directory."""
+        if self.order.only:
+            yield self.order.only, self.order.folder
+            return
+        for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.order.folder):
+            folders[:] = sorted(name for name in folders if name not in SKIPPED)
+            for name in sorted(names):
+                yield os.path.normpath(f"{base}/{name}"), folder
+
+    def _unread(self, _error: OSError) -> None:
+        self.missed["unreadable"] += 1
+
+    def _hits(self, path: str, folder: int, text: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+        for number, line in enumerate(self._text(path, folder).split("\n"), 1):
+            if text.search(line):
+                yield number, line.rstrip("\r") if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+
+    def _text(self, path: str, folder: int) -> str:
+        """The text of a file, or nothing of one that is left out."""
+        try:
+            with open(os.path.basename(path), "rb", opener=partial(_opener, folder)) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return ""
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # a symlink, whose target is searched where it lies
+                self.missed["unreadable"] += 1
+            return ""
+        if len(data) > MAX_BYTES:
+            self.missed[f"over {MAX_BYTES // 1_000_000} MB"] += 1
+        elif b"\0" in data[:_SNIFFED]:
+            self.missed["binary"] += 1
+        else:
+            return data.decode(errors="replace")
+        return ""
+
+
+def _opener(folder: int, name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        msg = f"{pattern!r} is not a regular expression of Python's: {error}"
+        raise ValueError(msg) from error
+
+
+def choices(pattern: str) -> list[str]:
+    """The patterns that *pattern* stands for, one for each choice in its braces, as in ``*.{js,ts}``."""
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        msg = f"the glob {pattern!r} leads out of the searched directory; give that as path"
+        raise ValueError(msg)
+    if pattern.count("{") > _MAX_CHOICES:
+        msg = f"the glob {pattern!r} has more than {_MAX_CHOICES} braces; search more than once"
+        raise ValueError(msg)
+    if "/" not in pattern:  # a bare name is looked for at any depth
+        pattern = f"**/{pattern}"
+    return _spelled_out(pattern.removeprefix("./"))
+
+
+def _spelled_out(pattern: str) -> list[str]:
+    braces = re.search(r"\{([^{}]*)\}", pattern)
+    if braces is None:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [whole for choice in braces[1].split(",") for whole in _spelled_out(f"{before}{choice}{after}")]
+
+
+def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """
+    Whether the parts of a path match those of a glob, where ``**`` stands for any number of parts.
+
+    When a part does not match, only the last ``**`` has to take one more: so the time is bounded by the
+    product of the lengths.
+    """
+    at = of = 0
+    retry: tuple[int, int] | None = None
+    while at < len(parts):
+        if of < len(pattern) and pattern[of] == "**":
+            retry = (at, of)
+            of += 1
+        elif of < len(pattern) and fnmatchcase(parts[at], pattern[of]):
+            at, of = at + 1, of + 1
+        elif retry is not None:
+            retry = (retry[0] + 1, retry[1])
+            at, of = retry[0], retry[1] + 1
+        else:
+            return False
+    return all(part == "**" for part in pattern[of:])
+
+
+def main(argument: str) -> int:
+    """Carry out the order in *argument*; prints what is found and, at the end, what was left out."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # a text file
+    order = Order(**json.loads(argument))
+    finder = Finder(order)
+    found = 0
+    try:
+        for line in finder.lines():
+            if found == order.limit:
+                print(f"[stopped after {found:,}; narrow the search]")
+                return 0
+            print(line, flush=True)
+            found += 1
+    except ValueError as error:
+        print(error)
+        return REFUSED
+    if finder.missed:
+        print(f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(finder.missed.items()))}]")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

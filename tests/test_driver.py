@@ -1,0 +1,323 @@
+"""The asyncio driver adds nothing: what it does, a synchronous loop of twenty lines does too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+import pytest
+
+from turnwheel.effects import Effect, is_request
+from turnwheel.effects.config import Config, ModelSpec, Retries, ToolSpec
+from turnwheel.effects.errors import NoPerformer
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Approve,
+    Deny,
+    Event,
+    Failure,
+    Interrupted,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    TimerFired,
+    ToolFinished,
+)
+from turnwheel.effects.messages import Outcome, Role, StopReason
+from turnwheel.effects.notices import AnswerDropped, DoneReason, RunEnded, TextDelta
+from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.performers.stores.memory import MemoryStore
+from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.requests import AskApproval, CallModel, Request, RunTool, SetTimer
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.agent import sleep
+from turnwheel.engine.codec import encode
+from turnwheel.engine.driver import Driver
+from turnwheel.engine.entries import VERSION, Entry, RunOpened, Stepped
+from turnwheel.engine.journal import Journal, fold
+from turnwheel.engine.machine import Machine, drive
+from turnwheel.engine.transition import ignored
+from turnwheel.states.state import Done
+from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, fails, says, stalls
+
+CONFIG = Config(
+    model=ModelSpec(name="scripted"),
+    tools=(ToolSpec(name="look", side_effect="read_only"), ToolSpec(name="write")),
+    retries=Retries(base=1.0, jitter=0.0),
+)
+AT = 100.0
+
+World = Callable[[Request], list[Event]]
+
+
+def the_world() -> World:
+    """A world in which a model fails once, calls two tools, is allowed one of them, and answers."""
+    usage = Usage(input=7, output=3)
+    two_calls = (CallPiece(0, "a", "look", "{}"), CallPiece(1, "b", "write", "{}"))
+
+    def streamed(request: str, before: int, *texts: str) -> ModelStreamed:
+        pieces = tuple([TextPiece(text) for text in texts])
+        return ModelStreamed(at=AT, request=request, before=before, count=len(pieces), pieces=pieces)
+
+    models: list[Callable[[str], list[Event]]] = [
+        lambda id_: [ModelFailed(at=AT, request=id_, failure=Failure.SERVER, message="boom")],
+        lambda id_: [
+            streamed(id_, 0, "let me "),
+            streamed(id_, 1, "see"),
+            ModelFinished(at=AT, request=id_, stop=StopReason.TOOL_USE, usage=usage, pieces=two_calls),
+        ],
+        lambda id_: [
+            streamed(id_, 0, "all ", "done"),
+            ModelFinished(at=AT, request=id_, stop=StopReason.END_TURN, usage=usage),
+        ],
+    ]
+
+    def answer(request: Request) -> list[Event]:
+        match request:
+            case CallModel():
+                return models.pop(0)(request.id)
+            case RunTool():
+                return [ToolFinished(at=AT, request=request.id, content=request.tool, seconds=0.5)]
+            case AskApproval():
+                return [ApprovalGiven(at=AT, request=request.id, decision=Approve())]
+            case SetTimer():
+                return [TimerFired(at=request.due, request=request.id)]
+            case _:
+                raise AssertionError(request)
+
+    return answer
+
+
+def synchronous(world: World) -> tuple[list[Effect], list[bytes]]:
+    """A loop without an event loop: performs, journals, feeds back."""
+    machine = Machine.start(CONFIG, "go", run="r")
+    effects: list[Effect] = []
+    journal: list[bytes] = []
+    waiting: list[Event] = []
+    engine = drive(machine, at=AT)
+    step = next(engine)
+    while True:
+        effects.extend(step)
+        for effect in step:
+            if is_request(effect):
+                waiting.extend(world(effect))
+        if isinstance(machine.state, Done):
+            return effects, journal
+        event = waiting.pop(0)
+        step = engine.send(event)
+        journal.append(encode(Stepped(event=event, label=machine.state.label), Entry))
+
+
+class Recorder:
+    """A journal that keeps every applied event as it is."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+
+    async def applied(self, event: Event, label: str) -> None:
+        """Keep *event*."""
+        self.entries.append(encode(Stepped(event=event, label=label), Entry))
+
+
+async def asynchronous(world: World) -> tuple[list[Effect], list[bytes]]:
+    """The same script through `Driver`."""
+
+    async def perform(request: Request, scene: Scene) -> Event:
+        *before, last = world(request)
+        for event in before:
+            scene.emit(event)
+            while driver.inbox:  # noqa: ASYNC110  # let each piece be its own step, as in the loop above
+                await asyncio.sleep(0)
+        return last
+
+    machine = Machine.start(CONFIG, "go", run="r")
+    recorder = Recorder()
+    performers = dict.fromkeys((CallModel, RunTool, AskApproval, SetTimer), perform)
+    driver = Driver(
+        machine=machine,
+        performers=performers,  # type: ignore[arg-type]  # one function for all of them
+        journal=recorder,  # type: ignore[arg-type]  # a journal that merges nothing
+        clock=FakeClock(AT),
+    )
+    return [effect async for effect in driver.effects(machine.advance(at=AT))], recorder.entries
+
+
+async def test_the_driver_and_a_synchronous_loop_give_equal_journals_and_effects() -> None:
+    """What keeps policy out of the driver: the same script gives the same bytes."""
+    assert synchronous(the_world()) == await asynchronous(the_world())
+
+
+async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
+    """State, memory and history come back from the store, and stream pieces are one entry."""
+    store = MemoryStore()
+    opened = RunOpened(at=AT, run="r", sender="s", prompt="go", config=CONFIG, version=VERSION)
+    journal = Journal(store, "one")
+    await journal.write(opened)
+    machine = Machine.open(opened)
+    performers = {
+        CallModel: ScriptedModel(calls(("look", {}), text="one two"), says("a b c")),
+        RunTool: ScriptedTools(look=str),
+    }
+    driver = Driver(machine=machine, performers=performers, journal=journal, clock=FakeClock(AT))
+
+    async for _ in driver.effects(machine.advance(at=AT)):
+        pass
+
+    entries = await store.load("one")
+    assert machine == fold(entries, "one")
+    assert len(entries) == 6  # opened, pieces, finished, tool, pieces, finished
+
+
+async def test_pieces_that_wait_together_are_one_step() -> None:
+    """However many deltas were read, they are one event, and every one of them is shown."""
+
+    async def burst(request: CallModel, scene: Scene) -> ModelFinished:
+        for before in range(100):
+            piece = (TextPiece("x"),)
+            scene.emit(ModelStreamed(at=AT, request=request.id, before=before, count=1, pieces=piece))
+        return ModelFinished(at=AT, request=request.id, stop=StopReason.END_TURN, usage=Usage(input=1))
+
+    machine = Machine.start(CONFIG, "go")
+    recorder = Recorder()
+    driver = Driver(machine=machine, performers={CallModel: burst}, journal=recorder)  # type: ignore[arg-type]  # as above
+
+    shown = [
+        effect async for effect in driver.effects(machine.advance(at=AT)) if isinstance(effect, TextDelta)
+    ]
+
+    assert len(shown) == 100
+    assert len(recorder.entries) == 2
+
+
+async def test_events_that_do_not_apply_are_not_journaled() -> None:
+    """Late, repeated and foreign events leave no trace but a notice."""
+    machine = Machine.start(CONFIG, "go")
+    recorder = Recorder()
+    driver = Driver(machine=machine, performers={CallModel: ScriptedModel(says("hi"))}, journal=recorder)  # type: ignore[arg-type]  # as above
+    driver.post(ToolFinished(at=AT, request="nobody", content=""))
+
+    effects = [effect async for effect in driver.effects(machine.advance(at=AT))]
+
+    assert sum(ignored((effect,)) for effect in effects) == 1
+    assert not any(b"nobody" in entry for entry in recorder.entries)
+
+
+async def test_leaving_early_ends_the_work_and_does_not_hang() -> None:
+    """Whoever stops iterating leaves no task behind."""
+    machine = Machine.start(CONFIG, "go")
+    driver = Driver(machine=machine, performers={CallModel: stalls_model()})
+    before = asyncio.all_tasks()
+
+    async with aclosing(driver.effects(machine.advance(at=AT))) as effects:
+        async for effect in effects:
+            if isinstance(effect, TextDelta):
+                break
+
+    assert before == asyncio.all_tasks()
+
+
+def stalls_model() -> ScriptedModel:
+    """A model that says a word and then nothing."""
+    return ScriptedModel(stalls("hm"))
+
+
+async def test_an_interrupt_keeps_what_was_read() -> None:
+    """The partial text is in the history and the run ends interrupted."""
+    machine = Machine.start(CONFIG, "go")
+    driver = Driver(machine=machine, performers={CallModel: stalls_model()})
+
+    ended: RunEnded | None = None
+    async for effect in driver.effects(machine.advance(at=AT)):
+        if isinstance(effect, TextDelta):
+            driver.post(Interrupted(at=AT))
+        if isinstance(effect, RunEnded):
+            ended = effect
+
+    assert ended is not None
+    assert DoneReason.INTERRUPTED is ended.reason
+    assert machine.memory.history[-1].text == "hm"
+
+
+@pytest.mark.parametrize("fault", [ValueError("bug"), asyncio.CancelledError()])
+async def test_a_tool_performer_that_raises_is_a_crashed_tool(fault: BaseException) -> None:
+    """A bug in a performer is an answer, and the run goes on."""
+
+    async def broken(_: RunTool, __: Scene) -> ToolFinished:
+        raise fault
+
+    machine = Machine.start(CONFIG, "go")
+    model = ScriptedModel(calls(("look", {})), says("sorry"))
+    driver = Driver(machine=machine, performers={CallModel: model, RunTool: broken})
+
+    async for _ in driver.effects(machine.advance(at=AT)):
+        pass
+
+    results = next(message for message in machine.memory.history if message.role is Role.TOOL).results
+    assert results[0].outcome in {Outcome.CRASHED, Outcome.CANCELLED}
+    assert machine.memory.history[-1].text == "sorry"
+
+
+async def test_an_approver_that_raises_is_a_no() -> None:
+    """An error is never taken for consent."""
+
+    async def broken(_: AskApproval, __: Scene) -> ApprovalGiven:
+        msg = "the window is gone"
+        raise RuntimeError(msg)
+
+    machine = Machine.start(CONFIG, "go")
+    model = ScriptedModel(calls(("write", {})), says("ok"))
+    tools = ScriptedTools(write=str)
+    driver = Driver(machine=machine, performers={CallModel: model, AskApproval: broken, RunTool: tools})
+
+    async for _ in driver.effects(machine.advance(at=AT)):
+        pass
+
+    assert tools.ran == []
+    assert Outcome.DENIED is machine.memory.history[2].results[0].outcome
+    assert "the window is gone" in machine.memory.history[2].results[0].content
+
+
+async def test_a_question_that_nobody_performs_rests_until_it_is_posted() -> None:
+    """Without an approver the driver returns; an answer posted meanwhile is taken up."""
+    machine = Machine.start(CONFIG, "go")
+    model = ScriptedModel(calls(("write", {})), says("ok"))
+    driver = Driver(machine=machine, performers={CallModel: model, RunTool: ScriptedTools(write=str)})
+
+    async for _ in driver.effects(machine.advance(at=AT)):
+        pass
+    assert machine.state.label == "confirming"
+
+    driver.post(ApprovalGiven(at=AT, request=machine.state.open[0], decision=Deny(message="no")))
+    async for _ in driver.effects(()):
+        pass
+    assert isinstance(machine.state, Done)
+
+
+async def test_an_effect_that_nobody_performs_is_an_error_that_guesses_why() -> None:
+    """A driver without a model says so."""
+    machine = Machine.start(CONFIG, "go")
+    driver = Driver(machine=machine, performers={})
+
+    with pytest.raises(NoPerformer, match="no performer for CallModel: was one left out"):
+        async for _ in driver.effects(machine.advance(at=AT)):
+            pass
+
+
+async def test_a_failed_stream_is_dropped_and_waits_are_on_the_clock() -> None:
+    """A retry sleeps by the clock it was given, and nothing of a failed answer is in the history."""
+    clock = FakeClock(AT)
+    machine = Machine.start(CONFIG, "go")
+    model = ScriptedModel(
+        fails(Failure.OVERLOADED),
+        fails(Failure.RATE_LIMIT, retry_after=7.0),
+        fails(Failure.CUT, after="half"),
+    )
+    driver = Driver(machine=machine, performers={CallModel: model, SetTimer: sleep}, clock=clock)
+
+    effects = [effect async for effect in driver.effects(machine.advance(at=AT))]
+
+    assert clock.slept == [1.0, 7.0]
+    assert any(isinstance(effect, AnswerDropped) for effect in effects)
+    assert [message.text for message in machine.memory.history] == ["go"]
