@@ -12,6 +12,7 @@ from ..effects.config import Config, ModelSpec, ToolKind
 from ..effects.events import AgentFinished
 from ..effects.messages import Outcome
 from ..effects.notices import AgentNoticed, DoneReason
+from ..effects.performers.base import LEAVING
 from .session import Session, Setting
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class ChildRunner:
     Performs `RunAgent`: opens the child's session, runs it to its end, passes its notices on.
 
     The child's session is named after its parent's and the call, so a child whose process was lost goes on
-    where it was. *performers* are its parent's. Cancelled, the child is interrupted and still answers.
+    where it was. *performers* are its parent's. Cancelled, the child is interrupted and still answers; where
+    its parent is only left, so is the child.
     """
 
     def __init__(self, performers: Callable[[], Performers], store: Callable[[], Store | None]) -> None:
@@ -73,7 +75,11 @@ class ChildRunner:
             while not running.done():
                 try:
                     await asyncio.shield(running)
-                except asyncio.CancelledError:
+                except asyncio.CancelledError as cancelled:
+                    if cancelled.args == (LEAVING,):
+                        running.cancel(LEAVING)
+                        await asyncio.gather(running, return_exceptions=True)
+                        raise
                     _uncancel()
                     session.interrupt()
             running.result()

@@ -16,7 +16,7 @@ import attrs
 from ..effects import is_request
 from ..effects.errors import NoPerformer
 from ..effects.notices import AgentNoticed
-from ..effects.performers.base import Clock, Performer, Scene, SystemClock
+from ..effects.performers.base import LEAVING, Clock, Performer, Scene, SystemClock
 from ..effects.requests import AskApproval, Cancel, Request
 from .failures import answer_for
 from .inbox import Inbox
@@ -127,5 +127,5 @@ class Driver:
     async def _stop(self) -> None:
         work = list(self._work.values())
         for task in work:
-            task.cancel()
+            task.cancel(LEAVING)
         await asyncio.gather(*work, return_exceptions=True)

@@ -20,6 +20,12 @@ from ..events import Answer, Event
 from ..history import History
 from ..notices import AgentNoticed
 
+LEAVING = "leaving"
+"""
+The message of a cancellation that asks for nothing but to stop: nobody waits for the answer any more, and
+the run goes on later, perhaps in another process. Without it, a cancellation is somebody's decision.
+"""
+
 R_contra = TypeVar("R_contra", contravariant=True)
 
 

@@ -1,0 +1,149 @@
+"""Everything that is written down comes back as it was, and what cannot be read says where."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, get_args
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwheel.effects.config import Approval, Config, Grant, Limits, ModelSpec, Price, ToolSpec
+from turnwheel.effects.errors import JournalError
+from turnwheel.effects.events import Event, ModelFinished, ToolFinished
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import Part, StopReason
+from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta
+from turnwheel.effects.pieces import CallPiece, Rope, TextPiece
+from turnwheel.effects.records import Record
+from turnwheel.effects.requests import Request
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.codec import TAG, decode, encode
+from turnwheel.engine.entries import Entry, Reconfigured, RunOpened, Stepped
+from turnwheel.states.state import Batch, Executing, State, Streaming
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+money = st.decimals(min_value=0, max_value=100, places=4)
+configs = st.builds(
+    Config,
+    model=st.builds(ModelSpec, name=text, price=st.builds(Price, input=money, output=money)),
+    system=text,
+    tools=st.lists(st.sampled_from([ToolSpec(name="a"), ToolSpec(name="b", timeout=None)]), unique=True).map(
+        tuple
+    ),
+    limits=st.builds(Limits, turns=st.none() | st.integers(1, 9), usd=st.none() | money.filter(bool)),
+    allow=st.lists(st.builds(Grant, tool=text), max_size=2).map(tuple),
+)
+ropes = st.builds(
+    Rope.of,
+    st.lists(st.builds(TextPiece, text) | st.builds(CallPiece, st.integers(0, 3), text, text, text)),
+    st.integers(0, 9),
+)
+
+# What the annotations alone cannot say: how to make values that their own rules accept.
+MADE: dict[type, st.SearchStrategy[Any]] = {
+    str: text,
+    float: numbers,
+    Decimal: money,
+    Rope: ropes,
+    Config: configs,
+    Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
+    AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),
+}
+for made, strategy in MADE.items():
+    st.register_type_strategy(made, strategy)
+
+UNIONS: dict[str, Any] = {
+    "Event": Event,
+    "Request": Request,
+    "Record": Record,
+    "Notice": Notice,
+    "State": State,
+    "Part": Part,
+    "Entry": Entry,
+}
+
+
+@pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> None:  # noqa: ANN401  # a union
+    """Encoding and decoding is the identity for each member of each closed union."""
+    member = data.draw(st.sampled_from(get_args(union)))
+    word = data.draw(st.from_type(member))
+
+    assert word == decode(encode(word, union), union)
+
+
+@pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
+def test_tags_are_the_names_of_the_classes(union: Any) -> None:  # noqa: ANN401  # a union
+    """A journal names what stands in it, and no two members share a name."""
+    names = [member.__name__ for member in get_args(union)]
+    assert len(names) == len(set(names))
+
+
+def test_an_entry_is_json_that_anybody_can_read() -> None:
+    """No defaults, no escapes, the tag last."""
+    event = ToolFinished(at=1.5, request="r-1", content="grüß")
+    line = encode(Stepped(event=event, label="executing"), Entry)
+
+    assert json.loads(line) == {
+        "event": {"at": 1.5, "request": "r-1", "content": "grüß", TAG: "ToolFinished"},
+        "label": "executing",
+        TAG: "Stepped",
+    }
+
+
+def test_settings_are_written_in_full() -> None:
+    """A default that changes one day must not change what an old run was told."""
+    config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="t"),))
+    written = json.loads(encode(Reconfigured(at=0.0, config=config), Entry))["config"]
+
+    assert set(written) == {field.name for field in attrs.fields(Config)}
+    assert set(written["tools"][0]) == {field.name for field in attrs.fields(ToolSpec)}
+    assert written["tools"][0]["approval"] == Approval.BY_SIDE_EFFECT
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"", "journal line 3 cannot be read"),
+        (b"{", "journal line 3 cannot be read"),
+        (b'{"type":"Nonsense"}', "Nonsense"),
+        (b'{"label":"x"}', "type"),
+        (b'{"type":"Stepped","label":"x"}', "Stepped"),
+        (b'{"type":"Stepped","label":"x","event":{"type":"Entered","at":1,"color":"red"}}', "newer version"),
+        (b'["Stepped"]', "journal line 3 cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_says_where_and_what(line: bytes, said: str) -> None:
+    """Torn, foreign and newer lines are one kind of error, which shows the line."""
+    with pytest.raises(JournalError, match=said):
+        decode(line, Entry, "journal line 3")
+
+
+def test_a_version_is_always_written() -> None:
+    """An entry of today must not be taken for one of tomorrow."""
+    config = Config(model=ModelSpec(name="m"))
+    opened = RunOpened(at=0.0, run="r", sender="s", prompt="p", config=config, version=1)
+    assert json.loads(encode(opened, Entry))["version"] == 1
+
+
+def test_a_state_is_small_however_long_the_history() -> None:
+    """States refer to the conversation; they do not hold it."""
+    history = History.of()
+    assert b"messages" not in encode(Streaming(request="r-1"), State)
+    assert len(history) == 0
+    assert len(encode(Executing(batch=Batch(calls=())), State)) < 100
+
+
+def test_a_whole_answer_is_one_entry() -> None:
+    """An answer that was not streamed has its pieces in the event that ends it."""
+    event = ModelFinished(
+        at=1.0, request="r-1", stop=StopReason.END_TURN, usage=Usage(input=1), pieces=(TextPiece("hi"),)
+    )
+    assert event == decode(encode(Stepped(event=event, label="done"), Entry), Entry).event
