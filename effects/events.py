@@ -77,7 +77,7 @@ class ModelFinished:
 
     at: float
     request: str
-    stop: StopReason
+    stop: StopReason = attrs.field(converter=StopReason)
     usage: Usage
     pieces: tuple[Piece, ...] = ()
     seconds: float = 0.0
@@ -121,7 +121,7 @@ class ToolFinished:
     at: float
     request: str
     content: str
-    outcome: Outcome = Outcome.OK
+    outcome: Outcome = attrs.field(default=Outcome.OK, converter=Outcome)
     seconds: float = 0.0
 
 
@@ -179,7 +179,7 @@ class AgentFinished:
     at: float
     request: str
     content: str
-    outcome: Outcome = Outcome.OK
+    outcome: Outcome = attrs.field(default=Outcome.OK, converter=Outcome)
     spent: Spent = Spent()
 
 

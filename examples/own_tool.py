@@ -1,0 +1,40 @@
+"""An agent with a tool of its own; it asks before it pays. Needs OPENAI_API_KEY, or a base_url."""
+
+import asyncio
+
+from turnwheel import Agent, Approve, Deny, SQLiteStore, tool
+from turnwheel.effects.notices import ApprovalRequested, TextDelta
+
+
+@tool(side_effect="read_only")
+def balance(account: str) -> int:
+    """
+    Cents on an account.
+
+    Args:
+        account: The account's name.
+    """
+    return {"rent": 120_000, "food": 4_550}.get(account, 0)
+
+
+@tool(side_effect="unsafe", timeout=10)
+def pay(account: str, cents: int) -> str:
+    """Pay from an account."""
+    return f"paid {cents} cents from {account}"
+
+
+async def main() -> None:
+    """Run once, answering questions as they come."""
+    async with Agent(tools=[balance, pay], store=SQLiteStore("agent.db")) as agent:
+        session = agent.session("household")
+        async for notice in session.stream("Pay the rent, if there is enough for it."):
+            match notice:
+                case TextDelta(text=text):
+                    print(text, end="", flush=True)
+                case ApprovalRequested(request=request, tool=name, arguments=arguments):
+                    yes = input(f"\n{name} {arguments}? [y/n] ") == "y"
+                    session.approve(request, Approve() if yes else Deny())
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
