@@ -1,4 +1,8 @@
-"""Tools: functions a model can call, how they are run, and the built-in ones that work on files and a shell."""
+"""
+Tools: functions a model can call, and how they are run.
+
+`tool` makes one of a function, `ToolRunner` runs them, `builtin_tools` are those for files and a shell.
+"""
 
 from __future__ import annotations
 

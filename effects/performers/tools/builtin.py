@@ -1,4 +1,8 @@
-"""The built-in tools, all of them."""
+"""
+The built-in tools, all of them.
+
+They are made with `tool` like anybody's, and know no more of the library than their `ToolContext`.
+"""
 
 from __future__ import annotations
 

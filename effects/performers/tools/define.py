@@ -39,6 +39,7 @@ class Tool(Generic[P, R_co]):
     parameters: Parameters = attrs.field(repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function."""
         return self.function(*args, **kwargs)
 
     @property

@@ -1,4 +1,9 @@
-"""What a docstring says to a model: its first paragraph, and a text for each parameter."""
+"""
+What a docstring says to a model: its first paragraph, and a text for each parameter.
+
+Google-style sections and reST fields are read. A docstring in neither manner is fine, too: what is not found
+is left out, and nothing here raises.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ _FIELD = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\
 """``:param str path: where it is``, the type being optional."""
 
 _ANY_FIELD = re.compile(r":\w+[^:]*:")
+"""``:returns:`` and the like, which end the first paragraph."""
 
 
 def parse(doc: str | None) -> tuple[str, dict[str, str]]:
@@ -26,6 +32,7 @@ def parse(doc: str | None) -> tuple[str, dict[str, str]]:
 
 
 def _summary(lines: list[str]) -> str:
+    """The lines before the first empty one, section or field, as one."""
     kept: list[str] = []
     for line in lines:
         if not line.strip() or _SECTION.fullmatch(line) or _ANY_FIELD.match(line):
@@ -75,6 +82,7 @@ def _entries(lines: list[str]) -> list[tuple[int, str]]:
             inside = heading is not None and heading[1] in _ARGUMENTS
         elif inside:
             body.append(line)
+    # What stands deeper than the shallowest line goes on with the entry above it.
     base = min((_indent(line) for line in body), default=0)
     return [(_indent(line) - base, line.strip()) for line in body]
 

@@ -133,7 +133,7 @@ def load(place: Place) -> tuple[bytes, os.stat_result]:
             raise ValueError(msg)
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        msg = f"{place.shown!r} has more than {MAX_BYTES:,} bytes; look into it with grep, or parts of it with bash"
+        msg = f"{place.shown!r} has more than {MAX_BYTES:,} bytes; take parts of it with bash"
         raise ValueError(msg)
     return data, seen
 
@@ -153,19 +153,19 @@ def store(place: Place, data: bytes, seen: os.stat_result | None = None) -> None
         old = _look(place.name, folder)
         if old is not None:
             _check_replaceable(place, old, folder)
+        # Beside the file, since a rename is only atomic within a file system; never readable as half a file.
         temporary = f".turnwheel-{secrets.token_hex(8)}"
         mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(temporary, mode, 0o666, dir_fd=folder)
         try:
-            with open(descriptor, "wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 if old is not None:
                     os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
                 file.write(data)
                 file.flush()
                 os.fsync(descriptor)
-            if seen is not None and _version(_look(place.name, folder)) != _version(seen):
-                msg = f"{place.shown!r} was changed by somebody else meanwhile; read it again"
-                raise ValueError(msg)
+            if seen is not None:
+                _check_unchanged(place, seen, folder)
             os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -187,6 +187,12 @@ def _check_replaceable(place: Place, old: os.stat_result, folder: int) -> None:
         raise ValueError(msg)
     if not os.access(place.name, os.W_OK, dir_fd=folder):
         msg = f"{place.shown!r} is read-only"
+        raise ValueError(msg)
+
+
+def _check_unchanged(place: Place, seen: os.stat_result, folder: int) -> None:
+    if _version(_look(place.name, folder)) != _version(seen):
+        msg = f"{place.shown!r} was changed by somebody else meanwhile; read it again"
         raise ValueError(msg)
 
 

@@ -71,7 +71,7 @@ async def grep(context: ToolContext[object], pattern: str, path: str = ".", glob
     Search the lines of files with a regular expression of Python's. Binary files are left out.
 
     Args:
-        pattern: The regular expression, such as def \\w+_id.
+        pattern: The regular expression, such as ^class [A-Z].
         path: The file or directory to search in, relative to the working directory.
         glob: Only search files that match this, such as *.py.
     """
@@ -86,18 +86,18 @@ async def _search(
     with place.parent() as above:
         found = os.stat(place.name, dir_fd=above, follow_symlinks=False)
     only = "" if stat.S_ISDIR(found.st_mode) else place.name
-    base = os.path.dirname(place.shown) if only else place.shown
+    base = str(Path(place.shown).parent) if only else place.shown
     with place.parent() if only else place.folder() as folder:
         order = {
             "folder": folder,
             "only": only,
-            "shown": "" if base in {"", "."} else f"{base}/",
+            "shown": "" if base == "." else f"{base}/",
             "names": names,
             "text": text,
             "limit": limit,
         }
         command = (sys.executable, "-I", "-S", str(_SEARCH), json.dumps(order))
-        ended = await run(command, cwd=place.root, timeout=SECONDS, keep=_KEEP, descriptors=(folder,))
+        ended = await run(command, cwd=place.root, seconds=SECONDS, keep=_KEEP, descriptors=(folder,))
     if ended.code is None:
         return f"{ended.output}[stopped after {SECONDS:g} s; narrow the search]"
     if ended.code:

@@ -21,12 +21,13 @@ import attrs
 from .context import ToolContext
 
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+"""How each directory on the way is opened."""
 
 
 @final
 @attrs.frozen
 class Place:
-    """A resolved path: *parts* below *root*; *shown* is how the model writes it, from its working directory."""
+    """A resolved path: *parts* below *root*; *shown* is how the model writes it."""
 
     root: Path
     parts: tuple[str, ...]
@@ -73,6 +74,7 @@ def locate(context: ToolContext[object], path: str) -> Place:
 
 
 def _descend(root: Path, parts: tuple[str, ...], *, make: bool) -> int:
+    """Open *root*, and from there one part after the other; the caller closes what is returned."""
     descriptor = os.open(root, _STEP)
     for part in parts:
         try:

@@ -1,4 +1,9 @@
-"""A process with its children: bounded in time and in output, and gone when we are done with it."""
+"""
+A process with its children: bounded in time and in output, and gone when we are done with it.
+
+It leads a session of its own, so that its process group is everything it started, and a signal reaches them
+all. Only a child that starts a session itself gets away, as a daemon does on purpose.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ TERM_GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 
 _POLL = 0.02
+"""Seconds between two looks whether a group is gone: nothing tells us of the end of a grandchild."""
 
 _DRAIN = 0.5
 """Seconds we read on after the end, where a process that left the group keeps the output open."""
@@ -31,10 +37,10 @@ class Ended:
 
 
 async def run(
-    command: Sequence[str], *, cwd: Path, timeout: float, keep: int, descriptors: Sequence[int] = ()
+    command: Sequence[str], *, cwd: Path, seconds: float, keep: int, descriptors: Sequence[int] = ()
 ) -> Ended:
     """
-    Run *command* to its end, for *timeout* seconds at most.
+    Run *command* to its end, for *seconds* at most.
 
     Both output streams are one, of which *keep* bytes are kept, half from its beginning and half from its
     end. It reads nothing and inherits *descriptors*. It gets a process group of its own, and what is left of
@@ -52,8 +58,9 @@ async def run(
         start_new_session=True,
         pass_fds=descriptors,
     )
+    # The exit is waited for and not the end of the output: a child in the background may hold that open.
     try:
-        await asyncio.wait({listener.exited}, timeout=timeout)
+        await asyncio.wait({listener.exited}, timeout=seconds)
         in_time = listener.exited.done()
     finally:
         try:
@@ -77,7 +84,8 @@ class _Listener(asyncio.SubprocessProtocol):
         self._tail = bytearray()
         self._cut = 0
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  # there is one pipe
+        """Keep *data* while there is room at the beginning, and push it through the end."""
         room = self._half - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -87,12 +95,15 @@ class _Listener(asyncio.SubprocessProtocol):
             self._cut += excess
 
     def process_exited(self) -> None:
+        """Tell that the process is over; others of its group may not be."""
         self.exited.set_result(None)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the end is all we ask for
+        """Tell that nobody has the output open any more."""
         self.closed.set_result(None)
 
     def text(self) -> str:
+        """What was kept, with a count of what was not."""
         if not self._cut:
             return (self._head + self._tail).decode(errors="replace")
         head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")

@@ -1,4 +1,10 @@
-"""What a model reads of how a tool ended: text, whatever was returned or raised, of a bounded length."""
+"""
+What a model reads of how a tool ended: text, whatever was returned or raised, of a bounded length.
+
+Values and exceptions come from code of any quality: their `repr` and `__str__` may raise in turn, they may
+contain themselves, and they may be ten megabytes. Turning them to text happens where the tool ran, so that a
+large result of a sync tool does not hold up the event loop.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ def guarded(function: Callable[[], object]) -> End:
     """Call *function*; never raises."""
     try:
         return Outcome.OK, shown(function())
-    except BaseException as error:  # a tool that calls sys.exit() must not end the service
+    except BaseException as error:  # noqa: BLE001  # a tool that calls sys.exit() must not end the service
         return failed(error)
 
 
@@ -26,7 +32,7 @@ async def guarded_async(function: Callable[[], Awaitable[object]]) -> End:
     """Await what *function* returns; never raises, not even when it is cancelled."""
     try:
         return Outcome.OK, shown(await function())
-    except BaseException as error:  # SystemExit would pass through the event loop and end it
+    except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
         return failed(error)
 
 
@@ -41,20 +47,20 @@ def failed(error: BaseException) -> End:
 
 
 def _message(error: BaseException) -> str:
-    """The text of *error*, of what it groups too; its type's name where there is none or asking for it fails."""
+    """The text of *error* and of what it groups; the name of its type where it has none or refuses."""
     kind = type(error).__name__
     try:
         text = str(error) or kind
         inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
         if isinstance(error, BaseExceptionGroup):
             text += ": " + "; ".join(map(_message, inner))
-    except Exception as another:  # __str__ is any code
+    except Exception as another:  # noqa: BLE001  # __str__ is any code
         return f"{kind}, whose message cannot be shown ({type(another).__name__})"
     return text
 
 
 def shown(value: object) -> str:
-    """*value* as text: a string as it is, None as nothing, the rest as JSON or, where that fails, its repr."""
+    """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -66,7 +72,7 @@ def shown(value: object) -> str:
         raise TypeError(msg)
     try:
         return msgspec.json.encode(value).decode()
-    except Exception:  # of a type without JSON, or too deep
+    except Exception:  # noqa: BLE001  # of a type without JSON, or too deep
         return repr(value)
 
 

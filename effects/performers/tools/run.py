@@ -1,4 +1,11 @@
-"""`ToolRunner`: performs `RunTool`."""
+"""
+`ToolRunner`: performs `RunTool`.
+
+An async tool is a task of its own and a sync one a job in a thread, so that in both cases we wait for
+something that can be left behind: a tool can be asked to stop, but nothing makes it. Our own cancellation is
+therefore never passed on as such. It is an order to stop the tool, after which there is still an answer to
+give: the tool may have done its work.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +83,7 @@ class ToolRunner:
             outcome, content = await self._run(request, self._context(request, scene, progress))
         finally:
             progress.closed = True
-        ended = scene.clock.now()
+        ended = scene.clock.now()  # may be earlier than *started* on a clock that a test moves
         return ToolFinished(
             at=ended,
             request=request.id,
@@ -97,6 +104,7 @@ class ToolRunner:
         )
 
     async def _run(self, request: RunTool, context: ToolContext[object]) -> End:
+        """Find the tool, decode its arguments, start it, and see it to its end."""
         tool = self._tools.get(request.tool)
         if tool is None:
             return Outcome.ERROR, f"Tool not found: {request.tool}"
@@ -111,6 +119,7 @@ class ToolRunner:
         return await self._watch(work, request.timeout)
 
     def _start(self, tool: Tool[..., Any], arguments: dict[str, object]) -> _Work:
+        """Set the tool to work; raises `RuntimeError` where there is no thread to be had."""
         function = partial(tool.function, **arguments)
         if tool.is_async:
             task = asyncio.create_task(guarded_async(function), name=f"tool {tool.spec.name}")
@@ -123,16 +132,16 @@ class ToolRunner:
         self._abandoned.add(task)
         task.add_done_callback(self._abandoned.discard)
 
-    async def _watch(self, work: _Work, timeout: float | None) -> End:
-        """How *work* ended; it gets *timeout* seconds and then the grace, and less when we are cancelled."""
-        why = await _wait(work.ended, timeout)
+    async def _watch(self, work: _Work, seconds: float | None) -> End:
+        """How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled."""
+        why = await _wait(work.ended, seconds)
         if why is None:
             outcome, content = _end(work.ended)
             if outcome is Outcome.CANCELLED:  # by nobody else
                 return Outcome.CRASHED, "Tool execution crashed: it cancelled itself"
             return outcome, content
         work.stop()
-        said = "Cancelled" if why is Outcome.CANCELLED else f"Tool timed out after {timeout:g} s"
+        said = "Cancelled" if why is Outcome.CANCELLED else f"Tool timed out after {seconds:g} s"
         if await _wait(work.ended, self._grace) is not None:
             work.abandon()
             return why, f"{said}; it did not stop in time and may still be running"
@@ -196,6 +205,7 @@ def _end(ended: asyncio.Future[End]) -> End:
 
 
 def _by_name(tools: Iterable[Tool[..., object]]) -> dict[str, Tool[..., object]]:
+    """*tools* by name, in their order."""
     found: dict[str, Tool[..., object]] = {}
     for tool in tools:
         if tool.spec.name in found:

@@ -1,4 +1,9 @@
-"""From a function's signature to what a model may pass: a struct that decodes it and a JSON Schema of it."""
+"""
+From a function's signature to what a model may pass: a struct that decodes it and a JSON Schema of it.
+
+Both come from the same `msgspec` struct, so the schema never promises what decoding refuses. Whatever a
+model could not fill in is refused here, when the program starts, and not at the first call.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ from .context import ToolContext
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
+# The way out of every refused type.
 _USE = (
     "use str, int, float, bool, None, list, dict, Literal, an Enum, or a dataclass, attrs class or "
     "msgspec.Struct of these"
@@ -25,6 +31,7 @@ _USE = (
 _REF = "#/$defs/"
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
+"""What a schema is made of."""
 
 
 @attrs.frozen
@@ -64,14 +71,15 @@ def parameters(function: Callable[..., object]) -> Parameters:
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
+    """The signature of *function*, or of what it wraps."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError, NameError) as error:
         raise refusal(function, f"its signature cannot be read: {error}") from error
 
 
-def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
-    """The type of *parameter*, evaluated by itself: one that is only there for type checkers harms no other."""
+def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
+    """The type of *parameter*, evaluated by itself: a name known to type checkers only harms no other."""
     name = parameter.name
     if parameter.annotation is inspect.Parameter.empty:
         raise refusal(function, f"parameter {name!r} has no type; annotate it")
@@ -85,6 +93,7 @@ def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
 
 
 def _check(function: Callable[..., object], name: str, hint: object) -> None:
+    """Refuse a type *hint* that has no JSON; by itself, since an error of the whole names no parameter."""
     try:
         msgspec.json.schema_components([hint])
     except Exception as error:  # msgspec looks into classes of any making
@@ -92,10 +101,11 @@ def _check(function: Callable[..., object], name: str, hint: object) -> None:
         raise refusal(function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}") from error
 
 
-def _default(value: object) -> Any:
+def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
+    """*value* as a struct takes it: a filled list or dict is copied for every call."""
     if value is inspect.Parameter.empty:
         return msgspec.NODEFAULT
-    if type(value).__hash__ is None and value:  # the struct takes no filled list or dict as it is
+    if type(value).__hash__ is None and value:
         return msgspec.field(default_factory=partial(copy.deepcopy, value))
     return value
 

@@ -31,6 +31,7 @@ MAX_LINE = 500
 """Characters shown of a line."""
 
 _SNIFFED = 8_192
+"""Bytes at a file's beginning that tell whether it is binary."""
 
 _MAX_CHOICES = 6
 """Braces in one pattern: each multiplies the patterns to try."""
@@ -64,7 +65,7 @@ class Finder:
     missed: Counter[str] = field(default_factory=Counter[str])
 
     def lines(self) -> Iterator[str]:
-        """What is found, a line each, in the order of paths. Raises `ValueError` for a pattern that is none."""
+        """What is found, a line each, in the order of paths; raises `ValueError` for a wrong pattern."""
         patterns = [pattern.split("/") for pattern in choices(self.order.names)]
         text = None if self.order.text is None else _compiled(self.order.text)
         for path, folder in self._files():
@@ -97,7 +98,7 @@ class Finder:
     def _text(self, path: str, folder: int) -> str:
         """The text of a file, or nothing of one that is left out."""
         try:
-            with open(os.path.basename(path), "rb", opener=partial(_opener, folder)) as file:
+            with open(path.rpartition("/")[2], "rb", opener=partial(_opener, folder)) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return ""
                 data = file.read(MAX_BYTES + 1)
@@ -115,6 +116,7 @@ class Finder:
 
 
 def _opener(folder: int, name: str, flags: int) -> int:
+    # a symlink is refused, and a named pipe does not wait for somebody to write
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 
@@ -140,6 +142,7 @@ def choices(pattern: str) -> list[str]:
 
 
 def _spelled_out(pattern: str) -> list[str]:
+    """Take the first innermost braces apart, and then what is left of them."""
     braces = re.search(r"\{([^{}]*)\}", pattern)
     if braces is None:
         return [pattern]
@@ -154,7 +157,7 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     When a part does not match, only the last ``**`` has to take one more: so the time is bounded by the
     product of the lengths.
     """
-    at = of = 0
+    at = of = 0  # where we are in the path and in the pattern
     retry: tuple[int, int] | None = None
     while at < len(parts):
         if of < len(pattern) and pattern[of] == "**":
@@ -170,24 +173,30 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return all(part == "**" for part in pattern[of:])
 
 
+def _say(line: str) -> None:
+    """Print *line* at once: whoever stops us keeps what was found until then."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(argument: str) -> int:
-    """Carry out the order in *argument*; prints what is found and, at the end, what was left out."""
+    """Carry out the order in *argument*: says what is found and, at the end, what was left out."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # a text file
     order = Order(**json.loads(argument))
     finder = Finder(order)
     found = 0
     try:
         for line in finder.lines():
-            if found == order.limit:
-                print(f"[stopped after {found:,}; narrow the search]")
+            if found == order.limit:  # known only now that there is one more
+                _say(f"[stopped after {found:,}; narrow the search]")
                 return 0
-            print(line, flush=True)
+            _say(line)
             found += 1
     except ValueError as error:
-        print(error)
+        _say(str(error))
         return REFUSED
     if finder.missed:
-        print(f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(finder.missed.items()))}]")
+        _say(f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(finder.missed.items()))}]")
     return 0
 
 

@@ -27,7 +27,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
 
 @tool(side_effect="unsafe", timeout=MAX_SECONDS + _MARGIN)
-async def bash(context: ToolContext[object], command: str, timeout: Seconds | None = None) -> str:
+async def bash(context: ToolContext[object], command: str, timeout: Seconds | None = None) -> str:  # noqa: ASYNC109  # the model's word
     """
     Run a command in a shell, in the working directory. What it leaves in the background is ended with it.
 
@@ -37,7 +37,7 @@ async def bash(context: ToolContext[object], command: str, timeout: Seconds | No
     """
     shell = shutil.which("bash") or "/bin/sh"
     seconds = timeout or SECONDS
-    ended = await run((shell, "-c", command), cwd=context.cwd, timeout=seconds, keep=_KEEP)
+    ended = await run((shell, "-c", command), cwd=context.cwd, seconds=seconds, keep=_KEEP)
     output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"

@@ -42,6 +42,7 @@ class Job(Generic[T]):
             self._loop.call_soon_threadsafe(self._settle, value)
 
     def _settle(self, value: T) -> None:
+        """Hand *value* over, in the event loop, unless nobody waits for it any more."""
         if not self.ended.done():
             self.ended.set_result(value)
 
@@ -96,6 +97,7 @@ class Threads:
                     self._spawn()
 
     def _spawn(self) -> None:
+        """Start threads for waiting jobs while there is room; called with the lock held."""
         while self._waiting and self._running < self._limit:
             job = self._waiting[0]
             threading.Thread(target=self._work, args=(job,), name="turnwheel-tool", daemon=True).start()
@@ -104,5 +106,6 @@ class Threads:
             self._running += 1
 
     def _work(self, job: Job[Any]) -> None:
+        """What a thread does; the place of an abandoned job was given away already."""
         job.run()
         self.free(job)

@@ -1,0 +1,368 @@
+"""Making a function a tool: what the model is shown, what it may pass, and which functions are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type
+
+import attrs
+import msgspec
+import pytest
+
+from turnwheel.effects.config import Approval, SideEffect
+from turnwheel.effects.errors import ToolDefinitionError
+from turnwheel.effects.performers.tools import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from decimal import Decimal as OnlyForCheckers
+
+CONTEXT: ToolContext[object] = ToolContext(cwd=Path("/"), deps=None)
+
+
+@dataclasses.dataclass
+class Point:
+    """A place on the map."""
+
+    x: int
+    y: int = 0
+
+
+@attrs.frozen
+class Line:
+    """Two points."""
+
+    start: Point
+    end: Point
+
+
+class Tree(msgspec.Struct):
+    """A tree of trees."""
+
+    name: str
+    children: list[Tree] = []
+
+
+class Colour(Enum):
+    """Some colours."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+def properties(made: Tool[..., object]) -> dict[str, Any]:
+    """The properties of the schema of *made*."""
+    found: dict[str, Any] = json.loads(made.spec.schema)["properties"]
+    return found
+
+
+@tool
+def double(number: int) -> int:
+    """Twice the number."""
+    return 2 * number
+
+
+@tool(side_effect="read_only", approval="never", timeout=None, name="wait-a-bit", description="Waits.")
+async def wait(text: str, *, times: int = 1) -> str:
+    """Not this."""
+    await asyncio.sleep(0)
+    return text * times
+
+
+async def test_a_tool_is_still_the_function_it_was() -> None:
+    """A tool can be called as before, and type checkers know its parameters and its result."""
+    assert assert_type(double(2), int) == 4
+    assert assert_type(await wait("a", times=2), str) == "aa"
+
+
+def test_what_is_not_said_is_assumed_at_its_worst() -> None:
+    """A bare tool is unsafe, is asked about, takes its function's name, and has a timeout."""
+    spec = double.spec
+    assert (spec.name, spec.description, spec.timeout) == ("double", "Twice the number.", 30.0)
+    assert (spec.side_effect, spec.approval) == (SideEffect.UNSAFE, Approval.BY_SIDE_EFFECT)
+
+
+def test_what_is_said_is_taken() -> None:
+    """Every setting of the decorator arrives in the specification."""
+    spec = wait.spec
+    assert (spec.name, spec.description, spec.timeout) == ("wait-a-bit", "Waits.", None)
+    assert (spec.side_effect, spec.approval) == (SideEffect.READ_ONLY, Approval.NEVER)
+
+
+def test_the_schema_is_an_object_that_takes_nothing_else() -> None:
+    """The top of a schema is the object itself, not a reference, and it is closed."""
+    assert json.loads(double.spec.schema) == {
+        "type": "object",
+        "properties": {"number": {"type": "integer"}},
+        "required": ["number"],
+        "additionalProperties": False,
+    }
+
+
+@tool
+def rich(  # noqa: PLR0913, PLR0917  # one of each kind
+    mode: Literal["fast", "slow"],
+    names: list[str],
+    line: Line,
+    limit: int | None = None,
+    ratio: Annotated[float, msgspec.Meta(ge=0, le=1, description="Between nothing and all.")] = 0.5,
+    colour: Colour = Colour.RED,
+    tags: list[str] = ["a"],  # noqa: B006  # it is what this is about
+    anything: Any = None,  # noqa: ANN401  # it is one of the kinds
+) -> None:
+    """All kinds of types."""
+
+
+def test_rich_signatures_become_rich_schemas() -> None:
+    """Literals, lists, optional and nested types, constraints and defaults are all in the schema."""
+    point = {
+        "title": "Point",
+        "description": "A place on the map.",
+        "type": "object",
+        "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+        "required": ["x"],
+    }
+    found = properties(rich)
+    assert found["mode"] == {"enum": ["fast", "slow"]}
+    assert found["names"] == {"type": "array", "items": {"type": "string"}}
+    assert found["line"]["properties"] == {"start": point, "end": point}
+    assert found["limit"] == {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
+    assert found["ratio"] == {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "description": "Between nothing and all.",
+        "default": 0.5,
+    }
+    assert (found["colour"]["enum"], found["colour"]["default"]) == (["blue", "red"], "red")
+    assert found["anything"] == {"default": None}
+    assert json.loads(rich.spec.schema)["required"] == ["mode", "names", "line"]
+    assert "$ref" not in rich.spec.schema
+
+
+def test_rich_arguments_become_what_the_function_expects() -> None:
+    """Decoded arguments have the annotated types, and what was not passed its default."""
+    line = {"start": {"x": 1}, "end": {"x": 2, "y": 3}}
+    text = json.dumps({"mode": "fast", "names": ["n"], "line": line, "colour": "blue"})
+    expected = {
+        "mode": "fast",
+        "names": ["n"],
+        "line": Line(Point(1), Point(2, 3)),
+        "limit": None,
+        "ratio": 0.5,
+        "colour": Colour.BLUE,
+        "tags": ["a"],
+        "anything": None,
+    }
+    assert rich.bind(text, CONTEXT) == expected
+
+
+def test_a_default_is_not_shared_between_calls() -> None:
+    """What one call does to a mutable default is not seen by the next."""
+    text = json.dumps({"mode": "fast", "names": [], "line": {"start": {"x": 1}, "end": {"x": 2}}})
+    first = rich.bind(text, CONTEXT)["tags"]
+    assert isinstance(first, list)
+    first.append("b")
+    assert rich.bind(text, CONTEXT)["tags"] == ["a"]
+
+
+def test_a_type_that_contains_itself_stays_a_reference() -> None:
+    """Only what cannot be written out is referred to, and what it refers to is there."""
+
+    @tool
+    def plant(tree: Tree, other: Tree | None = None) -> None:
+        """Plant a tree."""
+
+    schema = json.loads(plant.spec.schema)
+    assert schema["properties"]["tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert schema["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert plant.bind('{"tree":{"name":"a","children":[{"name":"b"}]}}', CONTEXT)["tree"] == Tree(
+        "a", [Tree("b")]
+    )
+
+
+GOOGLE = """
+    Read a file
+    and say so.
+
+    It does more than that, which the model need not know.
+
+    Args:
+        path (str): Where it is: a path,
+            relative or not.
+
+        count: How often.
+
+    Returns:
+        path: not this one.
+    """
+
+REST = """Read a file and say so.
+
+    :param str path: Where it is: a path,
+        relative or not.
+    :param count: How often.
+    :returns: nothing
+    """
+
+NO_BLANK_LINE = """Read a file and say so.
+    Args:
+      path: Where it is: a path, relative or not.
+      count: How often.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, REST, NO_BLANK_LINE])
+def test_docstrings_describe_the_tool_and_its_parameters(docstring: str) -> None:
+    """Each docstring style gives the description and a text for each parameter."""
+
+    def look(path: str, count: int = 1) -> None: ...
+
+    look.__doc__ = docstring
+    made = tool(look)
+    assert made.spec.description == "Read a file and say so."
+    described = {name: found.get("description") for name, found in properties(made).items()}
+    assert described == {"path": "Where it is: a path, relative or not.", "count": "How often."}
+
+
+def test_a_tool_without_a_docstring_has_no_description() -> None:
+    """Nothing is made up."""
+
+    @tool
+    def silent(path: str) -> None: ...
+
+    assert silent.spec.description == ""
+    assert properties(silent) == {"path": {"type": "string"}}
+
+
+def test_a_context_is_filled_in_and_not_shown() -> None:
+    """A parameter of type ToolContext, with or without the type of its dependencies, is ours."""
+
+    @tool
+    def inside(text: str, context: ToolContext[int], other: ToolContext) -> None:  # type: ignore[type-arg]  # as one may write
+        """Look around."""
+
+    assert list(properties(inside)) == ["text"]
+    assert inside.bind('{"text":"a"}', CONTEXT) == {"text": "a", "context": CONTEXT, "other": CONTEXT}
+
+
+def test_a_context_needs_little_to_be_made_by_hand() -> None:
+    """For a test of a tool, a directory and the dependencies do; progress goes nowhere."""
+    context = ToolContext(cwd=Path("/here"), deps={"a": 1})
+    context.progress("half")
+    assert (context.directories, context.deps["a"], context.key) == ((Path("/here"),), 1, "")
+
+
+def test_the_type_of_a_result_may_be_there_for_checkers_alone() -> None:
+    """It is never evaluated."""
+
+    @tool
+    def price(name: str) -> OnlyForCheckers:
+        """Look up a price."""
+        raise NotImplementedError(name)
+
+    assert list(properties(price)) == ["name"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("{}", "Object missing required field `number`; it takes: number"),
+        ('{"number":"5"}', "Expected `int`, got `str` - at `$.number`; it takes: number"),
+        ('{"number":5.5}', "Expected `int`, got `float` - at `$.number`; it takes: number"),
+        ('{"number":1,"more":2}', "Object contains unknown field `more`; it takes: number"),
+        ("[1]", "Expected `object`, got `array`; it takes: number"),
+        ("", "Object missing required field `number`; it takes: number"),
+        ('{"number":', "not a JSON object: Input data was truncated; it takes: number"),
+        ("[" * 100_000, "Expected `object`, got `array`; it takes: number"),
+    ],
+)
+def test_wrong_arguments_are_explained_to_the_model(arguments: str, complaint: str) -> None:
+    """What is wrong, where, and what there would be to pass."""
+    with pytest.raises(ValueError, match="Invalid arguments") as caught:
+        double.bind(arguments, CONTEXT)
+    assert str(caught.value) == f"Invalid arguments for tool 'double': {complaint}"
+
+
+def test_no_arguments_at_all_are_an_empty_object() -> None:
+    """Providers send an empty text for a call without arguments."""
+
+    @tool
+    def now() -> str:
+        """The time."""
+        return "late"
+
+    assert now.bind("", CONTEXT) == {}
+    assert now.bind(" \n", CONTEXT) == {}
+
+
+class Picky:
+    """Whatever is no type of data."""
+
+
+def _positional(number: int, /) -> None: ...
+def _many(*numbers: int) -> None: ...
+def _named(**numbers: int) -> None: ...
+def _untyped(number) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001  # what it is about
+def _strange(number: Picky) -> None: ...
+def _nested(numbers: list[Picky]) -> None: ...
+def _calling(number: Callable[[], int]) -> None: ...
+def _unknown(number: NoSuchThing) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # what it is about
+def _unnatural(number: OnlyForCheckers) -> None: ...
+def _yielding(number: int) -> Iterator[int]:
+    yield number
+
+
+async def _streaming(number: int) -> AsyncIterator[int]:
+    yield number
+
+
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [
+        (_positional, ["'_positional'", "'number'", "spell each one out"]),
+        (_many, ["'_many'", "'*numbers'", "spell each one out"]),
+        (_named, ["'_named'", "'**numbers'", "spell each one out"]),
+        (_untyped, ["'_untyped'", "'number'", "annotate it"]),
+        (_strange, ["'_strange'", "'number'", "Picky", "use str, int"]),
+        (_nested, ["'_nested'", "'numbers'", "Picky", "use str, int"]),
+        (_calling, ["'_calling'", "'number'", "Callable", "use str, int"]),
+        (_unknown, ["'_unknown'", "'NoSuchThing'", "'number'", "at the top of the module"]),
+        (_unnatural, ["'_unnatural'", "'OnlyForCheckers'", "'number'", "at the top of the module"]),
+        (_yielding, ["'_yielding'", "return one value"]),
+        (_streaming, ["'_streaming'", "return one value"]),
+        (double, ["write one that calls it"]),
+        (functools.partial(wait, "a"), ["write one that calls it"]),
+        (Picky, ["'Picky'", "write one that calls it"]),
+    ],
+)
+def test_functions_no_model_could_call_are_refused(function: Callable[..., object], parts: list[str]) -> None:
+    """The error names the function and the parameter, and says what to do instead."""
+    with pytest.raises(ToolDefinitionError) as caught:
+        tool(function)
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"name": "no spaces, please"}, "'name'"),
+        ({"side_effect": "harmless"}, "'harmless'"),
+        ({"approval": "sometimes"}, "'sometimes'"),
+        ({"timeout": 0}, "timeout must be more than 0"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None:
+    """A setting that cannot be is an error of the definition, not of the first call."""
+    with pytest.raises(ToolDefinitionError, match="positional_or_not") as caught:
+
+        @tool(**settings)
+        def positional_or_not(number: int) -> None:
+            """Nothing."""
+
+    assert part in str(caught.value)
