@@ -34,6 +34,7 @@ from ..effects.notices import AgentNoticed, Notice
 from ..effects.pieces import Piece, Rope
 from ..effects.records import Record, SetMode, SetModel
 from ..effects.requests import Request, View
+from ..effects.text import clean
 from ..states.state import CompactStage, Phase, Stage, State
 from .entries import Entry
 
@@ -119,7 +120,24 @@ _structure: Callable[..., Any] = converter.structure
 
 def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
     """*value* as JSON bytes, written as *as_type*: a class, or one of the closed unions."""
-    return msgspec.json.encode(converter.unstructure(value, as_type))
+    plain = converter.unstructure(value, as_type)
+    try:
+        return msgspec.json.encode(plain)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_cleaned(plain))
+
+
+def _cleaned(plain: Any) -> Any:  # noqa: ANN401  # what JSON is made of
+    """*plain* with text that can be written: a performer's lone surrogate is not worth a run."""
+    match plain:
+        case str():
+            return clean(plain)
+        case dict():
+            return {clean(key): _cleaned(value) for key, value in plain.items()}
+        case list() | tuple():
+            return [_cleaned(value) for value in plain]
+        case _:
+            return plain
 
 
 def decode(data: bytes, as_type: Any, where: str = "this entry") -> Any:  # noqa: ANN401  # as above

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
@@ -25,7 +26,7 @@ from .transition import ignored
 
 if TYPE_CHECKING:
     from ..effects import Effect
-    from ..effects.events import Event
+    from ..effects.events import Answer, Event
     from .journal import Journal
     from .machine import Machine
 
@@ -48,7 +49,7 @@ class Driver:
     journal: Journal | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=Inbox)
-    _work: dict[str, asyncio.Task[None]] = attrs.field(factory=dict, init=False)
+    _work: dict[str, asyncio.Future[Answer]] = attrs.field(factory=dict, init=False)
 
     def post(self, event: Event) -> None:
         """Put in an event from outside: an approval, an interrupt, a prompt. Never blocks."""
@@ -86,6 +87,8 @@ class Driver:
                 log.step(event, effects)
         finally:
             await self._stop()
+            if self.journal is not None:
+                await self.journal.flush()
 
     async def _keep(self, event: Event, effects: tuple[Effect, ...]) -> None:
         if self.journal is not None and not ignored(effects):
@@ -101,26 +104,25 @@ class Driver:
     def _start(self, request: Request) -> None:
         performer = self.performers.get(type(request))
         if performer is not None:
-            task = asyncio.create_task(self._answer(request, performer), name=request.id)
+            scene = Scene(
+                session=self.session,
+                run=self.machine.memory.run,
+                config=self.machine.config,
+                history=self.machine.memory.history,
+                clock=self.clock,
+                emit=self.inbox.put,
+            )
+            task = asyncio.ensure_future(performer(request, scene))
             self._work[request.id] = task
+            task.add_done_callback(partial(self._ended, request))
         elif not isinstance(request, AskApproval):
             raise NoPerformer(type(request).__name__)
 
-    async def _answer(self, request: Request, performer: Performer[Any]) -> None:
-        scene = Scene(
-            session=self.session,
-            run=self.machine.memory.run,
-            config=self.machine.config,
-            history=self.machine.memory.history,
-            clock=self.clock,
-            emit=self.inbox.put,
-        )
-        try:
-            answer: Event | None = await performer(request, scene)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # a performer's bug is an answer too
-            answer = answer_for(request, error, self.clock.now())
-        finally:
-            del self._work[request.id]
+    def _ended(self, request: Request, task: asyncio.Future[Answer]) -> None:
+        # A callback and not a wrapper: a task that is cancelled before its first step runs no line of its own.
+        del self._work[request.id]
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        answer = task.result() if error is None else answer_for(request, error, self.clock.now())
         if answer is not None:
             self.inbox.put(answer)
 

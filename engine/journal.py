@@ -45,6 +45,11 @@ class Journal:
             return
         await self.write(*self._held_back(), Stepped(event=event, label=label))
 
+    async def flush(self) -> None:
+        """Keep what was held back of a stream that is being left."""
+        if self._streamed:
+            await self.write(*self._held_back())
+
     def _held_back(self) -> list[Stepped]:
         if not self._streamed:
             return []

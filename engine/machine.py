@@ -54,12 +54,13 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         *,
         run: str = "run",
         sender: str = "",
+        at: float = 0.0,
         history: History | None = None,
     ) -> Machine:
         """
         A machine about to begin with *prompt*; call `advance` with no event to set it going.
 
-        *run* prefixes every id, *sender* is the id the prompt came with. *history* is what was said before.
+        *run* prefixes every id, *sender* is the id the prompt came with and *at* when. *history* is what was said before.
         """
         before = History.of() if history is None else history
         sender = sender or f"{run}-prompt"
@@ -69,7 +70,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             mode=config.policy.mode,
             history=before,
             size=history_size(before),
-            mail=(Mail(lane=Lane.PROMPT, id=sender, text=prompt, at=0.0),),
+            mail=(Mail(lane=Lane.PROMPT, id=sender, text=prompt, at=at),),
             received=(sender,),
         )
         return cls(config, Thinking(stage=Start()), memory)
@@ -81,7 +82,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
 
         That is its history, the rules a person granted for good, and the mail it did not take.
         """
-        machine = cls.start(opened.config, opened.prompt, run=opened.run, sender=opened.sender)
+        machine = cls.start(opened.config, opened.prompt, run=opened.run, sender=opened.sender, at=opened.at)
         if before is not None:
             left = before.memory
             machine.memory = attrs.evolve(

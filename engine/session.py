@@ -93,7 +93,7 @@ class Session:
     # What it does
 
     async def load(self) -> Session:
-        """Read the journal, once; every other method that needs it does this first."""
+        """Read the journal where it has to be; every other method that needs it does this first."""
         if self._closed:
             raise SessionClosed(self.id)
         if not self._loaded and self._store is not None:
@@ -139,11 +139,14 @@ class Session:
         if begun is None:
             return
         driver, first = begun
+        # Left in the middle, by whatever, the journal is what holds: it is read again before the next use.
+        self._loaded = self._store is None
         try:
             async with aclosing(driver.effects(first, wait=wait)) as effects:
                 async for effect in effects:
                     if is_notice(effect):
                         yield effect
+            self._loaded = True
         finally:
             self._driver = None
 

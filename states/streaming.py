@@ -212,10 +212,10 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
 
 def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> None:
     """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
-    usage = event.usage or Usage()
     if state.pieces.count:
         draft.add(AnswerDropped(request=state.request))
-        usage = event.usage or estimated_usage(ctx.memory.size, state.pieces.pieces)
+    begun = state.pieces.count or event.failure is Failure.LOST
+    usage = event.usage or (estimated_usage(ctx.memory.size, state.pieces.pieces) if begun else Usage())
     if usage.total or event.seconds:
         draft.add(AddUsage(spent=_spent(usage, event.seconds, 0, ctx)))
 

@@ -126,6 +126,12 @@ def test_what_cannot_be_read_says_where_and_what(line: bytes, said: str) -> None
         decode(line, Entry, "journal line 3")
 
 
+def test_text_that_no_encoder_takes_is_written_all_the_same() -> None:
+    """A lone surrogate from a tool of the host's becomes a question mark."""
+    event = ToolFinished(at=1.0, request="r-1", content="a\ud800b")
+    assert decode(encode(event, Event), Event).content == "a?b"
+
+
 def test_a_version_is_always_written() -> None:
     """An entry of today must not be taken for one of tomorrow."""
     config = Config(model=ModelSpec(name="m"))

@@ -120,6 +120,9 @@ class Recorder:
         """Keep *event*."""
         self.entries.append(encode(Stepped(event=event, label=label), Entry))
 
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
 
 async def asynchronous(world: World) -> tuple[list[Effect], list[bytes]]:
     """The same script through `Driver`."""
@@ -257,6 +260,32 @@ async def test_a_tool_performer_that_raises_is_a_crashed_tool(fault: BaseExcepti
     results = next(message for message in machine.memory.history if message.role is Role.TOOL).results
     assert results[0].outcome in {Outcome.CRASHED, Outcome.CANCELLED}
     assert machine.memory.history[-1].text == "sorry"
+
+
+async def test_work_that_is_cancelled_before_it_began_still_answers() -> None:
+    """An interrupt that comes with the answer that starts a tool does not leave the run waiting."""
+    machine = Machine.start(CONFIG, "go")
+
+    async def at_once(request: CallModel, scene: Scene) -> ModelFinished:
+        scene.emit(
+            ModelFinished(
+                at=AT,
+                request=request.id,
+                stop=StopReason.TOOL_USE,
+                usage=Usage(input=1),
+                pieces=(CallPiece(0, "a", "look", "{}"),),
+            )
+        )
+        scene.emit(Interrupted(at=AT))
+        return ModelFinished(at=AT, request="nobody's", stop=StopReason.END_TURN, usage=Usage())
+
+    driver = Driver(machine=machine, performers={CallModel: at_once, RunTool: ScriptedTools(look=str)})
+    async with asyncio.timeout(5):
+        async for _ in driver.effects(machine.advance(at=AT)):
+            pass
+
+    assert isinstance(machine.state, Done)
+    assert machine.memory.history[-1].results[0].outcome is Outcome.CANCELLED
 
 
 async def test_an_approver_that_raises_is_a_no() -> None:

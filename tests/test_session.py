@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import pytest
@@ -25,6 +25,7 @@ from turnwheel.effects.errors import (
     SessionBusy,
     SessionClosed,
     StoreConflict,
+    StoreError,
     UnknownRequest,
     UnknownSession,
 )
@@ -263,6 +264,31 @@ async def test_two_processes_cannot_both_go_on(make: Make) -> None:
     with pytest.raises(StoreConflict, match="another process went on with it"):
         await second.resume()
     assert ran == ["pay 1"]
+
+
+async def test_a_store_that_fails_for_a_while_loses_nothing(make: Make) -> None:
+    """What was not kept did not happen: the session reads its journal again and goes on from there."""
+
+    class Full(MemoryStore):
+        full = False
+
+        async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+            if self.full:
+                raise StoreError(28, "no space left")
+            return await super().append(session, expected, entries)
+
+    store = Full()
+    agent, _ = make(calls(("look", {})), says("one"), says("two"), store=store)
+    async with agent.session("s") as session:
+        async with aclosing(session.stream("go")) as notices:
+            with pytest.raises(StoreError, match="no space left"):
+                async for notice in notices:
+                    store.full = isinstance(notice, ToolStarted) or store.full
+        store.full = False
+        assert DoneReason.END_TURN is (await session.resume()).reason
+        assert len(results(session)) == 1
+        machine = session.machine
+    assert machine == fold(await store.load("s"), "s")
 
 
 async def test_another_configuration_takes_effect_and_is_in_the_journal(make: Make) -> None:
