@@ -119,7 +119,7 @@ class Driver:
             raise NoPerformer(type(request).__name__)
 
     def _ended(self, request: Request, task: asyncio.Future[Answer]) -> None:
-        # A callback and not a wrapper: a task that is cancelled before its first step runs no line of its own.
+        # A callback and not a wrapper: a task cancelled before its first step runs no line of its own.
         del self._work[request.id]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         answer = task.result() if error is None else answer_for(request, error, self.clock.now())

@@ -60,7 +60,8 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         """
         A machine about to begin with *prompt*; call `advance` with no event to set it going.
 
-        *run* prefixes every id, *sender* is the id the prompt came with and *at* when. *history* is what was said before.
+        *run* prefixes every id, *sender* is the id the prompt came with and *at* when. *history* is what was
+        said before.
         """
         before = History.of() if history is None else history
         sender = sender or f"{run}-prompt"

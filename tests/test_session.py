@@ -87,6 +87,14 @@ def make() -> Make:
     return made
 
 
+async def until(session: Session, kind: type, then: Callable[[], None]) -> None:
+    """Run *session*, and call *then* at each notice of *kind*."""
+    async with aclosing(session.stream("go")) as notices:
+        async for notice in notices:
+            if isinstance(notice, kind):
+                then()
+
+
 def results(session: Session) -> list[ToolResult]:
     """All tool results of *session*, in order."""
     return [result for message in session.history for result in message.results]
@@ -280,10 +288,8 @@ async def test_a_store_that_fails_for_a_while_loses_nothing(make: Make) -> None:
     store = Full()
     agent, _ = make(calls(("look", {})), says("one"), says("two"), store=store)
     async with agent.session("s") as session:
-        async with aclosing(session.stream("go")) as notices:
-            with pytest.raises(StoreError, match="no space left"):
-                async for notice in notices:
-                    store.full = isinstance(notice, ToolStarted) or store.full
+        with pytest.raises(StoreError, match="no space left"):
+            await until(session, ToolStarted, lambda: setattr(store, "full", True))
         store.full = False
         assert DoneReason.END_TURN is (await session.resume()).reason
         assert len(results(session)) == 1
