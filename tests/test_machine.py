@@ -1,0 +1,88 @@
+"""The object that a notebook holds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnwheel import Config, Machine, ModelSpec, ToolSpec, drive
+from turnwheel.effects.errors import IllegalTransition, InternalError
+from turnwheel.effects.events import Interrupted, ModelFinished, ToolFinished, UserSent
+from turnwheel.effects.notices import Ignored, RunEnded
+from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.usage import Usage
+from turnwheel.states.state import Done
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
+USED = Usage(input=2, output=1)
+
+
+def test_the_example_by_hand_runs_and_is_short() -> None:
+    """From thinking to done in at most fifteen lines of code, with no I/O."""
+    script = EXAMPLES / "step_by_hand.py"
+    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    code = [line for line in script.read_text().splitlines() if line and not line.startswith('"""')]
+
+    assert len(code) <= 15
+    assert "It has 1,024 words.\nDone(reason=<DoneReason.END_TURN" in shown
+
+
+def test_a_machine_says_where_it_is_and_what_it_waits_for() -> None:
+    """The repr is one line; a notebook gets the picture with the state marked."""
+    machine = Machine.start(CONFIG, "go", run="r")
+    assert repr(machine) == "<Machine 'r': thinking.start>"
+    machine.advance()
+    assert repr(machine) == "<Machine 'r': streaming, waits for r-1>"
+    shown = machine._repr_markdown_()
+    assert shown.startswith("<Machine 'r': streaming, waits for r-1>\n\n```mermaid\n")
+    assert "streaming" in shown
+
+
+def test_drive_is_the_machine_as_a_generator() -> None:
+    """It yields the effects of each step, is sent events and returns the end."""
+    machine = Machine.start(CONFIG, "go")
+    engine = drive(machine, at=1.0)
+    next(engine)
+    wish = (CallPiece(0, "a", "look", "{}"),)
+    engine.send(ModelFinished(at=2, request="run-1", stop="tool_use", usage=USED, pieces=wish))
+    engine.send(ToolFinished(at=3, request="run-3", content="seen"))
+    text = (TextPiece("ok"),)
+    effects = engine.send(ModelFinished(at=4, request="run-4", stop="end_turn", usage=USED, pieces=text))
+    assert isinstance(effects[-1], RunEnded)
+    with pytest.raises(StopIteration) as ended:
+        next(engine)
+    assert ended.value.value == machine.state
+
+
+def test_a_done_machine_absorbs_everything() -> None:
+    """Nothing that comes after the end changes anything."""
+    machine = Machine.start(CONFIG, "go")
+    machine.advance()
+    machine.advance(Interrupted(at=1))
+    machine.advance(Interrupted(at=2))
+    assert isinstance(machine.state, Done)
+    state, memory = machine.state, machine.memory
+    for event in (Interrupted(at=3), UserSent(at=3, id="x", text="hello?")):
+        assert machine.advance(event) == (Ignored(event=type(event).__name__, state="done"),)
+    assert (state, memory) == (machine.state, machine.memory)
+
+
+def test_an_illegal_transition_names_all_three_places() -> None:
+    """State, event and target, as h11 says it; and it is one of the errors that are our fault."""
+    error = IllegalTransition("done", "Entered", "streaming")
+    assert str(error) == "no row for Entered in done leading to streaming"
+    assert isinstance(error, InternalError)
+
+
+def test_equal_machines_are_equal_and_a_step_makes_them_differ() -> None:
+    """Equality is by configuration, state and memory."""
+    one, two = Machine.start(CONFIG, "go"), Machine.start(CONFIG, "go")
+    assert one == two
+    one.advance()
+    assert one != two
+    two.advance()
+    assert one == two
