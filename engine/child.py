@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.config import Config, ModelSpec, ToolKind
-from ..effects.events import AgentFinished
+from ..effects.events import AgentFinished, ApprovalGiven, Deny
 from ..effects.messages import Outcome
 from ..effects.notices import AgentNoticed, DoneReason
 from ..effects.performers.base import LEAVING
+from ..effects.requests import AskApproval
 from .session import Session, Setting
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
     return attrs.evolve(parent, model=model, system=system, tools=offered, children=(), limits=request.limits)
 
 
+async def refuse(request: AskApproval, scene: Scene) -> ApprovalGiven:
+    """Answer a child's question where there is no approver: nobody said yes."""
+    denied = Deny(message="Denied: nobody can be asked on behalf of this agent.")
+    return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=denied)
+
+
 @final
 class ChildRunner:
     """
@@ -66,7 +73,8 @@ class ChildRunner:
             return self._answer(request, scene, f"No agent named {request.agent!r}.", Outcome.ERROR)
         setting = Setting(
             config=child_config(scene.config, child, request),
-            performers=self._performers(),
+            # A question that nobody can answer would keep parent and child waiting for ever.
+            performers={AskApproval: refuse, **self._performers()},
             clock=scene.clock,
             new_id=lambda: request.call,
         )

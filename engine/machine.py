@@ -131,6 +131,13 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         mine, theirs = (self.config, self.state, self.memory), (other.config, other.state, other.memory)
         return mine == theirs
 
+    def _repr_markdown_(self) -> str:
+        """The picture of the machine with the present state marked, for a notebook."""
+        # Drawing is for whoever looks; nobody else loads it.
+        from ..diagrams import mermaid  # noqa: PLC0415  # see above
+
+        return f"{self!r}\n\n```mermaid\n{mermaid(self.state.label)}\n```\n"
+
     def __repr__(self) -> str:
         waits = f", waits for {', '.join(self.state.open)}" if self.state.open else ""
         return f"<Machine {self.memory.run!r}: {self.state.label}{waits}>"

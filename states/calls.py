@@ -64,14 +64,25 @@ if TYPE_CHECKING:
     from .context import Context
 
 Step = tuple[Executing | Confirming | Dispatching | Thinking, tuple["Effect", ...]]
-"""Where a batch can lead, with the effects."""
+"""
+Where a batch can lead, with the effects.
+
+Every handler of a batch can lead to each of these: which name fits depends on what is open then, not on what
+was open before.
+"""
 
 
 def step(batch: Batch, ctx: Context) -> Step | None:  # noqa: PLR0911  # one return for each kind of event
-    """What *ctx*'s event does to *batch*; None where it does not apply."""
+    """
+    What *ctx*'s event does to *batch*; None where it does not apply.
+
+    Call it from the handler of each of the three states, with nothing decided before: whether an answer is
+    for an open call is found out here.
+    """
     draft = Draft(ctx)
     match ctx.event:
         case Entered() if not batch.open:
+            # The answer's usage is in the memory by now, so a budget is seen before its first tool runs.
             return _proceed(within_budget(batch, ctx, draft), ctx, draft)
         case ToolFinished() | AgentFinished() | ApprovalGiven() as event:
             changed = _answered(batch, event, ctx, draft)
@@ -94,6 +105,7 @@ def step(batch: Batch, ctx: Context) -> Step | None:  # noqa: PLR0911  # one ret
 def _answered(
     batch: Batch, event: ToolFinished | AgentFinished | ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch | None:
+    """*batch* with the one call changed that *event* answers; None where no such request is open."""
     if isinstance(event, ApprovalGiven):
         index = batch.find(event.request, Asked)
         return None if index is None else _decided(batch, index, event, ctx, draft)
@@ -113,6 +125,7 @@ def _answered(
 
 
 def _decided(batch: Batch, index: int, event: ApprovalGiven, ctx: Context, draft: Draft) -> Batch:
+    """*batch* after a person's answer. A yes only allows: when the call runs, its turn decides."""
     call = batch.calls[index]
     draft.add(ApprovalAnswered(request=event.request, decision=event.decision))
     match event.decision:
@@ -129,7 +142,11 @@ def _decided(batch: Batch, index: int, event: ApprovalGiven, ctx: Context, draft
 
 
 def _answered_too(batch: Batch, always: Call, draft: Draft) -> Batch:
-    """*batch*, where nobody is asked about the tool of the call *always* any more."""
+    """
+    *batch*, where nobody is asked about the tool of the call *always* any more.
+
+    Whoever said "always" would otherwise have to say it again for each question that was open already.
+    """
     calls: list[Call] = []
     for call in batch.calls:
         if isinstance(call.phase, Asked) and call.call.name == always.call.name:
@@ -141,13 +158,19 @@ def _answered_too(batch: Batch, always: Call, draft: Draft) -> Batch:
 
 
 def _edited(call: Call, arguments: str, spec: ToolSpec | None, draft: Draft) -> Call:
-    """*call* with a person's arguments, checked as the model's were; no second question is asked."""
+    """
+    *call* with a person's arguments, checked as the model's were; no second question is asked.
+
+    The history keeps what the model wrote: it is what the model said. Arguments that do not fit are an
+    error result, since the person has had their say and the model can try again.
+    """
     edited = Call(call=attrs.evolve(call.call, arguments=arguments), phase=Allowed())
     fault = texts.not_found(call.call.name, ()) if spec is None else fault_in(edited, spec)
     return settled(edited, Outcome.ERROR, fault, draft) if fault else edited
 
 
 def _denied(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
     match ctx.config.policy.on_denial:
         case OnDenial.GO_ON:
             return batch
@@ -159,6 +182,7 @@ def _denied(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
 
 def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch* after an interrupt: the first waits for what was cancelled, the second for nothing."""
     if batch.stopping is Stopping.INTERRUPTED:
         return abandon(batch, ctx.config, draft)
     draft.add(InterruptRequested())
@@ -166,6 +190,7 @@ def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
 
 def _named(batch: Batch) -> Executing | Confirming | Dispatching:
+    """*batch* under the name that answers "is it waiting for me?": a person comes first, then a child."""
     phases = [call.phase for call in batch.calls]
     if any(isinstance(phase, Asked) for phase in phases):
         return Confirming(batch=batch)
@@ -175,6 +200,12 @@ def _named(batch: Batch) -> Executing | Confirming | Dispatching:
 
 
 def _proceed(batch: Batch, ctx: Context, draft: Draft) -> Step:
+    """
+    Start what may start; leave when every call has its result.
+
+    A batch ends in one message with all results, in call order, whatever order they came in: providers
+    reject a history in which a call has no result right behind it. Back in `Go` the limits are read again.
+    """
     batch = start(batch, ctx, draft)
     results = [call.phase.result for call in batch.calls if isinstance(call.phase, Settled)]
     if len(results) < len(batch.calls):

@@ -68,6 +68,7 @@ def handle(state: Compacting, ctx: Context) -> Step:
 
 
 def _weigh(state: Compacting, ctx: Context) -> Step:
+    """Decide whether a summary is worth asking for, and where the cut goes."""
     config, memory = ctx.config, ctx.memory
     draft = Draft(ctx)
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
@@ -104,6 +105,9 @@ def _worth_it(ctx: Context) -> bool:
 
 
 def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context) -> Step:
+    """
+    The summary came, or did not. Whatever it cost is in the account; a summary is no turn.
+    """
     draft = Draft(ctx)
     last = event.pieces if isinstance(event, ModelFinished) else ()
     pieces = stage.pieces.extend(last, len(last)).pieces
@@ -124,6 +128,12 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
 
 
 def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:
+    """
+    Put the summary in the place of what it covers, if that makes the context smaller.
+
+    Only the part that was cut is compared: the rest stays as it is. Without this a talkative summary could
+    make things worse at each attempt.
+    """
     memory = ctx.memory
     summary = compaction.summary_message(text, ctx.now)
     old = history_size(memory.history.slice(0, stage.cut))
@@ -146,6 +156,7 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
 
 
 def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
+    """The context stays as it is. Counted, so that the same failure is not repeated for ever."""
     memory = ctx.memory
     draft.add(
         CompactionFailed(reason=why),
@@ -162,6 +173,7 @@ def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
 
 
 def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> Step:
+    """Cancel the summary and wait for its end, which tells what was used; asked twice, do not wait."""
     draft = Draft(ctx)
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))

@@ -37,6 +37,12 @@ def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
 
 
 def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
+    """
+    *call* when its batch rises to *level*.
+
+    A denial leaves alone what a person has allowed or is still being asked about. Work is cancelled only by
+    an interrupt, and stays where it is until its answer comes: it may have done something worth telling.
+    """
     match call.phase:
         case Queued():
             return _unstarted(call, level, draft)
@@ -53,6 +59,7 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
 
 
 def _unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
+    """*call*, which will not run, with the result that tells its model why."""
     match level:
         case Stopping.DENIED:
             return settled(call, Outcome.SKIPPED, texts.SKIPPED_AFTER_DENIAL, draft)
@@ -72,6 +79,7 @@ def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:
 
 
 def _abandoned(call: Call, config: Config, draft: Draft) -> Call:
+    """*call*, which is not waited for: a read did nothing, of anything else nobody knows."""
     spec = config.tool(call.call.name)
     if spec is not None and spec.side_effect is SideEffect.READ_ONLY:
         return settled(call, Outcome.CANCELLED, texts.CANCELLED, draft)

@@ -31,13 +31,23 @@ if TYPE_CHECKING:
 
 
 def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
-    """The tool of *call* as it is configured now, if it was offered then."""
+    """
+    The tool of *call* as it is configured now, if it was offered then.
+
+    Both matter: a run may be taken over under another configuration while a call waits for its turn, and
+    neither a tool that is gone nor one that has come since may run for it.
+    """
     name = call.call.name
     return ctx.config.tool(name) if name in batch.offered else None
 
 
 def _account(ctx: Context, draft: Draft) -> Spent:
-    """What the run has spent, with what this very step has recorded."""
+    """
+    What the run has spent, with what this very step has recorded.
+
+    A handler does not see its own records in the memory, and a child that is started right after another
+    one ended must not be given what that one used.
+    """
     spent = ctx.memory.spent
     for effect in draft.effects:
         if isinstance(effect, AddUsage):
@@ -46,13 +56,17 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 
 
 def _grants(ctx: Context, draft: Draft) -> tuple[Grant, ...]:
-    """The rules that answer questions beforehand, with those of this very step."""
+    """The rules that answer questions beforehand, with those granted in this very step."""
     granted = [effect.grant for effect in draft.effects if isinstance(effect, GrantRule)]
     return (*ctx.config.allow, *ctx.memory.granted, *granted)
 
 
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """*batch*, given up where the budget is used up."""
+    """
+    *batch*, given up where the budget is used up.
+
+    What has not started never will; what runs is let finish, since it is paid for.
+    """
     if over_budget(ctx.config.limits, _account(ctx, draft)) is None:
         return batch
     return give_up(batch, Stopping.OVER_BUDGET, draft)
@@ -61,7 +75,12 @@ def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 @final
 @attrs.frozen
 class _Room:
-    """What the calls before this one leave room for."""
+    """
+    What the calls before this one leave room for.
+
+    One pass in call order is enough: what a call may do depends on those before it only, and a call that is
+    settled on the spot (no such tool, wrong arguments) makes room in the same pass.
+    """
 
     concurrency: Concurrency
     free: int
@@ -113,7 +132,11 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
 
 def fault_in(call: Call, spec: ToolSpec) -> str:
-    """Why *call* cannot run with its arguments, as its model will read it; empty where it can."""
+    """
+    Why *call* cannot run with its arguments, as its model will read it; empty where it can.
+
+    Checked before a person is asked: nobody should be bothered about a call that cannot run.
+    """
     wish = call.call
     arguments = arguments_of(wish.arguments)
     if arguments is None:
@@ -123,6 +146,7 @@ def fault_in(call: Call, spec: ToolSpec) -> str:
 
 
 def _judge(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft) -> Call:
+    """*call*, allowed, asked about, or settled with what is wrong with it."""
     wish = call.call
     if spec is None:
         return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
@@ -139,6 +163,7 @@ def _judge(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Con
 
 
 def _run(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft) -> Call:
+    """*call* at work. The id of its request is its idempotency key, also when it is run again."""
     wish = call.call
     # Looked up again: the configuration may be another one than when the call was judged.
     if spec is None:
@@ -154,6 +179,7 @@ def _run(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Conte
 
 
 def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
+    """*call* in the hands of a child, with a subset of the tools and no more than what is left."""
     wish = call.call
     name, prompt = child_prompt(arguments_of(wish.arguments) or {})
     child = ctx.config.child(name)

@@ -104,6 +104,7 @@ def _streamed(state: Streaming, event: ModelStreamed) -> Step:
 
 
 def _spent(usage: Usage, seconds: float, turns: int, ctx: Context) -> Spent:
+    """An account of one model call; a model that was chosen on the way has no price here."""
     model = ctx.config.model
     price = model.price if ctx.memory.model == model.name else None
     return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=seconds)
@@ -113,6 +114,12 @@ def _spent(usage: Usage, seconds: float, turns: int, ctx: Context) -> Spent:
 
 
 def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
+    """
+    The answer is whole: one message, one account, one turn, and what its end asks for.
+
+    Calls get our own ids here. The message goes into the history before a call runs, so a run that is lost
+    in the middle of its tools still knows what the model wanted.
+    """
     draft = Draft(ctx)
     draft.add(*deltas(event.pieces))
     pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
@@ -143,12 +150,14 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
 
 
 def _append(parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
+    """Add the message; an empty answer counts as a turn and is not kept, since no provider takes it back."""
     if parts:
         message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=ctx.memory.model)
         draft.add(AppendMessage(message=message))
 
 
 def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
+    """Tell whoever watches what was odd about the answer; the run goes on."""
     if sorted_.dropped:
         names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped)
         draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
@@ -157,6 +166,7 @@ def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
 
 
 def _after(stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context) -> Step:
+    """Where an answer without calls to run leads, by how it ended."""
     if calls:
         _answer_unrun(calls, stop, draft, ctx)
     match stop:
@@ -192,6 +202,12 @@ def _answer_unrun(calls: tuple[ToolCall, ...], stop: StopReason, draft: Draft, c
 
 
 def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
+    """
+    Try again later, shrink the context, or end.
+
+    An answer of which something was seen is not asked for again: what was shown cannot be taken back, and a
+    second answer would be another one. A lost answer is the exception, since nobody is left who saw it.
+    """
     draft = Draft(ctx)
     _account_for_failure(state, event, draft, ctx)
     if event.failure is Failure.OVERFLOW:
@@ -232,6 +248,7 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
 
 
 def _interrupted(state: Streaming, ctx: Context) -> Step:
+    """Cancel the answer and wait for its end, which tells what was used; asked twice, do not wait."""
     if state.stopping:
         # Asked twice: the answer is not waited for. What was read is kept as if the stream had ended now.
         gone = ModelFailed(

@@ -80,6 +80,7 @@ def _entered(state: Thinking, ctx: Context) -> Step:
 
 
 def _start(ctx: Context) -> Step:
+    """The run says what it works with. Hooks of a session's start will be asked here."""
     draft = Draft(ctx)
     memory = ctx.memory
     tools = tuple([tool.name for tool in ctx.config.tools])
@@ -88,7 +89,11 @@ def _start(ctx: Context) -> Step:
 
 
 def _prompt(ctx: Context) -> Step:
-    """Every prompt that waits becomes a message, in the order they came."""
+    """
+    Every prompt that waits becomes a message, in the order they came.
+
+    Usually it is one; a run that was over before it took its mail leaves it to the next.
+    """
     draft = Draft(ctx)
     for mail in ctx.memory.mail:
         if mail.lane is Lane.PROMPT:
@@ -98,6 +103,12 @@ def _prompt(ctx: Context) -> Step:
 
 
 def _go(state: Thinking, ctx: Context) -> Step:
+    """
+    Call the model, unless a limit or the size of the context stands against it.
+
+    Limits come first: what is not paid for any more need not be summarised. The request names a revision
+    and a length of the history instead of carrying it, so a turn costs the same however long it is.
+    """
     config, memory = ctx.config, ctx.memory
     draft = Draft(ctx)
     if reason := exceeded(config.limits, memory.spent):
@@ -128,6 +139,7 @@ def _go(state: Thinking, ctx: Context) -> Step:
 
 
 def _end(stage: End, ctx: Context) -> Step:
+    """Say how the run ended. Everything it used is in the memory now, children and cut streams included."""
     draft = Draft(ctx)
     memory = ctx.memory
     draft.add(RunEnded(run=memory.run, reason=stage.reason, spent=memory.spent, detail=stage.detail))

@@ -226,9 +226,12 @@ async def test_a_cut_off_answer_is_compacted_and_continued() -> None:
 
     assert result.text == "the rest"
     assert any(isinstance(notice, Compacted) for notice in notices)
-    assert [
-        one.purpose for one in asked.requests
-    ] == [Purpose.TURN, Purpose.TURN, Purpose.SUMMARY, Purpose.TURN]
+    assert [one.purpose for one in asked.requests] == [
+        Purpose.TURN,
+        Purpose.TURN,
+        Purpose.SUMMARY,
+        Purpose.TURN,
+    ]
     assert Role.USER is asked.seen[-1][-1].role
     assert "[Summary" in asked.seen[-1][0].text
     assert Usage(input=30, output=15) == result.spent.usage
@@ -257,6 +260,16 @@ async def test_a_child_works_with_reads_only_and_its_account_is_the_parents() ->
     child = fold(await store.load(f"s.{spawned.call}"), "child")
     assert child is not None
     assert child.done
+
+
+async def test_a_child_whose_question_nobody_can_answer_is_told_no() -> None:
+    """Without an approver a child that wants an unsafe tool does not keep its parent waiting."""
+    spawn = calls(("run_agent", {"agent": "payer", "prompt": "pay"}))
+    child = ChildSpec(name="payer", tools=("pay",))
+    agent, asked = scripted(spawn, calls(("pay", {})), says("could not"), says("well"), children=(child,))
+
+    assert (await agent.run("go")).text == "well"
+    assert [one.outcome for one in asked.seen[2][-1].results] == [Outcome.DENIED]
 
 
 async def test_a_child_that_is_interrupted_answers_and_its_parent_ends() -> None:

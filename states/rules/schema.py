@@ -32,6 +32,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @lru_cache(maxsize=1024)
 def _parsed(schema: str) -> dict[str, Json]:
+    # Parsed once, however often its tool is called. That it is an object, `ToolSpec` has seen to.
     return cast("dict[str, Json]", json.loads(schema))
 
 
@@ -79,6 +80,7 @@ class _Place:
 
 
 def _check(value: Json, schema: Json, place: _Place) -> str:
+    """What is wrong with *value* at *place* by *schema*; empty where nothing is. As all that follow."""
     if place.depth > MAX_DEPTH:
         return f"{place} is nested too deeply"
     if not isinstance(schema, dict):
