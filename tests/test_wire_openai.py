@@ -949,3 +949,23 @@ def test_an_error_in_a_stream_is_classified(error: object, failure: Failure) -> 
 def test_a_wish_to_wait_is_read(headers: dict[str, str], seconds: float | None) -> None:
     """In seconds, milliseconds or as a date, counted from now; nonsense is no wish."""
     assert retry_after(headers, now=40.0) == seconds
+
+
+def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
+    """Halves are joined within their part, in text and in arguments; what stays alone is U+FFFD."""
+    parser = ChatParser()
+    got: list[Piece] = []
+    for delta in (
+        r'{"content":"ok \ud83d"}',
+        r'{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{\"a\":\"\ud83d"}}]}',
+        r'{"content":"\ude00 fine \ud83d"}',
+        r'{"tool_calls":[{"index":0,"function":{"arguments":"\ude00\"}"}}]}',
+    ):
+        got += parser.feed(b'data: {"choices":[{"index":0,"delta":%b}]}\n\n' % delta.encode())
+    parser.feed(b"data: [DONE]\n\n")
+    ending = parser.end()
+    assert isinstance(ending, Complete)
+
+    pieces = merged([*got, *ending.pieces])
+    assert "".join(piece.text for piece in pieces if isinstance(piece, TextPiece)) == "ok 😀 fine \ufffd"
+    assert [piece.arguments for piece in pieces if isinstance(piece, CallPiece)] == ['{"a":"😀"}']

@@ -20,6 +20,7 @@ from ...events import Failure
 from ...messages import StopReason
 from ...pieces import Piece, TextPiece
 from .errors import in_stream
+from .halves import Halves
 from .loose import an_object, objects
 from .openai_deltas import CallGatherer, content_pieces, reasoning_pieces, usage_of
 from .sse import BOM, Event, EventSplitter, OversizedEvent
@@ -63,6 +64,7 @@ class ChatParser:
         self._head = b""
         self._started = False  # the body's first byte is known
         self._events = EventSplitter()
+        self._halves: Halves | None = None  # from the first torn character on
         self._whole: bytearray | None = None  # the body so far, where it is one JSON object
         self._calls = CallGatherer()
         self._answered = False
@@ -100,6 +102,8 @@ class ChatParser:
         An answer that has its finish reason is whole, whatever happened to the connection afterwards.
         """
         pieces = self._read(self._rest())
+        if self._halves is not None:
+            pieces += self._halves.rest()
         if self._broken is None and self._finish == "error":
             self._broken = Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
         if self._broken is not None:
@@ -148,6 +152,7 @@ class ChatParser:
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
                     chunk = an_object(_decode_leniently(data))
+                    self._halves = self._halves or Halves()
             else:
                 chunk = self._other(data)
             if name == b"error" and not self.done:
@@ -156,7 +161,7 @@ class ChatParser:
                 self._chunk(chunk, pieces)
             if self.done or self._broken is not None:
                 break
-        return pieces
+        return pieces if self._halves is None else self._halves.join(pieces)
 
     def _other(self, data: bytes) -> Object:
         data = data.strip()
@@ -228,9 +233,6 @@ class ChatParser:
 def _decode_leniently(data: bytes) -> object:
     """What the standard library makes of *data*, or None: it takes NaN and half a surrogate pair."""
     try:
-        value = json.loads(data.decode("utf-8", "replace"))
-        text = json.dumps(value, ensure_ascii=False)
-        # A lone surrogate is no character: nothing that takes the text further could encode it.
-        return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+        return json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None

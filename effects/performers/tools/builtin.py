@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from .define import Tool
-from .files import edit, read, write
-from .find import glob, grep, ls
-from .shell import bash
 
 
 def builtin_tools() -> tuple[Tool[..., Any], ...]:
     """The tools `read`, `write`, `edit`, `ls`, `glob`, `grep` and `bash`, which need a POSIX system."""
+    # Imported here: making them is a twentieth of importing this library, and many agents use none.
+    from .files import edit, read, write  # noqa: PLC0415  # as said above
+    from .find import glob, grep, ls  # noqa: PLC0415  # as said above
+    from .shell import bash  # noqa: PLC0415  # as said above
+
     return (read, write, edit, ls, glob, grep, bash)
