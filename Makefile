@@ -60,7 +60,7 @@ lock: $(BIN)/python
 		$(BIN)/python -m pip freeze --exclude-editable; } > requirements.lock
 
 clean:
-	rm -rf .venv build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .cache build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): $(BIN)/python

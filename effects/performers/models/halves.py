@@ -21,7 +21,7 @@ def _joined(text: str) -> str:
 
 @final
 class Halves:
-    """Joins the halves in the pieces of one answer. A half belongs to its part: text, thinking or one call."""
+    """Joins the halves in the pieces of one answer; a half belongs to text, to thinking or to one call."""
 
     def __init__(self) -> None:
         self._held: dict[object, str] = {}
