@@ -5,7 +5,7 @@
 #   make check      lint, format, types, the rules of the house
 #   make diagrams   the pictures, drawn again from the table
 #   make bench      how long a step takes          ARGS is handed on
-#   make prove      the promises, played at random for as long as you like
+#   make prove      the promises, in every state that a small world can reach
 #   make lock       requirements.lock again, from the newest of everything
 #   make clean      forget everything that was made here, the environment too
 #
@@ -15,7 +15,7 @@
 .PHONY: run test check diagrams bench prove lock clean
 
 ARGS ?=
-JOB ?= Count the words of README.md and write what you found to REPORT.md
+JOB ?= Look over this repository and write a report to REPORT.md
 
 BIN := .venv/bin
 # Folders that hold no package: they import turnwheel as anybody does.
