@@ -1,1 +1,30 @@
-"""Under construction."""
+"""
+What helps to test an agent, and what our own tests are made of.
+
+    by_hand     a machine stepped by hand, in the words of a test
+    scripted    a model that says what it was told to, for whole agents
+    clock       a clock that stands still
+    player      the world as a player: random runs in which every promise is checked
+    prove       all of a small world, and ``python -m turnwheel.testing.prove``
+    invariants  what must always hold, as pure checks; `ledger` and `callbook` check it over a whole run
+"""
+
+from __future__ import annotations
+
+from .by_hand import ByHand, call
+from .choices import Choices, Seeded
+from .ledger import Ledger
+from .player import Play, Player, PromiseBroken, play, replay
+
+__all__ = [
+    "ByHand",
+    "Choices",
+    "Ledger",
+    "Play",
+    "Player",
+    "PromiseBroken",
+    "Seeded",
+    "call",
+    "play",
+    "replay",
+]

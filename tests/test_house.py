@@ -355,10 +355,10 @@ def test_a_module_stays_under_four_hundred_lines(path: Path) -> None:
 
 
 def test_the_core_says_why() -> None:
-    """Words, decisions and engine have at least two lines of comment and docstring for five of code."""
+    """Words, decisions and engine have at least one line of comment and docstring for four of code."""
     counted = [lines_of(path.read_text("utf-8")) for path in sources("effects", "engine", "states")]
     code, said = (sum(map(len, kind)) for kind in zip(*counted, strict=True))
-    assert said >= 0.4 * code
+    assert said >= 0.25 * code
 
 
 # Exceptions from the rules have a reason beside them

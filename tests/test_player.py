@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import final
 
+import hypothesis
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from turnwheel.effects.events import Event, ModelStreamed
@@ -14,8 +15,10 @@ from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
+from turnwheel.testing import settings
 from turnwheel.testing.choices import Seeded, chance, pick, weighted
-from turnwheel.testing.player import Play, Player, PromiseBroken, Row, joined, play, replay
+from turnwheel.testing.invariants import history_faults
+from turnwheel.testing.player import Play, Player, PromiseBroken, Row, as_kept, play, replay
 
 RUNS = 4_000
 """So many that each row is taken by several of them."""
@@ -98,10 +101,10 @@ def after(machine: Machine, journal: list[Event]) -> list[State]:
 
 
 def test_a_stream_folds_the_same_however_it_is_cut(plays: list[Play]) -> None:
-    """With the pieces of each stream merged into one event, every state in between and the end are the same."""
+    """With each stream's pieces merged into one event, all states in between and the end are the same."""
     merged_any = False
     for one in plays[:1_000]:
-        journal = joined(one.journal)
+        journal = as_kept(one.journal)
         merged_any = merged_any or len(journal) < len(one.journal)
         machine = Machine(one.began.config, one.began.state, one.began.memory)
         machine.advance()
@@ -127,7 +130,7 @@ def test_throwing_the_machine_away_after_every_step_changes_nothing() -> None:
 
 def from_bytes(began: Machine, journal: list[Event]) -> Machine:
     """The machine that *journal* leads to when it was written down as bytes, merged, and read again."""
-    written = [encode(event, Event) for event in joined(journal)]
+    written = [encode(event, Event) for event in as_kept(journal)]
     return replay(began, [decode(data, Event) for data in written])
 
 
@@ -151,6 +154,15 @@ def test_a_rebuilt_machine_that_differs_is_found() -> None:
         play(1, lambda began, journal: replay(began, journal[:-1]))
 
 
+def test_a_second_run_goes_on_where_the_first_one_ended(plays: list[Play]) -> None:
+    """However a run ended, the next one can begin over its history, which stays as it is."""
+    for seed, one in enumerate(plays[:500]):
+        before = one.end.memory.history
+        machine = Machine.start(settings.config(Seeded(seed)), "go on", run="r2", history=before)
+        again = Player(Seeded(seed), machine=machine).play()
+        assert (again.end.done, history_faults(before)) == (True, [])
+
+
 # The same player, driven by Hypothesis, which makes what it finds short
 
 
@@ -166,7 +178,9 @@ class Drawn:
         return self._data.draw(st.integers(0, bound - 1)) if bound > 1 else 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@hypothesis.settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(st.data())
 def test_a_world_that_shrinks_keeps_every_promise(data: st.DataObject) -> None:
     """What a seed finds in a long run, this finds in a short one."""

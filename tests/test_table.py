@@ -31,7 +31,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.messages import Message, Role, StopReason, Text, ToolCall, user
+from turnwheel.effects.messages import Message, Part, Role, StopReason, Text, ToolCall, user
 from turnwheel.effects.notices import DoneReason, Ignored
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.records import SetModel
@@ -139,7 +139,7 @@ def memory(state: State) -> Memory:
     made = Memory(run="r", model="wire:model", next_id=10)
     history = made.history.append(user("hello"))
     if isinstance(state, Executing | Confirming | Dispatching):
-        parts = (Text(text="well"), *[call.call for call in state.batch.calls])
+        parts: tuple[Part, ...] = (Text(text="well"), *[call.call for call in state.batch.calls])
         history = history.append(Message(role=Role.ASSISTANT, parts=parts))
     return Memory(run="r", model="wire:model", next_id=10, history=history)
 
@@ -149,7 +149,11 @@ def memory(state: State) -> Memory:
 
 def test_no_row_stands_twice() -> None:
     """State, event and target name a row."""
-    assert [row for row, count in Counter((row.state, row.event, row.target) for row in TABLE).items() if count > 1] == []
+    assert [
+        row
+        for row, count in Counter((row.state, row.event, row.target) for row in TABLE).items()
+        if count > 1
+    ] == []
 
 
 def test_every_row_says_why() -> None:
@@ -158,7 +162,7 @@ def test_every_row_says_why() -> None:
 
 
 def test_every_state_is_on_the_page() -> None:
-    """Each of the seven states, under each of its names, has rows; done has none, and nothing else is named."""
+    """Each of the seven states has rows under each of its names; done has none, and nothing else is named."""
     named = {row.state for row in TABLE} | {row.target for row in TABLE} | set(IGNORED)
     assert named == set(LABELS)
     assert {row.state for row in TABLE} == set(LABELS) - {"done"}
@@ -166,7 +170,7 @@ def test_every_state_is_on_the_page() -> None:
 
 
 def test_every_state_can_be_entered_and_left() -> None:
-    """Beside the beginning every name is some row's target, and beside the end some row leads away from it."""
+    """Every name but the beginning is some row's target, and from all but the end some row leads on."""
     ways = {(row.state, row.target) for row in TABLE if row.state != row.target}
     assert {target for _, target in ways} == set(LABELS) - {"thinking.start"}
     assert {state for state, _ in ways} == set(LABELS) - {"done"}
@@ -194,9 +198,7 @@ def targets(module: ModuleType) -> set[type[State]]:
 @pytest.mark.parametrize(("kind", "module"), HANDLERS.items(), ids=lambda value: value.__name__)
 def test_a_handler_says_where_it_leads(kind: type[State], module: ModuleType) -> None:
     """The states that a handler's annotation names are those to which rows lead, its own included."""
-    rows = {
-        type(LABELS[row.target]) for row in TABLE if isinstance(LABELS[row.state], kind)
-    }
+    rows = {type(LABELS[row.target]) for row in TABLE if isinstance(LABELS[row.state], kind)}
     assert targets(module) == rows | {kind}
 
 
@@ -237,7 +239,9 @@ def test_what_has_rows_takes_one_of_them(label: str, kind: type[Event]) -> None:
         assert (label, kind, following.label) in LEGAL
 
 
-@pytest.mark.parametrize("label", ["thinking.start", "thinking.prompt", "thinking.go", "thinking.end", "compacting.weigh"])
+@pytest.mark.parametrize(
+    "label", ["thinking.start", "thinking.prompt", "thinking.go", "thinking.end", "compacting.weigh"]
+)
 def test_a_prompt_waits_in_states_that_are_left_at_once(label: str) -> None:
     """Stepped by hand, a state that waits for nothing takes a prompt and stays."""
     state = LABELS[label]
@@ -254,7 +258,7 @@ def test_stepping_by_hand_needs_no_driver() -> None:
 
 
 def test_a_way_without_a_row_is_refused() -> None:
-    """A state that no machine gets into leads off the table: it is refused by name, and nothing has changed."""
+    """A state that no machine gets into leads off the table: that is refused, and nothing has changed."""
     running, queued = batch(Running(request="r-9")).calls[0], batch(Queued()).calls[0]
     state = Executing(batch=Batch(calls=(running, queued), offered=("tool",), stopping=Stopping.DENIED))
     before = memory(state)

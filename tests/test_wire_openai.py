@@ -134,7 +134,10 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
 USED = Usage(input=7, output=5)
 
 
-def ended(stop: StopReason = StopReason.END_TURN, usage: Usage = Usage(), sequence: str = "") -> Complete:  # noqa: B008
+NOTHING = Usage()
+
+
+def ended(stop: StopReason = StopReason.END_TURN, usage: Usage = NOTHING, sequence: str = "") -> Complete:
     """A complete ending."""
     return Complete(stop=stop, usage=usage, sequence=sequence)
 
@@ -536,7 +539,12 @@ FIELDS = [
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), JSON, JSON, st.booleans())
-def test_no_json_crashes_the_parser(delta: object, usage: object, error: object, broken: bool) -> None:  # noqa: FBT001
+def test_no_json_crashes_the_parser(  # drawn by Hypothesis, by name
+    delta: object,
+    usage: object,
+    error: object,
+    broken: bool,  # noqa: FBT001  # as above
+) -> None:
     """Any value may stand in any field."""
     more = {"usage": usage} | ({"error": error} if broken else {})
     _, ending = read([chunk(delta, "stop", **more)])

@@ -1,0 +1,243 @@
+"""What a user relies on when a conversation gets long."""
+
+from __future__ import annotations
+
+import pytest
+
+from turnwheel.effects.config import Config, ModelSpec, OnMaxTokens, Policy, SideEffect, ToolSpec
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import Role, StopReason, user
+from turnwheel.effects.notices import Compacted, CompactionFailed, CompactionStarted, RunEnded
+from turnwheel.effects.pieces import TextPiece
+from turnwheel.effects.requests import CallModel, Cancel, Purpose, Transcript
+from turnwheel.effects.usage import Usage
+from turnwheel.states.rules import compaction, texts
+from turnwheel.states.rules.sizes import history_size
+from turnwheel.testing.by_hand import ByHand, call
+from turnwheel.testing.invariants import history_faults
+
+LOOK = ToolSpec(name="look", side_effect=SideEffect.READ_ONLY)
+FULL = Usage(input=900, output=10)
+"""What an answer uses that fills the window of these tests."""
+
+
+def by_hand(on_max_tokens: OnMaxTokens = OnMaxTokens.COMPACT, prompt: str = "do it " * 200) -> ByHand:
+    """A run with a small window: 1,000 tokens, of which a quarter stays."""
+    model = ModelSpec(name="wire:model", window=1_000)
+    return ByHand(Config(model=model, tools=(LOOK,), policy=Policy(on_max_tokens=on_max_tokens)), prompt)
+
+
+def filled() -> ByHand:
+    """A run of one prompt and a few tool calls that has just reached the threshold."""
+    run = by_hand()
+    for number in range(3):
+        run.say(call(0, "look", page=number), usage=FULL if number == 2 else Usage(input=10, output=5))
+        run.end("look", "much to read " * 30)
+    return run
+
+
+def test_a_full_conversation_is_summarised_before_the_next_request() -> None:
+    """A model gets the old part as a transcript, and its summary takes that part's place."""
+    run = filled()
+    (request,) = run.got(CallModel)
+    assert (run.label, request.purpose, request.tools) == ("compacting.summary", Purpose.SUMMARY, ())
+    assert isinstance(request.view, Transcript)
+    assert run.got(CompactionStarted)
+    before = run.machine.memory.history
+    run.say("it was asked to do it")
+    after = run.machine.memory.history
+    assert after[0].text == compaction.PREFIX + "it was asked to do it"
+    assert (after.revision, history_faults(after)) == (before.revision + 1, [])
+    assert history_size(after) < history_size(before)
+    assert run.got(Compacted)[0].after == history_size(after)
+    assert run.label == "streaming"
+
+
+def test_a_run_of_a_single_prompt_can_be_compacted() -> None:
+    """Where to cut is a matter of size, not of how often a person spoke; call and result stay together."""
+    run = filled()
+    (request,) = run.got(CallModel)
+    cut = request.view.length
+    assert 0 < cut < len(run.machine.memory.history)
+    assert run.machine.memory.history[cut].role is not Role.TOOL
+
+
+def test_a_summary_is_paid_for_and_is_no_turn() -> None:
+    """Its tokens are in the account."""
+    run = filled()
+    spent = run.machine.memory.spent
+    run.say("brief", usage=Usage(input=300, output=7))
+    assert run.machine.memory.spent.usage.total == spent.usage.total + 307
+    assert run.machine.memory.spent.turns == spent.turns == 3
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "and so on " * 1_000])
+def test_a_summary_that_is_no_use_is_not_used(text: str) -> None:
+    """Empty or longer than the original: the conversation stays, the run goes on, a notice says why."""
+    run = filled()
+    before = run.machine.memory.history
+    run.say(text)
+    assert run.machine.memory.history is before
+    assert len(run.got(CompactionFailed)) == 1
+    assert run.label == "streaming"
+
+
+def test_what_failed_is_not_tried_at_every_step() -> None:
+    """Once between two answers, and not at all after three failures in a row."""
+    run = filled()
+    for failures in range(1, 4):
+        assert run.label == "compacting.summary"
+        run.fail(Failure.SERVER)
+        assert run.machine.memory.compaction_failures == failures
+        run.say(call(0, "look"), usage=FULL)
+        run.end("look")
+    assert run.label == "streaming"
+
+
+def test_a_summary_that_was_lost_is_asked_for_again() -> None:
+    """The process was gone; the attempt does not count as a failed one."""
+    run = filled()
+    run.stream(TextPiece("half a"))
+    run.fail(Failure.LOST)
+    assert run.label == "compacting.summary"
+    assert run.machine.memory.compaction_failures == 0
+    run.say("brief")
+    assert run.talk[0] == ("user", compaction.PREFIX + "brief")
+
+
+def test_a_summary_that_is_streamed_is_the_same_summary() -> None:
+    """Its pieces are no text for whoever watches the conversation."""
+    run = filled()
+    run.stream(TextPiece("bri"))
+    assert run.effects == ()
+    run.say("ef")
+    assert run.talk[0] == ("user", compaction.PREFIX + "brief")
+
+
+def test_an_interrupt_stops_a_summary() -> None:
+    """The conversation stays as it is; what was used is paid."""
+    run = filled()
+    before = run.machine.memory.history
+    run.interrupt()
+    assert run.got(Cancel) == [Cancel(request=run.machine.state.open[0])]
+    run.say("brief", usage=Usage(input=100, output=1))
+    assert run.machine.memory.history is before
+    assert run.reason == "interrupted"
+
+
+def test_a_second_interrupt_does_not_wait_for_a_summary() -> None:
+    """The run ends at once."""
+    run = filled()
+    run.interrupt()
+    run.interrupt()
+    assert run.reason == "interrupted"
+
+
+# An answer that was cut off at its limit
+
+
+def test_a_cut_answer_is_kept_and_continued() -> None:
+    """The conversation is shortened, ends in a word to go on, and goes on."""
+    run = by_hand()
+    run.say("this is a long", stop=StopReason.MAX_TOKENS)
+    assert run.label == "compacting.summary"
+    run.say("brief")
+    assert run.talk == [
+        ("user", compaction.PREFIX + "brief"),
+        ("assistant", "this is a long"),
+        ("user", texts.CONTINUE),
+    ]
+    run.say("story")
+    assert run.reason == "end_turn"
+
+
+def test_a_call_of_a_cut_answer_is_not_parted_from_its_result() -> None:
+    """The result that says it did not run is no place to cut."""
+    run = by_hand()
+    run.say("well", call(0, "look"), stop=StopReason.MAX_TOKENS)
+    run.say("brief")
+    assert history_faults(run.machine.memory.history) == []
+    assert [role for role, _ in run.talk] == ["user", "assistant", "tool", "user"]
+
+
+@pytest.mark.parametrize("policy", [OnMaxTokens.STOP, OnMaxTokens.COMPACT_OVER_THRESHOLD])
+def test_a_cut_answer_may_end_the_run(policy: OnMaxTokens) -> None:
+    """By policy, or since there is room enough: shortening would not help."""
+    run = by_hand(policy)
+    run.say("this is a long", stop=StopReason.MAX_TOKENS)
+    assert run.reason == "max_tokens"
+    assert run.talk[-1] == ("assistant", "this is a long")
+
+
+def test_a_cut_answer_in_a_full_conversation_is_continued() -> None:
+    """Over the threshold it is worth the try."""
+    run = by_hand(OnMaxTokens.COMPACT_OVER_THRESHOLD)
+    run.say("this is a long", stop=StopReason.MAX_TOKENS, usage=FULL)
+    assert run.label == "compacting.summary"
+
+
+def test_a_cut_answer_ends_the_run_where_nothing_can_be_cut() -> None:
+    """It says that it cannot, and why."""
+    run = by_hand(prompt="hi")
+    run.say("this is a long", stop=StopReason.MAX_TOKENS)
+    assert run.reason == "max_tokens"
+    assert run.got(CompactionFailed)
+
+
+def test_a_failed_summary_after_a_cut_answer_ends_the_run() -> None:
+    """With the reason it was cut for."""
+    run = by_hand()
+    run.say("this is a long", stop=StopReason.MAX_TOKENS)
+    run.fail(Failure.AUTH)
+    assert run.reason == "max_tokens"
+    assert "auth: as told" in run.got(RunEnded)[0].detail
+
+
+# A conversation that the model refuses for its size
+
+
+def overflowing() -> ByHand:
+    """A run whose model has just refused a conversation that our estimate held for small enough."""
+    run = by_hand()
+    run.say(call(0, "look"))
+    run.end("look", "much to read " * 30)
+    run.fail(Failure.OVERFLOW)
+    return run
+
+
+def test_a_conversation_that_is_too_large_is_shortened_and_sent_again() -> None:
+    """The refusal costs nothing, and the run goes on."""
+    run = overflowing()
+    assert run.label == "compacting.summary"
+    run.say("brief")
+    assert run.label == "streaming"
+    run.say("done")
+    assert run.reason == "end_turn"
+
+
+@pytest.mark.parametrize("failure", [Failure.SERVER, Failure.AUTH])
+def test_a_conversation_that_cannot_be_shortened_ends_the_run(failure: Failure) -> None:
+    """With an error that says both what is wrong and why it could not be helped."""
+    run = overflowing()
+    run.fail(failure)
+    assert run.reason == "error"
+    detail = run.got(RunEnded)[0].detail
+    assert "larger than the model's window" in detail
+    assert str(failure) in detail
+
+
+def test_a_conversation_that_stays_too_large_is_not_shortened_for_ever() -> None:
+    """Once, and when that was not enough the run ends."""
+    run = overflowing()
+    run.say("brief")
+    run.fail(Failure.OVERFLOW)
+    assert run.reason == "error"
+    assert "just before" in run.got(RunEnded)[0].detail
+
+
+def test_a_first_prompt_that_is_too_large_ends_the_run() -> None:
+    """There is nothing old that could be summarised."""
+    run = by_hand()
+    run.fail(Failure.OVERFLOW)
+    assert run.reason == "error"
+    assert run.machine.memory.history[0] == user("do it " * 200)
