@@ -201,13 +201,14 @@ class Retries:
     How often a failed model call is tried again, and how long it waits, in seconds.
 
     The wait before try *n* is ``base * 2**(n-1)``, plus up to *jitter* of itself; a provider's Retry-After
-    takes its place.
+    takes its place, unless that is longer than *longest*: then the run ends and says so.
     """
 
     overloaded: int = attrs.field(default=8, validator=_not_negative)
     failed: int = attrs.field(default=3, validator=_not_negative)
     base: float = attrs.field(default=2.0, validator=_not_negative)
     jitter: float = attrs.field(default=0.2, validator=_not_negative)
+    longest: float | None = attrs.field(default=3600.0, validator=_positive)
 
 
 @final
@@ -250,6 +251,12 @@ class ChildSpec:
     limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
 
 
+def _once(what: str, names: list[str]) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        msg = f"two {what} of one name: {', '.join(map(repr, twice))}; rename one of each"
+        raise ValueError(msg)
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Config:
@@ -270,10 +277,8 @@ class Config:
     stop: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        names = [tool.name for tool in self.tools]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            msg = f"two tools of one name: {', '.join(map(repr, twice))}; rename one of each"
-            raise ValueError(msg)
+        _once("tools", [tool.name for tool in self.tools])
+        _once("children", [child.name for child in self.children])
         if self.limits.usd is not None and self.model.price is None:
             msg = f"a limit in USD needs a price for {self.model.name!r}: give the model a Price"
             raise ValueError(msg)

@@ -14,6 +14,12 @@ PER = Decimal(1_000_000)
 """Prices are per this many tokens."""
 
 
+def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 0:
+        msg = f"Usage.{attribute.name} must not be negative; got {value!r}"
+        raise ValueError(msg)
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Usage:
@@ -24,12 +30,12 @@ class Usage:
     them were guessed because a stream was cut before it told.
     """
 
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    estimated: int = 0
+    input: int = attrs.field(default=0, validator=_not_negative)
+    output: int = attrs.field(default=0, validator=_not_negative)
+    cached: int = attrs.field(default=0, validator=_not_negative)
+    cache_write: int = attrs.field(default=0, validator=_not_negative)
+    reasoning: int = attrs.field(default=0, validator=_not_negative)
+    estimated: int = attrs.field(default=0, validator=_not_negative)
 
     @property
     def total(self) -> int:
@@ -72,7 +78,8 @@ def cost(usage: Usage, price: Price | None) -> Decimal:
         return Decimal(0)
     cached = price.input if price.cached is None else price.cached
     write = price.input if price.cache_write is None else price.cache_write
-    plain = usage.input - usage.cached - usage.cache_write
+    # A provider that tells more cached tokens than it read does not pay us.
+    plain = max(0, usage.input - usage.cached - usage.cache_write)
     total = (
         plain * price.input + usage.cached * cached + usage.cache_write * write + usage.output * price.output
     )

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.config import Config
-from ..effects.errors import InternalError
+from ..effects.errors import ConfigError, InternalError
 from ..effects.events import Entered, Event
 from ..effects.history import History
 from ..effects.records import Lane
 from ..states.context import Mail, Memory
 from ..states.rules.sizes import history_size
+from ..states.rules.validity import history_faults
 from ..states.state import Done, Start, State, Thinking
 from .transition import advance
 
@@ -61,9 +62,13 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         A machine about to begin with *prompt*; call `advance` with no event to set it going.
 
         *run* prefixes every id, *sender* is the id the prompt came with and *at* when. *history* is what was
-        said before.
+        said before; a call in it without a result is a `ConfigError`.
         """
         before = History.of() if history is None else history
+        if faults := history_faults(before):
+            # Providers refuse such a conversation for good, and nothing that comes later mends it.
+            msg = f"this history cannot be gone on with: {'; '.join(faults)}"
+            raise ConfigError(msg)
         sender = sender or f"{run}-prompt"
         memory = Memory(
             run=run,

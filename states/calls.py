@@ -111,7 +111,7 @@ def _answered(
         return None if index is None else _decided(batch, index, event, ctx, draft)
     if isinstance(event, ToolFinished):
         index = batch.find(event.request, Running)
-        spent = Spent(seconds=event.seconds)
+        spent = Spent(seconds=max(0.0, event.seconds))
     else:
         index = batch.find(event.request, Delegated)
         # A child's turns are its own; everything else it used, its parent used.

@@ -35,6 +35,7 @@ from ..effects.requests import CallModel, Cancel, Purpose, Transcript
 from ..effects.usage import Spent, Usage, cost
 from .draft import Draft, ignore
 from .rules import compaction, texts
+from .rules.limits import exceeded
 from .rules.sizes import estimated_usage, history_size, message_size
 from .state import Compacting, CompactReason, End, Go, Stopping, Summary, Thinking, Weigh
 
@@ -71,6 +72,9 @@ def _weigh(state: Compacting, ctx: Context) -> Step:
     """Decide whether a summary is worth asking for, and where the cut goes."""
     config, memory = ctx.config, ctx.memory
     draft = Draft(ctx)
+    if reason := exceeded(config.limits, memory.spent):
+        # A summary is a model call too, and nothing could follow it.
+        return draft.to(Thinking(stage=End(reason=reason)))
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
     if memory.compactions:
@@ -116,7 +120,7 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
         usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
     model = ctx.config.model
     price = model.price if ctx.memory.model == model.name else None
-    draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=event.seconds)))
+    draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=max(0.0, event.seconds))))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     if isinstance(event, ModelFailed) and event.failure is Failure.LOST:

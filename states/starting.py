@@ -186,6 +186,9 @@ def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
     if child is None:
         there = ", ".join(child.name for child in ctx.config.children) or "none"
         return settled(call, Outcome.ERROR, f"No agent named {name!r}. There are: {there}.", draft)
+    if not prompt:
+        fault = texts.invalid_arguments(wish.name, "prompt must be a text that says what to do")
+        return settled(call, Outcome.ERROR, fault, draft)
     request = draft.new_id()
     draft.add(
         RunAgent(

@@ -107,7 +107,8 @@ def _spent(usage: Usage, seconds: float, turns: int, ctx: Context) -> Spent:
     """An account of one model call; a model that was chosen on the way has no price here."""
     model = ctx.config.model
     price = model.price if ctx.memory.model == model.name else None
-    return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=seconds)
+    # A clock that was set back does not give time back.
+    return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=max(0.0, seconds))
 
 
 # The answer is whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TypeVar, final
 
 from ..effects import Effect
@@ -150,13 +150,11 @@ class ByHand:
 
     def got(self, kind: type[E]) -> list[E]:
         """Those of the last effects that are of this *kind*."""
-        effects: tuple[object, ...] = self.effects
-        return [effect for effect in effects if isinstance(effect, kind)]
+        return _of(kind, self.effects)
 
     def all(self, kind: type[E]) -> list[E]:
         """Those of all effects so far that are of this *kind*."""
-        told: Sequence[object] = self.told
-        return [effect for effect in told if isinstance(effect, kind)]
+        return _of(kind, self.told)
 
     @property
     def label(self) -> str:
@@ -190,3 +188,7 @@ class ByHand:
                 return str(one.phase.request)
         msg = f"no call of {tool!r} is {phase.__name__.lower()} in {self.machine!r}"
         raise LookupError(msg)
+
+
+def _of(kind: type[E], effects: Iterable[object]) -> list[E]:
+    return [effect for effect in effects if isinstance(effect, kind)]

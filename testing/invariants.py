@@ -18,6 +18,7 @@ from ..effects.records import AddUsage, ReplaceHistory
 from ..effects.requests import Purpose
 from ..effects.usage import Spent, Usage
 from ..states.rules.sizes import history_size
+from ..states.rules.validity import history_faults
 from ..states.state import (
     Asked,
     Confirming,
@@ -31,11 +32,9 @@ from ..states.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
     from ..effects.config import Config, Limits, ToolSpec
-    from ..effects.messages import Message
     from ..effects.requests import CallModel
     from ..states.context import Memory
     from ..states.state import Batch, Call, State
@@ -43,30 +42,6 @@ if TYPE_CHECKING:
 
 
 # The conversation
-
-
-def history_faults(messages: Iterable[Message], open_calls: Sequence[str] = ()) -> list[str]:
-    """
-    Whether every tool call has exactly one result, right behind its message and in call order.
-
-    *open_calls* are the ids of those without one, which may only be all calls of the last message.
-    """
-    faults: list[str] = []
-    waiting: list[str] = []
-    for number, message in enumerate(messages):
-        results = [result.call for result in message.results]
-        if results != waiting:
-            faults.append(f"message {number} has the results {results}, due are {waiting}")
-        if (message.role is Role.TOOL) != bool(results):
-            faults.append(f"message {number} of role {message.role} has {len(results)} results")
-        if message.calls and message.role is not Role.ASSISTANT:
-            faults.append(f"message {number} of role {message.role} has calls")
-        if not message.parts:
-            faults.append(f"message {number} is empty")
-        waiting = [call.id for call in message.calls]
-    if waiting != list(open_calls):
-        faults.append(f"the history ends with the open calls {waiting}, the state lists {list(open_calls)}")
-    return faults
 
 
 def request_faults(request: CallModel, memory: Memory) -> list[str]:

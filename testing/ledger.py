@@ -181,15 +181,16 @@ class Ledger:
                 assert_never(request)
 
     def _called(self, request: CallModel) -> list[str]:
+        faults: list[str] = []
+        if over_limit(self.config.limits, self.spent):
+            faults.append(f"{request} leaves over budget, spent are {self.spent}")
         if request.purpose is not Purpose.TURN:
-            return []
+            return faults
         self.calls.offered = request.tools
-        faults = self._nothing_unsaid()
+        faults += self._nothing_unsaid()
         retries = self.config.retries
         if request.attempt > 1 + max(retries.overloaded, retries.failed):
             faults.append(f"{request} is one attempt too many")
-        if over_limit(self.config.limits, self.spent):
-            faults.append(f"{request} leaves over budget, spent are {self.spent}")
         return faults
 
     def _cancelled(self, request: str) -> list[str]:

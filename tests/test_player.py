@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from turnwheel.effects.events import Event, ModelStreamed
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
+from turnwheel.states.rules.validity import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
 from turnwheel.testing import settings
 from turnwheel.testing.choices import Seeded, chance, pick, weighted
-from turnwheel.testing.invariants import history_faults
 from turnwheel.testing.player import Play, Player, PromiseBroken, Row, as_kept, play, replay
 
 RUNS = 4_000
@@ -179,7 +179,9 @@ class Drawn:
 
 
 @hypothesis.settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data())
 def test_a_world_that_shrinks_keeps_every_promise(data: st.DataObject) -> None:

@@ -46,7 +46,7 @@ from turnwheel.states.rules.limits import exceeded
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.rules.sizes import estimated_usage, history_size, message_size
-from turnwheel.testing.invariants import history_faults
+from turnwheel.states.rules.validity import history_faults
 
 # Arguments
 
@@ -467,3 +467,21 @@ def test_everything_but_success_is_an_error_on_the_wire() -> None:
         for outcome in Outcome
     }
     assert [outcome for outcome, is_error in told.items() if not is_error] == [Outcome.OK]
+
+
+@pytest.mark.parametrize("field", ["input", "output", "cached", "cache_write", "reasoning", "estimated"])
+def test_usage_is_never_negative(field: str) -> None:
+    """An account only grows."""
+    with pytest.raises(ValueError, match=f"Usage.{field} must not be negative; got -1"):
+        Usage(**{field: -1})
+
+
+def test_a_discount_is_no_income() -> None:
+    """A provider that tells more cached tokens than it read does not pay us."""
+    assert cost(Usage(input=10, cached=50), Price(input="3", output="15", cached="0.3")) >= 0
+
+
+def test_two_children_of_one_name_are_refused() -> None:
+    """The second could never be started."""
+    with pytest.raises(ValueError, match="two children of one name: 'kid'"):
+        Config(model=ModelSpec(name="m"), children=(ChildSpec(name="kid"), ChildSpec(name="kid")))

@@ -18,6 +18,7 @@ from turnwheel.effects.config import (
     ToolKind,
     ToolSpec,
 )
+from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -27,7 +28,17 @@ from turnwheel.effects.events import (
     ModelStreamed,
     UserSent,
 )
-from turnwheel.effects.messages import Finish, Reasoning, Role, StopReason, Text
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import (
+    Finish,
+    Message,
+    Reasoning,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    user,
+)
 from turnwheel.effects.notices import (
     AnswerDropped,
     Ignored,
@@ -464,3 +475,26 @@ def test_waiting_for_a_person_costs_no_time() -> None:
     run.end("write")
     run.say("done")
     assert run.reason == "end_turn"
+
+
+def test_a_history_that_no_provider_takes_is_refused() -> None:
+    """A call without a result has no place in what a run begins with."""
+    wish = ToolCall(id="x", wire_id="x", name="look", arguments="{}")
+    history = History.of(user("a"), Message(role=Role.ASSISTANT, parts=(wish,)))
+    with pytest.raises(ConfigError, match=r"cannot be gone on with: .* open calls \['x'\]"):
+        Machine.start(Config(model=MODEL), "hello", history=history)
+
+
+@pytest.mark.parametrize("asked", [-5.0, 0.0])
+def test_no_provider_sends_us_into_the_past(asked: float) -> None:
+    """A wait is never less than none."""
+    run = by_hand()
+    run.fail(Failure.RATE_LIMIT, retry_after=asked)
+    assert run.got(SetTimer)[0].due == run.now
+
+
+def test_a_provider_that_asks_for_too_much_patience_ends_the_run() -> None:
+    """A wait that is longer than the longest allowed is told, not slept."""
+    run = by_hand()
+    run.fail(Failure.RATE_LIMIT, retry_after=1e12)
+    assert run.reason == "error"

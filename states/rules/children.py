@@ -21,8 +21,12 @@ N = TypeVar("N", int, float, Decimal)
 
 
 def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:
-    """The child's name and what it is asked, from the *arguments* of the call that starts it."""
-    return clean(str(arguments.get("agent", ""))), clean(str(arguments.get("prompt", "")))
+    """The child's name and what it is asked, from a call's *arguments*; empty where that is no text."""
+    name, prompt = arguments.get("agent"), arguments.get("prompt")
+    return (
+        clean(name) if isinstance(name, str) else "",
+        clean(prompt).strip() if isinstance(prompt, str) else "",
+    )
 
 
 def _unattended(tool: ToolSpec) -> bool:

@@ -35,6 +35,7 @@ def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
     if failed.failure is Failure.LOST:
         return 0.0
     if failed.retry_after is not None:
-        return failed.retry_after
+        asked = max(0.0, failed.retry_after)
+        return asked if retries.longest is None or asked <= retries.longest else None
     delay = retries.base * float(2 ** (attempt - 1))
     return delay * (1.0 + retries.jitter * failed.jitter)

@@ -41,7 +41,7 @@ def arguments_of(text: str) -> dict[str, object] | None:
     if not text.strip():
         return {}
     try:
-        value: object = json.loads(text, parse_constant=_refuse)
+        value: object = _decode(text)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
@@ -50,6 +50,10 @@ def arguments_of(text: str) -> dict[str, object] | None:
 def _refuse(constant: str) -> None:
     """``NaN`` and ``Infinity`` are no JSON, although the decoder takes them."""
     raise ValueError(constant)
+
+
+# Made once: `json.loads` would make one for every text.
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def problem(schema: str, arguments: dict[str, object]) -> str:
