@@ -125,7 +125,6 @@ class Agent:
             CallModel: self._chat,
             RunTool: tools,
             SetTimer: sleep,
-            RunAgent: ChildRunner(lambda: self._all, lambda: self.store),
         }
         if self.approver is not None:
             self._all[AskApproval] = Asker(self.approver)
@@ -137,8 +136,9 @@ class Agent:
 
         Nothing is read before it is used. An *id* that is in the store goes on where it was.
         """
-        setting = Setting(config=self.config, performers=self._all, clock=self.clock, new_id=_new_id)
         kept = self.store if store is None else store
+        performers = {RunAgent: ChildRunner(self._all, kept), **self._all}
+        setting = Setting(config=self.config, performers=performers, clock=self.clock, new_id=_new_id)
         return Session(_new_id() if id is None else id, setting, kept)
 
     async def run(self, prompt: str) -> Result:

@@ -14,11 +14,11 @@ from ..effects.messages import Outcome
 from ..effects.notices import AgentNoticed, DoneReason
 from ..effects.performers.base import LEAVING
 from ..effects.requests import AskApproval
+from ..effects.usage import Spent
+from ..states.rules import texts
 from .session import Session, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..effects.config import ChildSpec
     from ..effects.performers.base import Scene
     from ..effects.performers.stores.base import Store
@@ -57,49 +57,72 @@ class ChildRunner:
     """
     Performs `RunAgent`: opens the child's session, runs it to its end, passes its notices on.
 
-    The child's session is named after its parent's and the call, so a child whose process was lost goes on
-    where it was. *performers* are its parent's. Cancelled, the child is interrupted and still answers; where
-    its parent is only left, so is the child.
+    The child's session is named after its parent's and the call and kept in the same *store*, so a child
+    whose process was lost goes on where it was. *performers* are its parent's. Cancelled, the child is
+    interrupted and still answers; where its parent is only left, so is the child.
     """
 
-    def __init__(self, performers: Callable[[], Performers], store: Callable[[], Store | None]) -> None:
-        self._performers = performers
+    def __init__(self, performers: Performers, store: Store | None) -> None:
+        # A question that nobody can answer would keep parent and child waiting for ever.
+        self._performers = {AskApproval: refuse, **performers}
         self._store = store
 
     async def __call__(self, request: RunAgent, scene: Scene) -> AgentFinished:
         """Run the child that *request* names and return what it found."""
         child = scene.config.child(request.agent)
         if child is None:
-            return self._answer(request, scene, f"No agent named {request.agent!r}.", Outcome.ERROR)
+            return _answer(request, scene, f"No agent named {request.agent!r}.", Outcome.ERROR)
         setting = Setting(
             config=child_config(scene.config, child, request),
-            # A question that nobody can answer would keep parent and child waiting for ever.
-            performers={AskApproval: refuse, **self._performers()},
+            performers=self._performers,
             clock=scene.clock,
             new_id=lambda: request.call,
         )
-        async with Session(f"{scene.session}.{request.call}", setting, self._store()) as session:
-            running = asyncio.ensure_future(self._run(session, request, scene))
-            while not running.done():
-                try:
-                    await asyncio.shield(running)
-                except asyncio.CancelledError as cancelled:
-                    if cancelled.args == (LEAVING,):
-                        running.cancel(LEAVING)
-                        await asyncio.gather(running, return_exceptions=True)
-                        raise
-                    _uncancel()
-                    session.interrupt()
-            running.result()
-            return self._finished(session, request, scene)
+        run = _Run(Session(f"{scene.session}.{request.call}", setting, self._store), request, scene)
+        work = asyncio.ensure_future(run.to_the_end())
+        while not work.done():
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError as cancelled:
+                if cancelled.args == (LEAVING,):
+                    work.cancel(LEAVING)
+                    await asyncio.gather(work, return_exceptions=True)
+                    raise
+                _uncancel()
+                run.interrupt()
+        return work.result()
 
-    async def _run(self, session: Session, request: RunAgent, scene: Scene) -> None:
-        prompt = None if session.machine is not None else request.prompt
-        async with aclosing(session.stream(prompt, wait=True)) as notices:
-            async for notice in notices:
-                scene.emit(AgentNoticed(call=request.call, notice=notice))
 
-    def _finished(self, session: Session, request: RunAgent, scene: Scene) -> AgentFinished:
+@final
+class _Run:
+    """One child on its way, which may be told to stop at any moment, also before it has begun."""
+
+    def __init__(self, session: Session, request: RunAgent, scene: Scene) -> None:
+        self._session = session
+        self._request = request
+        self._scene = scene
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Stop; asked twice, wait for nothing."""
+        self._interrupted = True
+        self._session.interrupt()
+
+    async def to_the_end(self) -> AgentFinished:
+        """Begin, or go on where a lost process was, and say what came of it."""
+        request, scene = self._request, self._scene
+        async with self._session as session:
+            prompt = request.prompt if session.machine is None else None
+            if self._interrupted:
+                if prompt is not None:
+                    return _answer(request, scene, texts.CANCELLED, Outcome.CANCELLED)
+                session.interrupt()
+            async with aclosing(session.stream(prompt, wait=True)) as notices:
+                async for notice in notices:
+                    scene.emit(AgentNoticed(call=request.call, notice=notice))
+            return self._finished(session)
+
+    def _finished(self, session: Session) -> AgentFinished:
         result = session.result()
         outcome = Outcome.OK
         if result.reason is DoneReason.INTERRUPTED:
@@ -107,13 +130,17 @@ class ChildRunner:
         elif result.reason in FAILED:
             outcome = Outcome.ERROR
         text = result.text or "(the agent gave no answer)"
-        ended = "" if result.reason is DoneReason.END_TURN else f"\n[ended: {result.reason}. {result.detail}]"
-        answer = self._answer(request, scene, text + ended, outcome)
-        return attrs.evolve(answer, spent=result.spent)
+        if result.reason is not DoneReason.END_TURN:
+            text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"
+        return _answer(self._request, self._scene, text, outcome, result.spent)
 
-    @staticmethod
-    def _answer(request: RunAgent, scene: Scene, content: str, outcome: Outcome) -> AgentFinished:
-        return AgentFinished(at=scene.clock.now(), request=request.id, content=content, outcome=outcome)
+
+def _answer(
+    request: RunAgent, scene: Scene, content: str, outcome: Outcome, spent: Spent | None = None
+) -> AgentFinished:
+    return AgentFinished(
+        at=scene.clock.now(), request=request.id, content=content, outcome=outcome, spent=spent or Spent()
+    )
 
 
 def _uncancel() -> None:

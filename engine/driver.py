@@ -18,7 +18,7 @@ from ..effects import is_request
 from ..effects.errors import NoPerformer
 from ..effects.notices import AgentNoticed
 from ..effects.performers.base import LEAVING, Clock, Performer, Scene, SystemClock
-from ..effects.requests import AskApproval, Cancel, Request
+from ..effects.requests import AskApproval, Cancel, Request, RunAgent
 from .failures import answer_for
 from .inbox import Inbox
 from .log import StepLog
@@ -32,6 +32,27 @@ if TYPE_CHECKING:
 
 Performers = Mapping[type, Performer[Any]]
 """Who performs what, by type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
+
+
+@final
+@attrs.frozen(eq=False)
+class Work:
+    """A *request* that is being performed, by *task*."""
+
+    request: Request
+    task: asyncio.Future[Answer]
+
+    def cancel(self) -> None:
+        """
+        Ask it to stop. Work that has not begun does not begin.
+
+        A child is let begin, which is reading its journal: it may have been at work before, in a process
+        that is gone, and what it used is in there.
+        """
+        if isinstance(self.request, RunAgent):
+            asyncio.get_running_loop().call_soon(self.task.cancel)
+        else:
+            self.task.cancel()
 
 
 @final
@@ -49,11 +70,16 @@ class Driver:
     journal: Journal | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=Inbox)
-    _work: dict[str, asyncio.Future[Answer]] = attrs.field(factory=dict, init=False)
+    _work: dict[str, Work] = attrs.field(factory=dict, init=False)
 
     def post(self, event: Event) -> None:
         """Put in an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
+
+    async def leave(self) -> None:
+        """Stop the work, wait until it has stopped, and end `effects`; the run stays as it is kept."""
+        self.inbox.close()
+        await self._stop()
 
     @property
     def resting(self) -> bool:
@@ -79,6 +105,8 @@ class Driver:
                 if self.machine.done or (self.resting and not wait):
                     return
                 event = await self.inbox.get()
+                if event is None:
+                    return
                 if isinstance(event, AgentNoticed):
                     effects = (event,)
                     continue
@@ -98,8 +126,8 @@ class Driver:
         for effect in effects:
             if is_request(effect):
                 self._start(effect)
-            elif isinstance(effect, Cancel) and (task := self._work.get(effect.request)) is not None:
-                task.cancel()
+            elif isinstance(effect, Cancel) and (work := self._work.get(effect.request)) is not None:
+                work.cancel()
 
     def _start(self, request: Request) -> None:
         performer = self.performers.get(type(request))
@@ -113,7 +141,7 @@ class Driver:
                 emit=self.inbox.put,
             )
             task = asyncio.ensure_future(performer(request, scene))
-            self._work[request.id] = task
+            self._work[request.id] = Work(request, task)
             task.add_done_callback(partial(self._ended, request))
         elif not isinstance(request, AskApproval):
             raise NoPerformer(type(request).__name__)
@@ -127,7 +155,7 @@ class Driver:
             self.inbox.put(answer)
 
     async def _stop(self) -> None:
-        work = list(self._work.values())
-        for task in work:
+        tasks = [work.task for work in self._work.values()]
+        for task in tasks:
             task.cancel(LEAVING)
-        await asyncio.gather(*work, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

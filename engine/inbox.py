@@ -22,24 +22,35 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: deque[Event | AgentNoticed] = deque()
         self._reader: asyncio.Future[None] | None = None
+        self._closed = False
 
     def put(self, event: Event | AgentNoticed) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
+        self._wake()
+
+    def close(self) -> None:
+        """Give out nothing any more."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    async def get(self) -> Event | AgentNoticed:
-        """The next event; waits for one."""
-        while not self._waiting:
+    async def get(self) -> Event | AgentNoticed | None:
+        """The next event; waits for one. None when it is closed."""
+        while not self._waiting and not self._closed:
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
+        if self._closed:
+            return None
         first = self._waiting.popleft()
         return self._gathered(first) if isinstance(first, ModelStreamed) else first
 

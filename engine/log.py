@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, final
-
-import structlog
 
 from ..effects.events import ModelStreamed
 
@@ -29,7 +28,9 @@ class StepLog:
         self._machine = machine
         self._number = 0
         self._log: Any = None
-        if structlog.is_configured():
+        # Who has not imported structlog has not configured it either, and need not wait for its import.
+        structlog = sys.modules.get("structlog")
+        if structlog is not None and structlog.is_configured():
             self._log = structlog.get_logger("turnwheel").bind(session=session, run=machine.memory.run)
 
     def step(self, event: Event, effects: tuple[Effect, ...]) -> None:

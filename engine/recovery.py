@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.config import SideEffect
-from ..effects.events import Event, Failure, ModelFailed, ToolFinished
+from ..effects.events import AgentFinished, Event, Failure, ModelFailed, ToolFinished
 from ..effects.messages import Outcome
-from ..effects.requests import AskApproval, Request, RunAgent, RunTool, SetTimer
+from ..effects.requests import AskApproval, Cancel, Request, RunAgent, RunTool, SetTimer
 from ..states.rules import texts
 from ..states.rules.children import child_prompt, child_tools, remainder
 from ..states.rules.schema import arguments_of
@@ -38,8 +38,7 @@ from ..states.state import (
 )
 
 if TYPE_CHECKING:
-    from ..effects.config import Config
-    from ..states.context import Memory
+    from ..effects.config import Config, ToolSpec
     from .machine import Machine
 
 
@@ -48,12 +47,17 @@ if TYPE_CHECKING:
 class Recovery:
     """What to do with a run that is taken over: *again* are requests to perform, *events* to apply."""
 
-    again: tuple[Request, ...] = ()
+    again: tuple[Request | Cancel, ...] = ()
     events: tuple[Event, ...] = ()
 
 
-def recover(machine: Machine, now: float) -> Recovery:
-    """How *machine*, folded from its journal, goes on at the time *now*."""
+def recover(machine: Machine, now: float, *, kept: bool) -> Recovery:
+    """
+    How *machine*, folded from its journal, goes on at the time *now*.
+
+    *kept* says whether children have journals of their own. Where they have not, one that was at work is
+    what an unsafe tool is.
+    """
     state = machine.state
     match state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
@@ -63,32 +67,41 @@ def recover(machine: Machine, now: float) -> Recovery:
         case Thinking(stage=Retry(request=request, due=due)):
             return Recovery(again=(SetTimer(id=request, due=due),))
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
-            return _batch(batch, machine.config, machine.memory, now)
+            found = [effect for call in batch.calls for effect in _call(call, batch, machine, now, kept=kept)]
+            return Recovery(
+                again=tuple([one for one in found if not isinstance(one, ToolFinished | AgentFinished)]),
+                events=tuple([one for one in found if isinstance(one, ToolFinished | AgentFinished)]),
+            )
         case _:
             return Recovery()
 
 
-def _batch(batch: Batch, config: Config, memory: Memory, now: float) -> Recovery:
-    found = [_call(call, batch.stopping, config, memory, now) for call in batch.calls]
-    return Recovery(
-        again=tuple([request for request in found if isinstance(request, RunTool | AskApproval | RunAgent)]),
-        events=tuple([event for event in found if isinstance(event, ToolFinished)]),
-    )
+def questions(machine: Machine) -> tuple[AskApproval, ...]:
+    """The questions that are open in *machine*."""
+    state = machine.state
+    if not isinstance(state, Confirming):
+        return ()
+    return tuple([_question(call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)])
+
+
+def _question(call: Call, phase: Asked) -> AskApproval:
+    wish = call.call
+    return AskApproval(id=phase.request, call=wish.id, tool=wish.name, arguments=wish.arguments)
 
 
 def _call(
-    call: Call, stopping: Stopping, config: Config, memory: Memory, now: float
-) -> RunTool | AskApproval | RunAgent | ToolFinished | None:
-    wish = call.call
+    call: Call, batch: Batch, machine: Machine, now: float, *, kept: bool
+) -> tuple[RunTool | AskApproval | RunAgent | Cancel | ToolFinished | AgentFinished, ...]:
+    """What becomes of the open request of *call*, if it has one."""
     match call.phase:
-        case Asked(request=request):
-            return AskApproval(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments)
+        case Asked():
+            return (_question(call, call.phase),)
         case Delegated(request=request):
-            return _child(call, request, config, memory)
+            return _child(call, request, batch.stopping, machine, now, kept=kept)
         case Running(request=request):
-            return _tool(call, request, stopping, config, now)
+            return (_tool(call, request, batch.stopping, machine.config, now),)
         case _:
-            return None
+            return ()
 
 
 def _tool(call: Call, request: str, stopping: Stopping, config: Config, now: float) -> RunTool | ToolFinished:
@@ -101,14 +114,20 @@ def _tool(call: Call, request: str, stopping: Stopping, config: Config, now: flo
     return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
 
 
-def _child(call: Call, request: str, config: Config, memory: Memory) -> RunAgent | None:
+def _child(
+    call: Call, request: str, stopping: Stopping, machine: Machine, now: float, *, kept: bool
+) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
+    config = machine.config
     name, prompt = child_prompt(arguments_of(call.call.arguments) or {})
     child = config.child(name)
-    return RunAgent(
-        id=request,
-        call=call.call.id,
-        agent=name,
-        prompt=prompt,
-        tools=() if child is None else child_tools(config, child),
-        limits=remainder(child.limits if child else config.limits, config.limits, memory.spent),
-    )
+    tools = () if child is None else child_tools(config, child)
+    if child is None or (not kept and not all(map(_reads, map(config.tool, tools)))):
+        return (AgentFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN),)
+    limits = remainder(child.limits, config.limits, machine.memory.spent)
+    again = RunAgent(id=request, call=call.call.id, agent=name, prompt=prompt, tools=tools, limits=limits)
+    # An interrupt that was accepted holds, also for the child, whose own journal may not know of it.
+    return (again, Cancel(request=request)) if stopping is Stopping.INTERRUPTED else (again,)
+
+
+def _reads(spec: ToolSpec | None) -> bool:
+    return spec is not None and spec.side_effect is SideEffect.READ_ONLY

@@ -8,6 +8,7 @@ holds nothing: it is rows in a store until somebody answers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, final
@@ -24,7 +25,7 @@ from ..effects.text import clean
 from .driver import Driver, Performers
 from .entries import VERSION, Reconfigured, RunOpened
 from .machine import Machine
-from .recovery import recover
+from .recovery import questions, recover
 from .result import Result
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from ..effects.performers.base import Clock
     from ..effects.performers.stores.base import Store
     from .journal import Journal
+
+
+TURNS_TO_NOTICE = 5
+"""
+Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
+begun to close: asyncio closes it in a task of its own.
+"""
 
 
 @final
@@ -52,6 +60,10 @@ class Session:
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
     One run at a time: a second one raises `SessionBusy`. All methods belong to one event loop.
+
+    Theory of operation. Whoever streams claims the session before the first await, so two cannot both begin.
+    What the machine in memory knows and the journal does not (a store that failed, a stream that was left)
+    did not happen: the journal is read again before the next use.
     """
 
     def __init__(self, id: str, setting: Setting, store: Store | None = None) -> None:  # noqa: A002  # the field's word
@@ -63,6 +75,10 @@ class Session:
         self._driver: Driver | None = None
         self._loaded = store is None
         self._closed = False
+        self._busy = False  # somebody runs, or is about to
+        self._leaving = False  # they are on their way out
+        self._free = asyncio.Event()
+        self._reading = asyncio.Lock()
         self._posted: list[ApprovalGiven | Interrupted] = []
 
     # What it is
@@ -87,24 +103,33 @@ class Session:
         """The questions that are open."""
         if self._machine is None:
             return ()
-        again = recover(self._machine, self._setting.clock.now()).again
-        return tuple([request for request in again if isinstance(request, AskApproval)])
+        return questions(self._machine)
 
     # What it does
 
     async def load(self) -> Session:
-        """Read the journal where it has to be; every other method that needs it does this first."""
+        """
+        Read the journal where that is due; every other method that needs it does this by itself.
+
+        While a run is under way there is nothing to read: it knows more than the store.
+        """
+        async with self._reading:
+            if not self._busy:
+                await self._read()
+        return self
+
+    async def _read(self) -> None:
         if self._closed:
             raise SessionClosed(self.id)
-        if not self._loaded and self._store is not None:
-            # The converter costs more to set up than the rest of the engine together.
-            from .journal import Journal, fold  # noqa: PLC0415  # only with a store
+        if self._loaded or self._store is None:
+            return
+        # The converter costs more to set up than the rest of the engine together.
+        from .journal import Journal, fold  # noqa: PLC0415  # only with a store
 
-            entries = await self._store.load(self.id)
-            self._machine = fold(entries, self.id)
-            self._journal = Journal(self._store, self.id, len(entries))
-            self._loaded = True
-        return self
+        entries = await self._store.load(self.id)
+        self._machine = fold(entries, self.id)
+        self._journal = Journal(self._store, self.id, len(entries))
+        self._loaded = True
 
     async def run(self, prompt: str, *, wait: bool = False) -> Result:
         """
@@ -114,16 +139,18 @@ class Session:
         `approve` and go on with `resume`. With *wait*, it does not rest but waits for the answers.
         Raises `SessionBusy` where a run is under way or unfinished.
         """
-        async with aclosing(self.stream(prompt, wait=wait)) as notices:
-            async for _ in notices:
-                pass
-        return self.result()
+        return await self._to_the_end(self.stream(prompt, wait=wait))
 
     async def resume(self, *, wait: bool = False) -> Result:
         """Go on with the run that rests or was left behind by a lost process; as `run`."""
-        async with aclosing(self.stream(wait=wait)) as notices:
+        return await self._to_the_end(self.stream(wait=wait))
+
+    async def _to_the_end(self, stream: AsyncGenerator[Notice, None]) -> Result:
+        async with aclosing(stream) as notices:
             async for _ in notices:
                 pass
+        if self._closed:
+            raise SessionClosed(self.id)
         return self.result()
 
     async def stream(self, prompt: str | None = None, *, wait: bool = False) -> AsyncGenerator[Notice, None]:
@@ -132,23 +159,54 @@ class Session:
 
         Leaving early stops the work and leaves the run unfinished; `resume` goes on with it.
         """
-        await self.load()
-        if self._driver is not None or (prompt is not None and self.unfinished):
-            raise SessionBusy(self.id)
-        begun = await (self._take_over() if prompt is None else self._open(prompt))
-        if begun is None:
-            return
-        driver, first = begun
-        # Left in the middle, by whatever, the journal is what holds: it is read again before the next use.
-        self._loaded = self._store is None
+        await self._claim(fresh=prompt is not None)
         try:
-            async with aclosing(driver.effects(first, wait=wait)) as effects:
-                async for effect in effects:
-                    if is_notice(effect):
-                        yield effect
+            async with self._reading:
+                await self._read()
+            if prompt is not None and self.unfinished:
+                raise SessionBusy(self.id)
+            begun = await (self._take_over() if prompt is None else self._open(prompt))
+            if begun is None:
+                return
+            # Left in the middle, by whatever, the journal is what holds: it is read before the next use.
+            self._loaded = self._store is None
+            async with aclosing(self._notices(*begun, wait=wait)) as notices:
+                async for notice in notices:
+                    yield notice
             self._loaded = True
+        except GeneratorExit:
+            self._leaving = True
+            raise
         finally:
             self._driver = None
+            self._busy = self._leaving = False
+            self._free.set()
+
+    async def _notices(
+        self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
+    ) -> AsyncGenerator[Notice, None]:
+        async with aclosing(driver.effects(first, wait=wait)) as effects:
+            async for effect in effects:
+                if is_notice(effect):
+                    yield effect
+
+    async def _claim(self, *, fresh: bool) -> None:
+        """Be the one who runs. Between looking and taking nobody else gets a turn."""
+        for _ in range(TURNS_TO_NOTICE):
+            if not self._busy or self._leaving:
+                break
+            await asyncio.sleep(0)
+        while self._busy and self._leaving:
+            await self._free.wait()
+        if self._closed:
+            raise SessionClosed(self.id)
+        if self._busy:
+            raise SessionBusy(self.id)
+        self._busy = True
+        self._free.clear()
+        if fresh:
+            # What was posted was meant for a run that is over.
+            self._posted.clear()
 
     async def _open(self, prompt: str) -> tuple[Driver, tuple[Effect, ...]]:
         setting = self._setting
@@ -172,13 +230,14 @@ class Session:
         if machine is None:
             raise UnknownSession(self.id)
         if machine.done:
+            self._posted.clear()
             return None
         now = self._setting.clock.now()
         if machine.config != self._setting.config:
             if self._journal is not None:
                 await self._journal.write(Reconfigured(at=now, config=self._setting.config))
             machine.config = self._setting.config
-        recovery = recover(machine, now)
+        recovery = recover(machine, now, kept=self._journal is not None)
         driver = self._drive(machine)
         for event in recovery.events:
             driver.post(event)
@@ -215,9 +274,9 @@ class Session:
         """
         Ask the run to stop: what runs is cancelled, what was read is kept. Twice: nothing is waited for.
 
-        Without a run that is not over, nothing happens.
+        A run that is just being opened is stopped when it begins; without any, nothing happens.
         """
-        if self.unfinished:
+        if self._busy or self.unfinished:
             self._post(Interrupted(at=self._setting.clock.now()))
 
     def _post(self, event: ApprovalGiven | Interrupted) -> None:
@@ -233,9 +292,14 @@ class Session:
         return Result.of(self.id, self._machine, self.waiting)
 
     async def close(self) -> None:
-        """Forget everything in memory; the journal stays. Closing twice is fine."""
+        """
+        Let go. A run that is under way is left: its work stops, and it can be resumed from the store.
+
+        Closing twice is fine.
+        """
         self._closed = True
-        self._machine = None
+        if self._driver is not None:
+            await self._driver.leave()
 
     async def __aenter__(self) -> Session:
         return await self.load()
