@@ -1,0 +1,77 @@
+"""Keys and lines from a terminal, read without stopping the event loop, so that Ctrl-C works meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import termios
+import tty
+from collections.abc import Callable, Collection, Generator
+from typing import final
+
+_AT_ONCE = 4_096
+"""Bytes of one read: more than a key sends, and the longest line a terminal lets one type."""
+
+
+@final
+class Keyboard:
+    """The terminal open as *descriptor*. One may read at a time; cancelling leaves the terminal as it was."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def key(self, accepted: Collection[str], ask: Callable[[], None]) -> str:
+        """
+        The key pressed after *ask* has shown what can be: one that is *accepted*, in lower case.
+
+        What was typed before the question could be read is no answer to it and is thrown away, as is what a
+        cursor key or a paste sends. Raises `EOFError` where the terminal is gone.
+        """
+        with self._raw():
+            ask()
+            while True:
+                pressed = (await self._read()).strip().lower()
+                if pressed in accepted:
+                    return pressed
+
+    async def line(self, ask: Callable[[], None]) -> str:
+        """The line typed after *ask* has shown what for, with its end; what Ctrl-D ended has none."""
+        termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        ask()
+        try:
+            return await self._read()
+        except EOFError:
+            return ""
+
+    @contextlib.contextmanager
+    def _raw(self) -> Generator[None]:
+        """Keys come one by one and are not shown; Ctrl-C is still a signal."""
+        before = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(self._descriptor, termios.TCSADRAIN, before)
+
+    async def _read(self) -> str:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        loop.add_reader(self._descriptor, _set, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._descriptor)
+        try:
+            data = os.read(self._descriptor, _AT_ONCE)
+        except OSError as error:  # the terminal was closed
+            raise EOFError(str(error)) from error
+        if not data:
+            raise EOFError
+        return data.decode(errors="replace")
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

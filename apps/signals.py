@@ -1,0 +1,79 @@
+"""What Ctrl-C and kill mean while a run is at work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, final
+
+from .exits import Exit
+
+if TYPE_CHECKING:
+    from ..engine.session import Session
+
+PATIENCE = 2
+"""Interrupts that the run itself answers; one more and we leave without it."""
+
+
+@final
+class Signals:
+    """
+    Ctrl-C interrupts the run, once more leaves its work behind; to be terminated leaves the run unfinished.
+
+    `ended_by` says what ended the task that entered `heard`, where it was a signal.
+    """
+
+    def __init__(self) -> None:
+        self.ended_by: Exit | None = None
+        self._session: Session | None = None
+        self._interrupts = 0
+        self._deaf = False
+        self._task: asyncio.Task[object] | None = None
+
+    @contextmanager
+    def heard(self) -> Generator[None]:
+        """Listen, on behalf of the current task."""
+        self._task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGTERM, self._end, Exit.TERMINATED)
+        loop.add_signal_handler(signal.SIGHUP, self._end, Exit.HUNG_UP)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def interrupts(self, session: Session) -> None:
+        """From now on, Ctrl-C interrupts the run of *session*."""
+        self._session = session
+
+    @contextmanager
+    def deaf(self) -> Generator[None]:
+        """Ctrl-C is meant for another program that has the terminal."""
+        self._deaf = True
+        try:
+            yield
+        finally:
+            self._deaf = False
+
+    def hang_up(self) -> None:
+        """The terminal is gone, whether or not a signal says so, too."""
+        self._end(Exit.HUNG_UP)
+
+    def _end(self, code: Exit) -> None:
+        self.ended_by = self.ended_by or code
+        if self._task is not None:
+            self._task.cancel()
+
+    def _interrupt(self) -> None:
+        """Interrupt the run, or end where there is none that could heed it."""
+        if self._deaf:
+            return
+        self._interrupts += 1
+        if self._session is None or not self._session.unfinished or self._interrupts > PATIENCE:
+            self._end(Exit.INTERRUPTED)
+        else:
+            self._session.interrupt()

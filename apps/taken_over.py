@@ -1,0 +1,68 @@
+"""What a person is told of a run whose process was lost: what became of the work it left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..effects.events import Event, ModelFailed, ToolFinished
+from ..effects.messages import Outcome, ToolCall
+from ..effects.requests import Request, RunAgent, RunTool, SetTimer
+from ..engine.machine import Machine
+from ..engine.recovery import recover
+from ..states.state import Confirming, Dispatching, Executing
+from .gist import essence
+
+WIDTH = 80
+"""Columns for what a call is about."""
+
+
+def calls(machine: Machine) -> tuple[ToolCall, ...]:
+    """The calls that *machine*'s run is busy with."""
+    if isinstance(machine.state, Executing | Confirming | Dispatching):
+        return tuple(call.call for call in machine.state.batch.calls)
+    return ()
+
+
+def told(machine: Machine, now: float) -> Iterator[str]:
+    """What is done about each piece of work that was open, a line each; *now* in seconds since the epoch."""
+    recovery = recover(machine, now)
+    names = _names(machine)
+    for event in recovery.events:
+        yield from _of_event(event, names)
+    for request in recovery.again:
+        yield from _of_request(request, names)
+
+
+def _names(machine: Machine) -> dict[str, str]:
+    """What each open request of a batch is about."""
+    if not isinstance(machine.state, Executing | Confirming | Dispatching):
+        return {}
+    return {
+        request: f"{call.call.name} {essence(call.call.name, call.call.arguments, WIDTH)}".rstrip()
+        for call in machine.state.batch.calls
+        for request in call.open
+    }
+
+
+def _of_event(event: Event, names: dict[str, str]) -> Iterator[str]:
+    match event:
+        case ModelFailed():
+            yield "recovered: the answer that was under way is lost, the model is asked again"
+        case ToolFinished(request=request, outcome=Outcome.UNKNOWN):
+            yield f"recovered: {names.get(request, 'a tool')} - it may have run and is not run again"
+        case ToolFinished(request=request):
+            yield f"recovered: {names.get(request, 'a tool')} - cancelled"
+        case _:
+            pass
+
+
+def _of_request(request: Request, names: dict[str, str]) -> Iterator[str]:
+    match request:
+        case RunTool():
+            yield f"recovered: {names.get(request.id, request.tool)} - is run again"
+        case RunAgent():
+            yield f"recovered: agent {request.agent} - goes on"
+        case SetTimer():
+            yield "recovered: the model is asked again when its time has come"
+        case _:
+            pass
