@@ -1,0 +1,45 @@
+"""The same work done by turnwheel, as an application would write it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from turnwheel import Agent, Limits, SQLiteStore, tool
+from turnwheel.effects.notices import TextDelta
+
+from .work import KEY, MODEL, PROMPT, SYSTEM, Seen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from .work import Calculator
+
+
+class Ours:
+    """An agent with one tool and no limits."""
+
+    def __init__(self, url: str, client: httpx.AsyncClient, calculator: Calculator) -> None:
+        self._agent = Agent(
+            model=MODEL,
+            system=SYSTEM,
+            tools=[tool(side_effect="read_only")(calculator.add)],
+            limits=Limits(turns=None),
+            base_url=url,
+            api_key=KEY,
+            client=client,
+        )
+
+    async def run(self, store: Path | None = None) -> Seen:
+        """Run a session of its own and watch it; see `Contender.run`."""
+        kept = SQLiteStore(store) if store else None
+        deltas = 0
+        async with self._agent.session("bench", kept) as session:
+            async for notice in session.stream(PROMPT):
+                if isinstance(notice, TextDelta):
+                    deltas += 1
+            text = session.result().text
+        if kept:
+            await kept.close()
+        return Seen(text, deltas)

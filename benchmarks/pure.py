@@ -1,0 +1,145 @@
+"""
+The machine without any I/O: ``python -m benchmarks.pure ROUNDS DELTAS``.
+
+Events are fed by hand, as a driver would, and the journal they make is folded back. Prints one JSON object
+of CPU times in µs.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from turnwheel import Config, Machine, ModelSpec, SideEffect, ToolSpec
+from turnwheel.effects.config import Limits
+from turnwheel.effects.events import ModelFinished, ModelStreamed, ToolFinished
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.codec import encode
+from turnwheel.engine.entries import VERSION, Entry, RunOpened, Stepped
+from turnwheel.engine.journal import fold
+
+from .work import PROMPT
+
+if TYPE_CHECKING:
+    from turnwheel.effects.events import Event
+
+MICRO = 1e6
+BATCH = 50
+"""Deltas in one step, where one read of the network brought many."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+CONFIG = Config(
+    model=ModelSpec(name="played"),
+    tools=(
+        ToolSpec(
+            name="add",
+            description="Add two integers.",
+            schema=json.dumps(SCHEMA),
+            side_effect=SideEffect.READ_ONLY,
+        ),
+    ),
+    limits=Limits(turns=None),
+)
+
+
+def opened() -> RunOpened:
+    """The beginning of a run."""
+    return RunOpened(at=0.0, run="r", sender="s", prompt=PROMPT, config=CONFIG, version=VERSION)
+
+
+def begin() -> Machine:
+    """A machine that waits for its first answer."""
+    machine = Machine.open(opened())
+    machine.advance(at=0.0)
+    return machine
+
+
+def waits_for(machine: Machine) -> str:
+    """The one request that is open."""
+    (request,) = machine.state.open
+    return request
+
+
+def play_round(machine: Machine, number: int) -> list[Stepped]:
+    """One tool round: an answer that calls the tool, and the tool's own."""
+    steps: list[Stepped] = []
+
+    def step(event: Event) -> None:
+        machine.advance(event)
+        steps.append(Stepped(event=event, label=machine.state.label))
+
+    call = CallPiece(0, f"call_{number}", "add", json.dumps({"a": number, "b": 1}))
+    request = waits_for(machine)
+    step(ModelStreamed(at=1.0, request=request, before=0, count=1, pieces=(call,)))
+    step(ModelFinished(at=1.0, request=request, stop=StopReason.TOOL_USE, usage=Usage(input=100, output=20)))
+    step(ToolFinished(at=1.0, request=waits_for(machine), content=str(number + 1)))
+    return steps
+
+
+def per_round(rounds: int) -> tuple[float, list[bytes]]:
+    """The time of a round, and the journal of all."""
+    machine = begin()
+    gc.collect()
+    begun = time.process_time()
+    steps = [step for number in range(rounds) for step in play_round(machine, number)]
+    seconds = time.process_time() - begun
+    if len(machine.memory.history) != 2 * rounds + 1:
+        msg = f"a wrong run: {machine!r} after {rounds} rounds"
+        raise RuntimeError(msg)
+    return seconds / rounds * MICRO, [encode(entry, Entry) for entry in (opened(), *steps)]
+
+
+def per_delta(deltas: int, together: int) -> float:
+    """The time of a delta in a reply of *deltas*, with so many *together* in one step."""
+    machine = begin()
+    request = waits_for(machine)
+    pieces = tuple([TextPiece("lorem")] * together)
+    events = [
+        ModelStreamed(at=1.0, request=request, before=before, count=together, pieces=pieces)
+        for before in range(0, deltas, together)
+    ]
+    gc.collect()
+    begun = time.process_time()
+    seen = sum([len(machine.advance(event)) for event in events])
+    seconds = time.process_time() - begun
+    if seen != deltas:
+        msg = f"a wrong run: {seen} deltas seen of {deltas}"
+        raise RuntimeError(msg)
+    return seconds / deltas * MICRO
+
+
+def per_entry(entries: list[bytes]) -> float:
+    """The time of an entry when a journal is folded."""
+    gc.collect()
+    begun = time.process_time()
+    machine = fold(entries, "bench")
+    seconds = time.process_time() - begun
+    if machine is None or machine.done:
+        msg = f"a wrong fold: {machine!r}"
+        raise RuntimeError(msg)
+    return seconds / len(entries) * MICRO
+
+
+def main(rounds: int, deltas: int) -> None:
+    """Warm up, measure and print."""
+    _, few = per_round(BATCH)
+    per_entry(few)
+    per_delta(BATCH, 1)
+    figures = {"round": 0.0, "delta": per_delta(deltas, 1), "batched": per_delta(deltas, BATCH)}
+    figures["round"], entries = per_round(rounds)
+    figures["entry"] = per_entry(entries)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,252 @@
+"""
+turnwheel's benchmark: what a step costs, beside a loop written by hand in the same run.
+
+``python benchmarks/run.py [--quick] [--json FILE] [--floor PYTHON]``. Contenders take turns, each in a
+process of its own, and a ratio is taken within one repetition before the median: so a busy machine slows both
+sides of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+Figures = dict[str, float]
+"""The figures of one process, by name."""
+
+Results = dict[tuple[str, str], list[Figures]]
+"""What each contender did in each measure, one entry for each repetition."""
+
+IMPORT = """
+import json, time
+begun = time.process_time()
+import httpx
+there = time.process_time()
+import turnwheel
+print(json.dumps({"httpx": there - begun, "turnwheel": time.process_time() - there}))
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done: the arguments of each measure, and how often all of it is repeated."""
+
+    repetitions: int
+    per_round: tuple[int, int]
+    per_delta: tuple[int, ...]
+    growth: tuple[int, ...]
+    kept: tuple[int, int]
+    pure: tuple[int, int]
+
+
+FULL = Sizes(7, (50, 3), (2_000, 2_000, 20_000, 100_000), (10, 100, 400), (10, 1_000), (1_000, 20_000))
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; *ratio* is ours to the floor's and *bar* what it should not exceed."""
+
+    name: str
+    unit: str
+    ours: float
+    floor: float | None = None
+    ratio: float | None = None
+    spread: tuple[float, float] | None = None
+    bar: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """What stands in the table."""
+        spread = f"{self.spread[0]:.2f}..{self.spread[1]:.2f}" if self.spread else ""
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        floor = "" if self.floor is None else shown(self.floor)
+        return self.name, self.unit, shown(self.ours), floor, ratio, spread, self.bar
+
+
+def shown(value: float) -> str:
+    """*value* with three digits or more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# Running
+
+
+@contextlib.contextmanager
+def server() -> Generator[str, None, None]:
+    """The address of a model that answers until the block ends."""
+    command = [sys.executable, "-m", "benchmarks.server"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.stdin.close()
+
+
+def figures_of(*arguments: str, python: str = sys.executable, **environment: str) -> Figures:
+    """What *python* prints when it is started with *arguments*; the end of everything where it fails."""
+    env = {**os.environ, **environment}
+    done = subprocess.run(
+        [python, *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(arguments)[:100]} failed: see above")
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def imports(cache: str) -> Figures:
+    """CPU of `import httpx`, and of `import turnwheel` after it, from bytecode that lies in *cache*."""
+    # Without bytecode, what is measured is the compiler; where writing it is switched off, there is none.
+    return figures_of("-c", IMPORT, PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=cache)
+
+
+def collect(sizes: Sizes, floor: str) -> Results:
+    """Do everything, in turns; the floor is run by the Python *floor*."""
+    results: Results = {}
+    pythons = {"floor": floor, "turnwheel": sys.executable}
+
+    def add(who: str, what: str, figures: Figures) -> None:
+        results.setdefault((who, what), []).append(figures)
+
+    with server() as url, tempfile.TemporaryDirectory(prefix="bench-") as cache:
+        imports(cache)  # fills the cache
+        for number in range(sizes.repetitions):
+            for what in ("per_round", "per_delta", "growth", "kept"):
+                if what == "kept" and number:
+                    continue  # bytes are the same every time
+                for who in random.sample(sorted(pythons), len(pythons)):
+                    started = ("-m", "benchmarks.worker", who, what, url, json.dumps(getattr(sizes, what)))
+                    add(who, what, figures_of(*started, python=pythons[who]))
+            add("turnwheel", "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
+            add("turnwheel", "import", imports(cache))
+            print(f"repetition {number + 1} of {sizes.repetitions}", file=sys.stderr)
+    return results
+
+
+def distributions() -> int:
+    """How many distributions the core installs, itself included: all that pyproject.toml leads to."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted: list[str] = project["dependencies"]
+    found: set[str] = {project["name"]}
+    while wanted:
+        requirement = Requirement(wanted.pop())
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found.add(name)
+            wanted += metadata.requires(name) or ()
+    return len(found)
+
+
+# Reading
+
+
+class Report:
+    """Makes the rows of the table out of *results*."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self.rows: list[Row] = []
+
+    def beside(self, name: str, unit: str, what: str, key: str, bar: str = "") -> None:
+        """Add our figure *key* of the measure *what* beside the floor's."""
+        ours = [figures[key] for figures in self._results["turnwheel", what]]
+        floor = [figures[key] for figures in self._results["floor", what]]
+        ratios = [mine / theirs for mine, theirs in zip(ours, floor, strict=True) if theirs > 0]
+        spread = (min(ratios), max(ratios)) if len(ratios) > 1 else None
+        ratio = statistics.median(ratios) if ratios else None
+        self.rows.append(
+            Row(name, unit, statistics.median(ours), statistics.median(floor), ratio, spread, bar)
+        )
+
+    def alone(
+        self, name: str, unit: str, value: Callable[[Figures], float], what: str, bar: str = ""
+    ) -> None:
+        """Add a figure that the floor has not."""
+        values = [value(figures) for figures in self._results["turnwheel", what]]
+        self.rows.append(Row(name, unit, statistics.median(values), bar=bar))
+
+
+def rows_of(results: Results, sizes: Sizes) -> list[Row]:
+    """The whole table."""
+    report = Report(results)
+    report.beside("tool round", "µs", "per_round", "memory", "1.3x")
+    report.beside("tool round, kept in SQLite", "µs", "per_round", "durable", "1.3x")
+    alone, *replies = sizes.per_delta
+    for size in replies:
+        report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.5x")
+    report.beside(f"delta, of {alone:,} arriving one by one", "µs", "per_delta", "alone", "1.5x")
+    for size in sizes.growth:
+        report.beside(f"round, of {size:,}", "µs", "growth", str(size))
+    report.beside("added to a round by each before it", "µs", "growth", "slope")
+    early, late = sizes.kept
+    report.beside(f"kept of round {early:,}", "bytes", "kept", "early")
+    report.beside(f"kept of round {late:,}", "bytes", "kept", "late")
+    report.beside("written per round, pages and all", "bytes", "kept", "written")
+    report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
+    report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
+    report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")
+    report.alone("fold: entry of a journal", "µs", lambda figures: figures["entry"], "pure")
+    report.alone("import httpx", "s", lambda figures: figures["httpx"], "import")
+    report.alone("import turnwheel after it", "s", lambda figures: figures["turnwheel"], "import", "0.12 s")
+    report.rows.append(Row("distributions installed", "", float(distributions()), bar="15"))
+    return report.rows
+
+
+def table(rows: list[Row]) -> str:
+    """*rows* as a Markdown table."""
+    heads = ("", "unit", "turnwheel", "floor", "ratio", "min..max", "bar")
+    lines = [heads, *[row.cells() for row in rows]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = [
+        "| " + " | ".join([cell.ljust(width) for cell, width in zip(line, widths, strict=True)]) + " |"
+        for line in lines
+    ]
+    rule = "|" + "|".join(["-" * (width + 2) for width in widths]) + "|"
+    return "\n".join([texts[0], rule, *texts[1:]])
+
+
+def main() -> None:
+    """Measure, print, and write the raw figures where they are asked for."""
+    parser = argparse.ArgumentParser(
+        description="What a step of turnwheel costs, beside a hand-written loop."
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every process")
+    parser.add_argument(
+        "--floor", metavar="PYTHON", default=sys.executable, help="run the floor with another environment's"
+    )
+    asked = parser.parse_args()
+    sizes = QUICK if asked.quick else FULL
+    begun = time.monotonic()
+    results = collect(sizes, asked.floor)
+    print(table(rows_of(results, sizes)))
+    where = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
+    load, *_ = os.getloadavg()
+    print(f"\n{sizes.repetitions} repetitions in {time.monotonic() - begun:.0f} s; {where}, load {load:.1f}")
+    if asked.json:
+        raw = [{"who": who, "what": what, "figures": each} for (who, what), each in results.items()]
+        asked.json.write_text(json.dumps(raw, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The work every contender does, and what a right run of it looks like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SYSTEM = "You are a calculator. Use the tool for every addition."
+PROMPT = "Add the numbers."
+MODEL = "played"
+KEY = "none"
+
+_WORDS = ("lorem", " ipsu", "m dol", "or si", "t ame", "t, co", "nsect", "etur ")
+
+
+def words(count: int) -> list[str]:
+    """The *count* text deltas of a final reply."""
+    return [_WORDS[index % len(_WORDS)] for index in range(count)]
+
+
+class Calculator(Protocol):
+    """What a contender is given to call: one tool."""
+
+    async def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        ...
+
+
+class Seen(NamedTuple):
+    """What the application got: the final *text*, and how many text *deltas* it saw while they came."""
+
+    text: str
+    deltas: int
+
+
+class Contender(Protocol):
+    """One way to run the agent's loop, set up once and run many times."""
+
+    async def run(self, store: Path | None = None) -> Seen:
+        """Run the loop to its end, keeping the conversation in the file *store* where one is given."""
+        ...

@@ -1,0 +1,196 @@
+"""
+One measure of one contender, in a process of its own: ``python -m benchmarks.worker WHO WHAT URL SIZES``.
+
+Prints its figures as one JSON object. Times are CPU, user and system, of this process alone, all threads; the
+model is another process. A run that did not do exactly the work ends with an error and prints none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+from .work import words
+
+if TYPE_CHECKING:
+    from .work import Contender
+
+Figures = dict[str, float]
+
+MICRO = 1e6
+WARM_UP = 5
+"""Rounds before anything is timed: late imports, caches, the connection."""
+
+BODIES = {"floor": "messages", "turnwheel": "entries"}
+"""The table of each contender's file whose `body` holds what it keeps."""
+
+
+class Tally:
+    """The tool; counts its calls and tells *watch* the number of each."""
+
+    def __init__(self, watch: Callable[[int], None] | None = None) -> None:
+        self.calls = 0
+        self.total = 0
+        self._watch = watch
+
+    async def add(self, a: int, b: int) -> int:
+        """
+        Add two integers.
+
+        Args:
+            a: First number.
+            b: Second number.
+        """
+        self.calls += 1
+        self.total += a + b
+        if self._watch:
+            self._watch(self.calls)
+        return a + b
+
+
+class Bench:
+    """Runs scenarios of the contender *who* against the model at *url*; files go into *folder*."""
+
+    def __init__(self, who: str, url: str, folder: Path, client: httpx.AsyncClient) -> None:
+        self.who = who
+        self._url = url
+        self._folder = folder
+        self._client = client
+        self._files = 0
+
+    def file(self) -> Path:
+        """A new file to keep a conversation in."""
+        self._files += 1
+        return self._folder / f"{self._files}.db"
+
+    async def run(
+        self,
+        rounds: int,
+        deltas: int = 5,
+        *,
+        pause: int = 0,
+        store: Path | None = None,
+        watch: Callable[[int], None] | None = None,
+    ) -> float:
+        """Run *rounds* of the tool and a reply of *deltas*; return the CPU seconds it took."""
+        tally = Tally(watch)
+        contender = self._set_up(f"{self._url}/{rounds}/{deltas}/{pause}", tally)
+        asked = await self._requests()
+        gc.collect()
+        begun = time.process_time()
+        seen = await contender.run(store)
+        seconds = time.process_time() - begun
+        asked = await self._requests() - asked
+        did = (tally.calls, tally.total, asked, seen.deltas, seen.text)
+        should = (rounds, rounds * (rounds + 1) // 2, rounds + 1, deltas, "".join(words(deltas)))
+        if did != should:
+            msg = f"a wrong run of {self.who}: {str(did)[:200]} instead of {str(should)[:200]}"
+            raise RuntimeError(msg)
+        return seconds
+
+    def _set_up(self, url: str, tally: Tally) -> Contender:
+        # Only the contender that is measured is imported.
+        if self.who == "floor":
+            from .floor import Floor  # noqa: PLC0415  # as said above
+
+            return Floor(url, self._client, tally)
+        from .ours import Ours  # noqa: PLC0415  # as said above
+
+        return Ours(url, self._client, tally)
+
+    async def _requests(self) -> int:
+        return int((await self._client.get(f"{self._url}/requests")).text)
+
+
+async def per_round(bench: Bench, rounds: int, repeats: int) -> Figures:
+    """CPU of a tool round, in memory and with everything kept in a file; µs."""
+    memory = [await bench.run(rounds) for _ in range(repeats)]
+    await bench.run(WARM_UP, store=bench.file())
+    kept = [await bench.run(rounds, store=bench.file()) for _ in range(repeats)]
+    return {
+        "memory": statistics.median(memory) / rounds * MICRO,
+        "durable": statistics.median(kept) / rounds * MICRO,
+    }
+
+
+async def per_delta(bench: Bench, alone: int, *sizes: int) -> Figures:
+    """CPU of a text delta in replies of *sizes*, and in one of *alone* whose deltas come one by one; µs."""
+    figures = {str(size): await bench.run(0, size) / size * MICRO for size in sizes}
+    return figures | {"alone": await bench.run(0, alone, pause=1) / alone * MICRO}
+
+
+async def growth(bench: Bench, *sizes: int) -> Figures:
+    """CPU of a round in conversations of *sizes* rounds, and what each round adds to every later one; µs."""
+    figures: Figures = {}
+    for size in sizes:
+        stamps: list[float] = []
+
+        def watch(_: int, stamps: list[float] = stamps) -> None:
+            stamps.append(time.process_time())
+
+        seconds = await bench.run(size, watch=watch)
+        figures[str(size)] = seconds / size * MICRO
+        rounds = [later - earlier for earlier, later in pairwise(stamps)]
+        figures["slope"] = statistics.linear_regression(range(len(rounds)), rounds).slope * MICRO
+    return figures
+
+
+async def kept(bench: Bench, early: int, late: int) -> Figures:
+    """Bytes that rounds *early* and *late* add to what is kept, and those written per round on average."""
+    path = bench.file()
+    totals: dict[int, int] = {}
+
+    def watch(call: int) -> None:
+        if call in {early, early + 1, late, late + 1}:
+            with sqlite3.connect(path) as db:
+                query = f"select sum(length(cast(body as blob))) from {BODIES[bench.who]}"  # noqa: S608  # ours
+                totals[call] = db.execute(query).fetchone()[0]
+            db.close()
+
+    before = _written()
+    await bench.run(late + 1, store=path, watch=watch)
+    return {
+        "early": totals[early + 1] - totals[early],
+        "late": totals[late + 1] - totals[late],
+        "written": (_written() - before) / late,
+    }
+
+
+def _written() -> int:
+    """Bytes this process handed to files so far; 0 where the system does not tell."""
+    told = Path("/proc/self/io")
+    return int(told.read_text("ascii").partition("wchar:")[2].split()[0]) if told.exists() else 0
+
+
+MEASURES: dict[str, Callable[..., Awaitable[Figures]]] = {
+    "per_round": per_round,
+    "per_delta": per_delta,
+    "growth": growth,
+    "kept": kept,
+}
+
+
+async def main(who: str, what: str, url: str, sizes: list[int]) -> None:
+    """Warm up, measure and print."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        async with httpx.AsyncClient(limits=limits, timeout=60) as client:
+            bench = Bench(who, url, Path(folder), client)
+            await bench.run(WARM_UP)
+            print(json.dumps(await MEASURES[what](bench, *sizes)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])))
