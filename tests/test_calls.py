@@ -151,7 +151,7 @@ def test_a_call_that_is_settled_at_once_leaves_its_place_to_the_next() -> None:
     scout = ToolSpec(name="scout", kind=ToolKind.AGENT, side_effect=SideEffect.READ_ONLY)
     policy = Policy(concurrency=Concurrency.PARALLEL_READS, max_parallel=1)
     run = ByHand(Config(model=MODEL, tools=(scout, *TOOLS), policy=policy))
-    run.say(call(0, "scout", agent="nobody"), call(1, "look", path="a"))
+    run.say(call(0, "scout", agent="nobody", prompt="go"), call(1, "look", path="a"))
     assert at_work(run) == ["look"]
 
 
@@ -228,7 +228,7 @@ def test_a_tool_that_came_later_was_not_offered_and_does_not_run() -> None:
 def test_who_is_asked(tool: str, asked: bool) -> None:  # noqa: FBT001  # a column of the table
     """By side effect, always or never, as each tool says."""
     run = by_hand()
-    run.say(call(0, tool, path="a", agent="kid"))
+    run.say(call(0, tool, path="a", agent="kid", prompt="go"))
     assert bool(run.got(AskApproval)) == asked
 
 
@@ -362,7 +362,10 @@ def test_a_no_leaves_other_questions_open_and_what_was_approved_runs() -> None:
     """Each question is a person's to answer; a yes that was given stands."""
     run = by_hand(PARALLEL)
     run.say(
-        *[call(number, tool, path="a", agent="kid") for number, tool in enumerate(["look", "write", "hire"])]
+        *[
+            call(number, tool, path="a", agent="kid", prompt="go")
+            for number, tool in enumerate(["look", "write", "hire"])
+        ]
     )
     run.decide("hire", Approve())
     run.decide("write", Deny())
@@ -450,7 +453,7 @@ def test_a_child_is_a_call_like_any_other() -> None:
 def test_a_child_has_its_parents_reads_or_what_it_names_of_its_tools() -> None:
     """By default none that asks, since nobody may be there; never one its parent lacks, never a child."""
     run = by_hand()
-    run.say(call(0, "send", agent="kid"), call(1, "send", agent="heir"))
+    run.say(call(0, "send", agent="kid", prompt="go"), call(1, "send", agent="heir", prompt="go"))
     assert run.got(RunAgent)[0].tools == ("look",)
     run.report("send")
     assert run.got(RunAgent)[0].tools == ("write",)
@@ -459,7 +462,7 @@ def test_a_child_has_its_parents_reads_or_what_it_names_of_its_tools() -> None:
 def test_a_child_that_is_not_there_is_an_error_for_the_model() -> None:
     """It is told which there are."""
     run = by_hand()
-    run.say(call(0, "send", agent="nobody"))
+    run.say(call(0, "send", agent="nobody", prompt="go"))
     assert run.results == [("send", "error", "No agent named 'nobody'. There are: kid, heir.")]
 
 
@@ -475,7 +478,7 @@ def test_what_a_child_is_asked_can_be_written_down() -> None:
 def test_a_child_gets_no_more_than_its_parent_has_left() -> None:
     """What the child before it used is gone, although both were called in one answer."""
     run = by_hand(limits=Limits(tokens=1_000))
-    run.say(call(0, "send", agent="kid"), call(1, "send", agent="kid"))
+    run.say(call(0, "send", agent="kid", prompt="go"), call(1, "send", agent="kid", prompt="go"))
     assert run.got(RunAgent)[0].limits.tokens == 985
     run.report("send", spent=Spent(usage=Usage(input=900)))
     assert run.got(RunAgent)[0].limits.tokens == 85
@@ -484,7 +487,7 @@ def test_a_child_gets_no_more_than_its_parent_has_left() -> None:
 def test_a_child_that_used_up_the_budget_is_the_last() -> None:
     """Its result is kept, the next child does not start."""
     run = by_hand(limits=Limits(tokens=1_000))
-    run.say(call(0, "send", agent="kid"), call(1, "send", agent="kid"))
+    run.say(call(0, "send", agent="kid", prompt="go"), call(1, "send", agent="kid", prompt="go"))
     run.report("send", spent=Spent(usage=Usage(input=985)))
     assert run.results == [("send", "ok", "found it"), ("send", "cancelled", texts.OVER_BUDGET)]
     assert run.reason == "token_budget"

@@ -50,6 +50,7 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     float: numbers,
     Decimal: money,
     Rope: ropes,
+    Usage: st.builds(Usage, input=st.integers(0, 9), cached=st.integers(0, 9), estimated=st.integers(0, 9)),
     Config: configs,
     Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
     AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec, OnMaxTokens, Policy, SideEffect, ToolSpec
+from turnwheel.effects.config import Config, Limits, ModelSpec, OnMaxTokens, Policy, SideEffect, ToolSpec
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role, StopReason, user
 from turnwheel.effects.notices import Compacted, CompactionFailed, CompactionStarted, RunEnded
@@ -13,8 +13,8 @@ from turnwheel.effects.requests import CallModel, Cancel, Purpose, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.states.rules import compaction, texts
 from turnwheel.states.rules.sizes import history_size
+from turnwheel.states.rules.validity import history_faults
 from turnwheel.testing.by_hand import ByHand, call
-from turnwheel.testing.invariants import history_faults
 
 LOOK = ToolSpec(name="look", side_effect=SideEffect.READ_ONLY)
 FULL = Usage(input=900, output=10)
@@ -241,3 +241,15 @@ def test_a_first_prompt_that_is_too_large_ends_the_run() -> None:
     run.fail(Failure.OVERFLOW)
     assert run.reason == "error"
     assert run.machine.memory.history[0] == user("do it " * 200)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"), [(Limits(tokens=15), "token_budget"), (Limits(turns=1), "max_turns")]
+)
+def test_a_cut_answer_that_used_up_the_run_is_not_paid_for_twice(limits: Limits, reason: str) -> None:
+    """No summary is asked for where nothing could follow it."""
+    model = ModelSpec(name="wire:model", window=1_000)
+    policy = Policy(on_max_tokens=OnMaxTokens.COMPACT)
+    run = ByHand(Config(model=model, limits=limits, policy=policy), "do it " * 200)
+    run.say("this is a long", stop=StopReason.MAX_TOKENS)
+    assert (len(run.all(CallModel)), run.reason) == (1, reason)
