@@ -74,7 +74,7 @@ async def delete(path: Path, session: str) -> bool:
 def _row(info: SessionInfo, entries: Sequence[bytes]) -> Row:
     opened = [entry for entry in map(_opened, entries) if entry.type == "RunOpened"]
     try:
-        machine = fold(entries, info.session)
+        machine = fold(entries, info.session).machine
         state = "empty" if machine is None else state_of(machine)
     except (TurnwheelError, ValueError, LookupError, TypeError, AttributeError) as error:
         state = f"cannot be read: {error}"  # whatever was written there must not hide the other sessions

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..effects.events import Event, ModelFailed, ToolFinished
 from ..effects.messages import Outcome, ToolCall
-from ..effects.requests import Request, RunAgent, RunTool, SetTimer
+from ..effects.requests import Cancel, Request, RunAgent, RunTool, SetTimer
 from ..engine.machine import Machine
 from ..engine.recovery import recover
 from ..states.state import Confirming, Dispatching, Executing
@@ -25,7 +25,7 @@ def calls(machine: Machine) -> tuple[ToolCall, ...]:
 
 def told(machine: Machine, now: float) -> Iterator[str]:
     """What is done about each piece of work that was open, a line each; *now* in seconds since the epoch."""
-    recovery = recover(machine, now)
+    recovery = recover(machine, now, kept=True)
     names = _names(machine)
     for event in recovery.events:
         yield from _of_event(event, names)
@@ -56,7 +56,7 @@ def _of_event(event: Event, names: dict[str, str]) -> Iterator[str]:
             pass
 
 
-def _of_request(request: Request, names: dict[str, str]) -> Iterator[str]:
+def _of_request(request: Request | Cancel, names: dict[str, str]) -> Iterator[str]:
     match request:
         case RunTool():
             yield f"recovered: {names.get(request.id, request.tool)} - is run again"

@@ -100,7 +100,7 @@ class Work:
         self.session = session = agent.session(self.job.resume or self.job.session)
         await stack.enter_async_context(session)
         self._check(session)
-        self._answer(session, asks=asker is not None or self.job.yes)
+        await self._answer(session)
         self._begin(session, agent)
         try:
             await self._watch(session)
@@ -113,7 +113,7 @@ class Work:
         """How the session was set up that is to be resumed."""
         if self.job.resume is None:
             return None
-        machine = fold(await store.load(self.job.resume), self.job.resume)
+        machine = fold(await store.load(self.job.resume), self.job.resume).machine
         if machine is None:
             raise UnknownSession(self.job.resume)
         return machine.config
@@ -133,9 +133,6 @@ class Work:
             return None
 
         async def approver(question: AskApproval) -> Decision:
-            given = self.given.get(question.id)
-            if given is not None:
-                return given
             if self.job.yes or asker is None:
                 return Approve()
             try:
@@ -146,8 +143,9 @@ class Work:
 
         return approver
 
-    def _answer(self, session: Session, *, asks: bool) -> None:
-        """Give the answers that came with the command line; *asks*: the approver gives them."""
+    async def _answer(self, session: Session) -> None:
+        """Give the answers that came with the command line; what is left is asked, or rests."""
+        given: dict[str, Decision] = {}
         open_ = tuple([question.id for question in session.waiting])
         for answer in self.job.answers:
             if answer.request == ALL:
@@ -157,13 +155,12 @@ class Work:
                 continue
             if answer.request not in open_:
                 raise UnknownRequest(answer.request, open_)
-            self.given[answer.request] = answer.decision
+            given[answer.request] = answer.decision
         for answer in self.job.answers:
             if answer.request == ALL:
-                self.given = dict.fromkeys(open_, answer.decision) | self.given
-        for request, decision in self.given.items():
-            if not asks:
-                session.approve(request, decision)
+                given = dict.fromkeys(open_, answer.decision) | given
+        for request, decision in given.items():
+            await session.approve(request, decision)
 
     # The run
 

@@ -5,6 +5,7 @@ Every error of this library, by whose fault it is.
         CallerError            what you asked cannot be done as asked
             ConfigError        (ValueError) a setting is wrong
             ToolDefinitionError (TypeError) a function cannot be made a tool
+            ArgumentError      (TypeError) an argument is of the wrong kind
             UnknownSession     (LookupError) there is no such session
             UnknownRequest     (LookupError) no open question has this id
             SessionBusy        (RuntimeError) a run is already under way
@@ -41,6 +42,11 @@ class ConfigError(CallerError, ValueError):
 @final
 class ToolDefinitionError(CallerError, TypeError):
     """A function cannot be made a tool."""
+
+
+@final
+class ArgumentError(CallerError, TypeError):
+    """An argument is of the wrong kind."""
 
 
 @final

@@ -8,7 +8,8 @@ comes from outside carries an id of its sender's, so that a repeated post is one
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, final
+from math import isfinite
+from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
@@ -19,6 +20,15 @@ from .usage import Spent, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+T = TypeVar("T")
+
+
+def _finite(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    # JSON has no word for the others, so they would come back as something else.
+    if isinstance(value, float) and not isfinite(value):
+        msg = f"{type(instance).__name__}.{attribute.name} must be a finite number; got {value!r}"
+        raise ValueError(msg)
 
 
 class Failure(StrEnum):
@@ -65,6 +75,11 @@ class ModelStreamed:
     count: int
     pieces: tuple[Piece, ...]
 
+    @property
+    def fits(self) -> bool:
+        """Whether its numbers can be: each piece stands for at least one that arrived."""
+        return 0 < len(self.pieces) <= self.count
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -80,7 +95,7 @@ class ModelFinished:
     stop: StopReason = attrs.field(converter=StopReason)
     usage: Usage
     pieces: tuple[Piece, ...] = ()
-    seconds: float = 0.0
+    seconds: float = attrs.field(default=0.0, validator=_finite)
     sequence: str = ""
 
 
@@ -97,10 +112,10 @@ class ModelFailed:
     request: str
     failure: Failure
     message: str
-    retry_after: float | None = None
-    jitter: float = 0.0
+    retry_after: float | None = attrs.field(default=None, validator=_finite)
+    jitter: float = attrs.field(default=0.0, validator=_finite)
     usage: Usage | None = None
-    seconds: float = 0.0
+    seconds: float = attrs.field(default=0.0, validator=_finite)
 
 
 @final
@@ -122,7 +137,7 @@ class ToolFinished:
     request: str
     content: str
     outcome: Outcome = attrs.field(default=Outcome.OK, converter=Outcome)
-    seconds: float = 0.0
+    seconds: float = attrs.field(default=0.0, validator=_finite)
 
 
 @final

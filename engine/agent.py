@@ -17,7 +17,7 @@ from ..effects.performers.base import Clock, SystemClock
 from ..effects.performers.models import OpenAIChat
 from ..effects.performers.tools import Tool, ToolRunner
 from ..effects.requests import AskApproval, CallModel, RunAgent, RunTool, SetTimer
-from .child import ChildRunner
+from .child import ChildRunner, refuse
 from .session import Session, Setting
 
 if TYPE_CHECKING:
@@ -136,21 +136,31 @@ class Agent:
 
         Nothing is read before it is used. An *id* that is in the store goes on where it was.
         """
-        kept = self.store if store is None else store
-        performers = {RunAgent: ChildRunner(self._all, kept), **self._all}
+        return self._session(_new_id() if id is None else id, self.store if store is None else store, {})
+
+    def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
+        performers = {RunAgent: ChildRunner(self._all, store), **fallback, **self._all}
         setting = Setting(config=self.config, performers=performers, clock=self.clock, new_id=_new_id)
-        return Session(_new_id() if id is None else id, setting, kept)
+        return Session(id, setting, store)
 
     async def run(self, prompt: str) -> Result:
-        """Run once, in a session of its own, until the end or until it rests on a question."""
-        async with self.session() as session:
+        """
+        Run once, in a session of its own, until the end or until it rests on a question.
+
+        With a store, ``agent.session(result.session)`` answers and goes on. Without one and without an
+        approver nobody could ever answer, so a tool that must be asked about is refused.
+        """
+        async with self._once() as session:
             return await session.run(prompt)
 
     async def stream(self, prompt: str) -> AsyncGenerator[Notice, None]:
         """As `run`, yielding notices as they come. Leaving early stops the work."""
-        async with self.session() as session, aclosing(session.stream(prompt)) as notices:
+        async with self._once() as session, aclosing(session.stream(prompt)) as notices:
             async for notice in notices:
                 yield notice
+
+    def _once(self) -> Session:
+        return self._session(_new_id(), self.store, {AskApproval: refuse} if self.store is None else {})
 
     def run_sync(self, prompt: str) -> Result:
         """`run`, for code that is not async; it works where an event loop runs already, and blocks it."""

@@ -47,8 +47,8 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
 
 
 async def refuse(request: AskApproval, scene: Scene) -> ApprovalGiven:
-    """Answer a child's question where there is no approver: nobody said yes."""
-    denied = Deny(message="Denied: nobody can be asked on behalf of this agent.")
+    """Answer a question where there is nobody to ask: nobody said yes."""
+    denied = Deny(message="Denied: nobody can be asked. Go on without it.")
     return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=denied)
 
 

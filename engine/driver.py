@@ -19,7 +19,7 @@ from ..effects.errors import NoPerformer
 from ..effects.notices import AgentNoticed
 from ..effects.performers.base import LEAVING, Clock, Performer, Scene, SystemClock
 from ..effects.requests import AskApproval, Cancel, Request, RunAgent
-from .failures import answer_for
+from .failures import answer_for, checked
 from .inbox import Inbox
 from .log import StepLog
 from .transition import ignored
@@ -150,7 +150,8 @@ class Driver:
         # A callback and not a wrapper: a task cancelled before its first step runs no line of its own.
         del self._work[request.id]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        answer = task.result() if error is None else answer_for(request, error, self.clock.now())
+        now = self.clock.now()
+        answer = checked(request, task.result(), now) if error is None else answer_for(request, error, now)
         if answer is not None:
             self.inbox.put(answer)
 

@@ -1,5 +1,5 @@
 """
-What a journal holds: how each run began, and every event that was applied.
+What a journal holds: how each run began, who went on with it, and every event that was applied.
 
 A run is the fold of its journal, so nothing else is written: not the states, not the requests (an event is
 journaled before anything that follows from it is performed), and the pieces of a stream merged into one.
@@ -12,7 +12,7 @@ from typing import final
 import attrs
 
 from ..effects.config import Config
-from ..effects.events import Event
+from ..effects.events import ApprovalGiven, Event
 
 VERSION = 1
 """The version of what is written here. A journal of a newer one is refused."""
@@ -33,11 +33,23 @@ class RunOpened:
 
 @final
 @attrs.frozen(kw_only=True)
-class Reconfigured:
-    """The run goes on under another *config*: the process that took it over was set up differently."""
+class TakenOver:
+    """
+    Another process, or the same one later, goes on with the run; *config* where it was set up differently.
+
+    Written before anything is done again, so that of two that would go on only one does.
+    """
 
     at: float
-    config: Config
+    config: Config | None = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Posted:
+    """*event* came in while nobody drove the run; it is applied when somebody does."""
+
+    event: ApprovalGiven
 
 
 @final
@@ -53,5 +65,5 @@ class Stepped:
     label: str
 
 
-Entry = RunOpened | Reconfigured | Stepped
+Entry = RunOpened | TakenOver | Posted | Stepped
 """One line of a journal."""

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from ..effects.events import (
     AgentFinished,
+    Answer,
     ApprovalGiven,
     Deny,
     Event,
     Failure,
     HookAnswered,
     ModelFailed,
+    ModelFinished,
+    TimerFired,
     ToolFinished,
 )
 from ..effects.messages import Outcome
-from ..effects.requests import AskApproval, CallModel, FireHook, RunAgent, RunTool, SetTimer
+from ..effects.requests import AskApproval, CallModel, FireHook, Request, RunAgent, RunTool, SetTimer
 from ..states.rules import texts
 
-if TYPE_CHECKING:
-    from ..effects.requests import Request
+ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
+    CallModel: (ModelFinished, ModelFailed),
+    RunTool: (ToolFinished,),
+    AskApproval: (ApprovalGiven,),
+    FireHook: (HookAnswered,),
+    RunAgent: (AgentFinished,),
+    SetTimer: (TimerFired,),
+}
+"""What each request may be answered with."""
+
+
+def checked(request: Request, answer: Answer, at: float) -> Event | None:
+    """*answer*; or that the performer is broken, where it is none to *request*: nobody waits for ever."""
+    if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
+        return answer
+    fault = TypeError(f"whoever performs {type(request).__name__} answered {request.id} with {answer!r}")
+    return answer_for(request, fault, at)
 
 
 def answer_for(request: Request, error: BaseException, at: float) -> Event | None:

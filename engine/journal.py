@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+import attrs
+
+from ..effects.config import Config
 from ..effects.errors import JournalError
-from ..effects.events import Event, ModelStreamed, joined
+from ..effects.events import ApprovalGiven, Event, ModelStreamed, joined
 from ..effects.pieces import merged
 from .codec import decode, encode
-from .entries import VERSION, Entry, Reconfigured, RunOpened, Stepped
+from .entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
 from .machine import Machine
 
 if TYPE_CHECKING:
@@ -65,38 +68,65 @@ class Journal:
         return [Stepped(event=pieces, label=self._label)]
 
 
-def fold(entries: Iterable[bytes], session: str) -> Machine | None:
+@final
+@attrs.define
+class Folded:
     """
-    The machine that *entries* lead to, or None for an empty journal.
+    What a journal leads to.
 
-    It is the last run of *session*, over all that was said before.
+    It is the *machine* of the last run, over all that was said before, and what was *posted* and not applied
+    yet. No machine: no run was ever opened.
+    """
+
+    machine: Machine | None = None
+    posted: list[ApprovalGiven] = attrs.Factory(list)
+
+
+def fold(entries: Iterable[bytes], session: str) -> Folded:
+    """
+    What the *entries* of *session* lead to.
+
     Raises `JournalError` naming the entry that cannot be read or does not follow from those before it.
     """
-    machine: Machine | None = None
+    folded = Folded()
     for number, data in enumerate(entries):
         where = f"entry {number} of session {session!r}"
-        machine = _follow(machine, decode(data, Entry, where), where)
-    return machine
+        _follow(folded, decode(data, Entry, where), where)
+    return folded
 
 
-def _follow(machine: Machine | None, entry: Entry, where: str) -> Machine:
+def _follow(folded: Folded, entry: Entry, where: str) -> None:
     if isinstance(entry, RunOpened):
-        if entry.version > VERSION:
-            msg = f"{where} has version {entry.version}, known here is {VERSION}: use a newer turnwheel"
-            raise JournalError(msg)
-        opened = Machine.open(entry, machine)
-        opened.advance(at=entry.at)
-        return opened
+        _open(folded, entry, where)
+        return
+    machine = folded.machine
     if machine is None:
         msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
         raise JournalError(msg)
-    if isinstance(entry, Reconfigured):
-        machine.config = entry.config
-        return machine
+    match entry:
+        case TakenOver(config=None):
+            pass
+        case TakenOver(config=Config() as config):
+            machine.reconfigure(config)
+        case Posted(event=event):
+            folded.posted.append(event)
+        case Stepped(event=event):
+            folded.posted = [posted for posted in folded.posted if posted != event]
+            _step(machine, entry, where)
+
+
+def _open(folded: Folded, opened: RunOpened, where: str) -> None:
+    if opened.version > VERSION:
+        msg = f"{where} has version {opened.version}, known here is {VERSION}: use a newer turnwheel"
+        raise JournalError(msg)
+    folded.machine = Machine.open(opened, folded.machine)
+    folded.machine.advance(at=opened.at)
+    folded.posted = []
+
+
+def _step(machine: Machine, entry: Stepped, where: str) -> None:
     machine.advance(entry.event)
     if machine.state.label != entry.label:
-        kind = type(entry.event).__name__
-        here = machine.state.label
+        kind, here = type(entry.event).__name__, machine.state.label
         msg = f"{where}: {kind} leads to {here} here and led to {entry.label} when it was written"
         raise JournalError(msg)
-    return machine

@@ -101,6 +101,18 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             )
         return machine
 
+    def reconfigure(self, config: Config) -> None:
+        """
+        Go on under *config*. What was changed for this run only, such as its model, stays as it was changed.
+        """
+        before, memory = self.config, self.memory
+        self.memory = attrs.evolve(
+            memory,
+            model=config.model.name if memory.model == before.model.name else memory.model,
+            mode=config.policy.mode if memory.mode is before.policy.mode else memory.mode,
+        )
+        self.config = config
+
     @property
     def done(self) -> bool:
         """Whether the run is over."""

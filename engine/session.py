@@ -11,19 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, final, get_args
 
 import attrs
 
 from ..effects import is_notice
-from ..effects.errors import SessionBusy, SessionClosed, UnknownRequest, UnknownSession
+from ..effects.errors import ArgumentError, SessionBusy, SessionClosed, UnknownRequest, UnknownSession
 from ..effects.events import ApprovalGiven, Approve, Decision, Interrupted
 from ..effects.history import History
 from ..effects.notices import ApprovalRequested, Notice
 from ..effects.requests import AskApproval
 from ..effects.text import clean
 from .driver import Driver, Performers
-from .entries import VERSION, Reconfigured, RunOpened
+from .entries import VERSION, Posted, RunOpened, TakenOver
 from .machine import Machine
 from .recovery import questions, recover
 from .result import Result
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
     from .journal import Journal
 
+
+DECISIONS = frozenset(get_args(Decision))
 
 TURNS_TO_NOTICE = 5
 """
@@ -127,7 +129,8 @@ class Session:
         from .journal import Journal, fold  # noqa: PLC0415  # only with a store
 
         entries = await self._store.load(self.id)
-        self._machine = fold(entries, self.id)
+        folded = fold(entries, self.id)
+        self._machine, self._posted = folded.machine, [*folded.posted, *self._posted]
         self._journal = Journal(self._store, self.id, len(entries))
         self._loaded = True
 
@@ -165,11 +168,12 @@ class Session:
                 await self._read()
             if prompt is not None and self.unfinished:
                 raise SessionBusy(self.id)
-            begun = await (self._take_over() if prompt is None else self._open(prompt))
-            if begun is None:
-                return
             # Left in the middle, by whatever, the journal is what holds: it is read before the next use.
             self._loaded = self._store is None
+            begun = await (self._take_over() if prompt is None else self._open(prompt))
+            if begun is None:
+                self._loaded = True
+                return
             async with aclosing(self._notices(*begun, wait=wait)) as notices:
                 async for notice in notices:
                     yield notice
@@ -233,16 +237,19 @@ class Session:
             self._posted.clear()
             return None
         now = self._setting.clock.now()
-        if machine.config != self._setting.config:
-            if self._journal is not None:
-                await self._journal.write(Reconfigured(at=now, config=self._setting.config))
-            machine.config = self._setting.config
+        config = None if machine.config == self._setting.config else self._setting.config
+        if self._journal is not None:
+            await self._journal.write(TakenOver(at=now, config=config))
+        if config is not None:
+            machine.reconfigure(config)
         recovery = recover(machine, now, kept=self._journal is not None)
+        answered = {event.request for event in self._posted if isinstance(event, ApprovalGiven)}
         driver = self._drive(machine)
         for event in recovery.events:
             driver.post(event)
-        asked = [_asked(request) for request in recovery.again if isinstance(request, AskApproval)]
-        return driver, (*recovery.again, *asked)
+        again = [one for one in recovery.again if not isinstance(one, AskApproval) or one.id not in answered]
+        asked = [_asked(request) for request in again if isinstance(request, AskApproval)]
+        return driver, (*again, *asked)
 
     def _drive(self, machine: Machine) -> Driver:
         self._machine = machine
@@ -258,17 +265,27 @@ class Session:
         self._posted.clear()
         return self._driver
 
-    def approve(self, request: str, decision: Decision = Approve()) -> None:  # noqa: B008  # a frozen value
+    async def approve(self, request: str, decision: Decision = Approve()) -> None:  # noqa: B008  # a frozen value
         """
         Answer the open question *request* with *decision*: `Approve`, `ApproveAlways` or `Deny`.
 
-        A resting run takes the answer up when it is resumed. Raises `UnknownRequest` where no such question
-        is open.
+        A run that rests takes the answer up when it is resumed, here or in another process: with a store the
+        answer is kept when this returns. Raises `UnknownRequest` where no such question is open, and
+        `ArgumentError` for a decision that is none.
         """
+        if type(decision) not in DECISIONS:
+            msg = f"a decision is Approve(), ApproveAlways() or Deny(), not {decision!r}"
+            raise ArgumentError(msg)
+        await self.load()
         open_ = tuple([question.id for question in self.waiting])
         if request not in open_:
             raise UnknownRequest(request, open_)
-        self._post(ApprovalGiven(at=self._setting.clock.now(), request=request, decision=decision))
+        event = ApprovalGiven(at=self._setting.clock.now(), request=request, decision=decision)
+        if self._driver is None and self._journal is not None:
+            self._loaded = False  # until it is known that nobody else wrote
+            await self._journal.write(Posted(event=event))
+            self._loaded = True
+        self._post(event)
 
     def interrupt(self) -> None:
         """

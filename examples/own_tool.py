@@ -32,8 +32,8 @@ async def main() -> None:
                 case TextDelta(text=text):
                     print(text, end="", flush=True)
                 case ApprovalRequested(request=request, tool=name, arguments=arguments):
-                    yes = input(f"\n{name} {arguments}? [y/n] ") == "y"
-                    session.approve(request, Approve() if yes else Deny())
+                    yes = await asyncio.to_thread(input, f"\n{name} {arguments}? [y/n] ") == "y"
+                    await session.approve(request, Approve() if yes else Deny())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ and the batch ends. So a call can never be left without a result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
@@ -139,6 +139,8 @@ def _decided(batch: Batch, index: int, event: ApprovalGiven, ctx: Context, draft
         case Deny(message=message):
             denied = settled(call, Outcome.DENIED, message or texts.DENIED, draft)
             return _denied(batch.with_call(index, denied), ctx, draft)
+        case _:
+            assert_never(event.decision)
 
 
 def _answered_too(batch: Batch, always: Call, draft: Draft) -> Batch:

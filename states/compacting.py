@@ -20,7 +20,7 @@ from ..effects.events import (
     ModelStreamed,
     UserSent,
 )
-from ..effects.messages import user
+from ..effects.messages import StopReason, user
 from ..effects.notices import (
     Compacted,
     CompactionFailed,
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .context import Context
 
+WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE, StopReason.UNKNOWN})
+"""Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place."""
+
 Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
 
 
@@ -53,7 +56,10 @@ def handle(state: Compacting, ctx: Context) -> Step:
         case Entered() if isinstance(stage, Weigh):
             return _weigh(state, ctx)
         case ModelStreamed(request=request) if (
-            isinstance(stage, Summary) and request == stage.request and event.before == stage.pieces.count
+            isinstance(stage, Summary)
+            and request == stage.request
+            and event.before == stage.pieces.count
+            and event.fits
         ):
             pieces = stage.pieces.extend(event.pieces, event.count)
             gathered = Summary(request=stage.request, cut=stage.cut, pieces=pieces)
@@ -125,6 +131,8 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     if isinstance(event, ModelFailed) and event.failure is Failure.LOST:
         return draft.to(Compacting(reason=state.reason))
+    if isinstance(event, ModelFinished) and event.stop not in WHOLE:
+        return _failed(state, f"the summary ended with {event.stop}", draft, ctx)
     if isinstance(event, ModelFailed):
         return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
     text = "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])

@@ -68,7 +68,7 @@ def handle(state: Streaming, ctx: Context) -> Step:
     """What *ctx*'s event does while a model answers."""
     event = ctx.event
     match event:
-        case ModelStreamed(request=state.request, before=state.pieces.count):
+        case ModelStreamed(request=state.request, before=state.pieces.count) if event.fits:
             return _streamed(state, event)
         case ModelFinished(request=state.request):
             return _finished(state, event, ctx)
@@ -220,11 +220,12 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
         return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
     timer = draft.new_id()
     due = ctx.now + delay
+    attempt = state.attempt if lost else state.attempt + 1
     draft.add(
         SetTimer(id=timer, due=due),
-        RetryScheduled(attempt=state.attempt + 1, due=due, failure=event.failure, message=event.message),
+        RetryScheduled(attempt=attempt, due=due, failure=event.failure, message=event.message),
     )
-    return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=state.attempt + 1))
+    return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=attempt))
 
 
 def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> None:

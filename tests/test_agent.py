@@ -34,6 +34,7 @@ from turnwheel.engine.agent import SPAWN
 from turnwheel.engine.journal import fold
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import FaultyStore
 
 
 @tool(side_effect="read_only")
@@ -74,14 +75,8 @@ async def test_run_sync_works_where_a_loop_runs_already() -> None:
 
 def test_run_sync_raises_what_went_wrong_in_its_thread() -> None:
     """An error of the caller's is not lost between threads."""
-
-    class Broken(MemoryStore):
-        async def append(self, *_: object) -> int:  # type: ignore[override]  # whatever it is given
-            msg = "the disk is gone"
-            raise OSError(msg)
-
-    agent, _ = scripted(says("hi"), store=Broken())
-    with pytest.raises(OSError, match="the disk is gone"):
+    agent, _ = scripted(says("hi"), store=FaultyStore(works=False))
+    with pytest.raises(OSError, match="no space left"):
         agent.run_sync("go")
 
 
@@ -125,10 +120,19 @@ async def test_an_approver_is_asked_with_the_call() -> None:
     assert [notice.content for notice in notices if isinstance(notice, ToolEnded)] == ["paid 2"]
 
 
+async def test_a_run_that_nobody_could_ever_answer_is_told_no() -> None:
+    """Without a store and an approver its session is gone when it returns: it does not rest in vain."""
+    agent, asked = scripted(calls(("pay", {})), says("a pity"))
+
+    assert (await agent.run("go")).text == "a pity"
+    assert [one.outcome for one in asked.seen[1][-1].results] == [Outcome.DENIED]
+
+
 async def test_a_grant_answers_beforehand_and_only_what_it_covers() -> None:
     """A rule names a tool and what its arguments must look like."""
     allow = (Grant(tool="pay", where=(("amount", "1"),)),)
-    agent, _ = scripted(calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), allow=allow)
+    script = calls(("pay", {"amount": 1}), ("pay", {"amount": 2}))
+    agent, _ = scripted(script, allow=allow, store=MemoryStore())
 
     result = await agent.run("go")
 
@@ -257,7 +261,7 @@ async def test_a_child_works_with_reads_only_and_its_account_is_the_parents() ->
     wrapped = [notice.notice for notice in notices if isinstance(notice, AgentNoticed)]
     assert isinstance(wrapped[0], RunStarted)
     assert isinstance(wrapped[-1], RunEnded)
-    child = fold(await store.load(f"s.{spawned.call}"), "child")
+    child = fold(await store.load(f"s.{spawned.call}"), "child").machine
     assert child is not None
     assert child.done
 
@@ -319,4 +323,4 @@ async def test_a_child_whose_process_was_lost_goes_on_where_it_was() -> None:
 def test_a_wrong_setting_is_named(settings: dict[str, object], said: str) -> None:
     """The error has the value and the way out."""
     with pytest.raises(ConfigError, match=said):
-        scripted(**settings)  # type: ignore[arg-type]  # wrong on purpose
+        scripted(**settings)

@@ -176,7 +176,7 @@ def after(store: Path) -> Machine:
 
     async def load() -> Machine:
         kept = SQLiteStore(store)
-        machine = fold(await kept.load("s"), "s")
+        machine = fold(await kept.load("s"), "s").machine
         await kept.close()
         assert machine is not None
         return machine

@@ -22,7 +22,7 @@ from turnwheel.effects.records import Record
 from turnwheel.effects.requests import Request
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import TAG, decode, encode
-from turnwheel.engine.entries import Entry, Reconfigured, RunOpened, Stepped
+from turnwheel.engine.entries import Entry, RunOpened, Stepped, TakenOver
 from turnwheel.states.state import Batch, Executing, State, Streaming
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -102,7 +102,7 @@ def test_an_entry_is_json_that_anybody_can_read() -> None:
 def test_settings_are_written_in_full() -> None:
     """A default that changes one day must not change what an old run was told."""
     config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="t"),))
-    written = json.loads(encode(Reconfigured(at=0.0, config=config), Entry))["config"]
+    written = json.loads(encode(TakenOver(at=0.0, config=config), Entry))["config"]
 
     assert set(written) == {field.name for field in attrs.fields(Config)}
     assert set(written["tools"][0]) == {field.name for field in attrs.fields(ToolSpec)}

@@ -78,7 +78,7 @@ def stored(store: Path) -> Machine:
 
     async def load() -> Machine:
         kept = SQLiteStore(store)
-        machine = fold(await kept.load("s"), "s")
+        machine = fold(await kept.load("s"), "s").machine
         await kept.close()
         assert machine is not None
         return machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import AnswerDropped, DoneReason, RunEnded, TextDelta
-from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.performers.base import Performer, Scene
 from turnwheel.effects.performers.stores.memory import MemoryStore
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel, Request, RunTool, SetTimer
@@ -159,7 +160,7 @@ async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
     journal = Journal(store, "one")
     await journal.write(opened)
     machine = Machine.open(opened)
-    performers = {
+    performers: dict[type, Performer[Any]] = {
         CallModel: ScriptedModel(calls(("look", {}), text="one two"), says("a b c")),
         RunTool: ScriptedTools(look=str),
     }
@@ -169,7 +170,7 @@ async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
         pass
 
     entries = await store.load("one")
-    assert machine == fold(entries, "one")
+    assert machine == fold(entries, "one").machine
     assert len(entries) == 6  # opened, pieces, finished, tool, pieces, finished
 
 

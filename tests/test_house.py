@@ -414,6 +414,7 @@ def test_the_page_of_errors_is_right() -> None:
 SAID = [
     (errors.ConfigError("turns must be more than 0; got -1"), "turns must be more than 0; got -1"),
     (errors.ToolDefinitionError("'f' has no docstring"), "'f' has no docstring"),
+    (errors.ArgumentError("no decision: 1"), "no decision: 1"),
     (errors.UnknownSession("s"), "no session 's' in this store"),
     (errors.UnknownRequest("r-1", ("r-2", "r-3")), "no open question 'r-1'; open: 'r-2', 'r-3'"),
     (errors.UnknownRequest("r-1", ()), "no open question 'r-1'; open: none"),

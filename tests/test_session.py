@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 
 import pytest
@@ -21,6 +22,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.errors import (
+    ArgumentError,
     JournalError,
     SessionBusy,
     SessionClosed,
@@ -29,14 +31,17 @@ from turnwheel.effects.errors import (
     UnknownRequest,
     UnknownSession,
 )
+from turnwheel.effects.events import Event
 from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import ApprovalRequested, TextDelta, ToolStarted
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.requests import CallModel, RunTool
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.entries import Entry, Stepped
 from turnwheel.engine.journal import fold
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import FaultyStore
 
 ran: list[str] = []
 
@@ -87,12 +92,14 @@ def make() -> Make:
     return made
 
 
-async def until(session: Session, kind: type, then: Callable[[], None]) -> None:
-    """Run *session*, and call *then* at each notice of *kind*."""
+async def until(session: Session, kind: type, then: Callable[[], None], *, leave: bool = False) -> None:
+    """Run *session*, and call *then* at each notice of *kind*, or *leave* at the first."""
     async with aclosing(session.stream("go")) as notices:
         async for notice in notices:
             if isinstance(notice, kind):
                 then()
+                if leave:
+                    return
 
 
 def results(session: Session) -> list[ToolResult]:
@@ -139,7 +146,7 @@ async def test_a_run_rests_on_a_question_and_goes_on_elsewhere(make: Make) -> No
     other, _ = make(says("done"), store=store)
     async with other.session("s") as session:
         assert resting.waiting == session.waiting
-        session.approve(resting.waiting[0].id)
+        await session.approve(resting.waiting[0].id)
         done = await session.resume()
     assert DoneReason.END_TURN is done.reason
     assert ran == ["pay 3"]
@@ -162,7 +169,7 @@ async def test_an_answer_is_taken_up_while_the_stream_is_read(
     async with agent.session("s") as session:
         async for notice in session.stream("go"):
             if isinstance(notice, ApprovalRequested):
-                session.approve(notice.request, decision)
+                await session.approve(notice.request, decision)
         assert session.result().text == "so be it"
     assert expected == ran
 
@@ -173,7 +180,7 @@ async def test_always_is_remembered_over_runs_and_processes(make: Make) -> None:
     agent, _ = make(calls(("pay", {})), says("ok"), store=store)
     async with agent.session("s") as session:
         question = (await session.run("go")).waiting[0]
-        session.approve(question.id, ApproveAlways())
+        await session.approve(question.id, ApproveAlways())
         await session.resume()
     other, _ = make(calls(("pay", {})), says("ok"), store=store)
     async with other.session("s") as session:
@@ -187,7 +194,7 @@ async def test_an_answer_to_no_open_question_is_refused(make: Make) -> None:
     async with agent.session("s") as session:
         waiting = (await session.run("go")).waiting
         with pytest.raises(UnknownRequest, match=f"no open question 'x'; open: '{waiting[0].id}'"):
-            session.approve("x")
+            await session.approve("x")
 
 
 async def test_one_run_at_a_time(make: Make) -> None:
@@ -255,46 +262,136 @@ async def test_a_tool_whose_process_was_lost_by_its_side_effect(
 
 
 async def test_two_processes_cannot_both_go_on(make: Make) -> None:
-    """The one that comes second is told so, and what the first did stands."""
+    """The one that comes second is told so before it does anything, and what the first did stands."""
     store = MemoryStore()
-    agent, _ = make(calls(("pay", {})), store=store)
+    agent, _ = make(calls(("look", {})), store=store)
     async with agent.session("s") as session:
-        question = (await session.run("go")).waiting[0]
+        await until(session, ToolStarted, lambda: None, leave=True)
+    ran.clear()
 
     one, _ = make(says("mine"), store=store)
     two, _ = make(says("no, mine"), store=store)
     first, second = one.session("s"), two.session("s")
     await first.load()
     await second.load()
-    first.approve(question.id)
-    second.approve(question.id)
     assert (await first.resume()).text == "mine"
     with pytest.raises(StoreConflict, match="another process went on with it"):
         await second.resume()
-    assert ran == ["pay 1"]
+    assert ran == ["look"]
+    assert (await second.run("well?")).text == "no, mine"
+
+
+async def test_a_question_is_answered_once_whoever_answers_first(make: Make) -> None:
+    """The answer is kept when `approve` returns, for whichever process goes on."""
+    store = MemoryStore()
+    agent, _ = make(calls(("pay", {})), store=store)
+    async with agent.session("s") as session:
+        question = (await session.run("go")).waiting[0]
+
+    first, second = agent.session("s"), agent.session("s")
+    await second.load()
+    await first.approve(question.id, Approve(arguments='{"amount": 5}'))
+    await first.close()
+    with pytest.raises(StoreConflict, match="another process went on with it"):
+        await second.approve(question.id, Deny())
+    third, _ = make(says("paid"), store=store)
+    async with third.session("s") as session:
+        assert (await session.resume()).text == "paid"
+    assert ran == ["pay 5"]
+
+
+async def test_two_runs_at_once_in_one_process_are_one_and_a_refusal(make: Make) -> None:
+    """The session is claimed before the first await; the refused one changes nothing."""
+    agent, _ = make(stalls("one"))
+    async with agent.session("s") as session:
+        first = asyncio.ensure_future(session.run("a"))
+        second = asyncio.ensure_future(session.run("b"))
+        with pytest.raises(SessionBusy):
+            await second
+        await session.load()
+        session.interrupt()
+        assert (await first).reason is DoneReason.INTERRUPTED
+        assert session.history[0].text == "a"
+
+
+async def test_an_interrupt_that_comes_while_a_run_is_being_opened_holds(make: Make) -> None:
+    """It is remembered until there is something to stop; one for an earlier run is not."""
+    agent, _ = make(stalls("once"), says("fine"))
+    async with agent.session("s") as session:
+        running = asyncio.ensure_future(session.run("go"))
+        await asyncio.sleep(0)
+        session.interrupt()
+        assert (await running).reason is DoneReason.INTERRUPTED
+        session.interrupt()
+        assert (await session.run("again")).text == "fine"
+
+
+async def test_a_stream_that_was_merely_dropped_can_be_resumed(make: Make) -> None:
+    """A ``break`` without more is enough: whoever goes on waits until it has closed."""
+    agent, _ = make(stalls("half"), says("whole"))
+    async with agent.session("s") as session:
+        async for notice in session.stream("tell"):
+            if isinstance(notice, TextDelta):
+                break
+        assert (await session.resume()).text == "whole"
+
+
+async def test_closing_a_session_leaves_its_run(make: Make) -> None:
+    """The work stops, whoever waited is told, and another session goes on."""
+    store = MemoryStore()
+    agent, model = make(stalls("half"), says("whole"), store=store)
+    session = agent.session("s")
+    before = asyncio.all_tasks()
+    running = asyncio.ensure_future(session.run("tell"))
+    while not model.requests:  # noqa: ASYNC110  # until it is under way
+        await asyncio.sleep(0)
+    await session.close()
+    with pytest.raises(SessionClosed):
+        await running
+    assert asyncio.all_tasks() == before
+    async with agent.session("s") as other:
+        assert (await other.resume()).text == "whole"
+
+
+@pytest.mark.parametrize("wrong", ["yes", True, Approve])
+async def test_what_is_no_decision_is_refused(make: Make, wrong: object) -> None:
+    """Nothing but a decision counts as one."""
+    agent, _ = make(calls(("pay", {})))
+    async with agent.session("s") as session:
+        question = (await session.run("go")).waiting[0]
+        with pytest.raises(ArgumentError, match=r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\)"):
+            await session.approve(question.id, wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+async def test_a_performer_that_answers_something_else_does_not_hang_a_run() -> None:
+    """What is no answer to the request is a crash of its performer."""
+
+    async def broken(_: RunTool, __: Scene) -> None:
+        return None
+
+    model = ScriptedModel(calls(("look", {})), says("sorry"))
+    agent = Agent(model="m", tools=[look], performers={CallModel: model, RunTool: broken})  # type: ignore[dict-item]  # wrong on purpose
+    async with asyncio.timeout(5), agent.session("s") as session:
+        assert (await session.run("go")).text == "sorry"
+        assert "answered" in results(session)[0].content
 
 
 async def test_a_store_that_fails_for_a_while_loses_nothing(make: Make) -> None:
     """What was not kept did not happen: the session reads its journal again and goes on from there."""
+    store = FaultyStore()
 
-    class Full(MemoryStore):
-        full = False
+    def store_fails() -> None:
+        store.works = False
 
-        async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
-            if self.full:
-                raise StoreError(28, "no space left")
-            return await super().append(session, expected, entries)
-
-    store = Full()
     agent, _ = make(calls(("look", {})), says("one"), says("two"), store=store)
     async with agent.session("s") as session:
         with pytest.raises(StoreError, match="no space left"):
-            await until(session, ToolStarted, lambda: setattr(store, "full", True))
-        store.full = False
+            await until(session, ToolStarted, store_fails)
+        store.works = True
         assert DoneReason.END_TURN is (await session.resume()).reason
         assert len(results(session)) == 1
         machine = session.machine
-    assert machine == fold(await store.load("s"), "s")
+    assert machine == fold(await store.load("s"), "s").machine
 
 
 async def test_another_configuration_takes_effect_and_is_in_the_journal(make: Make) -> None:
@@ -306,11 +403,11 @@ async def test_another_configuration_takes_effect_and_is_in_the_journal(make: Ma
 
     other, _ = make(says("pity"), store=store, tools=[look])
     async with other.session("s") as session:
-        session.approve(question.id)
+        await session.approve(question.id)
         await session.resume()
         assert "Tool not found: pay" in results(session)[0].content
         machine = session.machine
-    assert machine == fold(await store.load("s"), "s")
+    assert machine == fold(await store.load("s"), "s").machine
 
 
 async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
@@ -327,9 +424,11 @@ async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
         await agent.session("t").load()
 
 
-def fold_event(data: bytes) -> object:
+def fold_event(data: bytes) -> Event:
     """The event of an entry."""
-    return decode(data, Entry).event
+    entry = decode(data, Entry)
+    assert isinstance(entry, Stepped)
+    return entry.event
 
 
 async def test_a_journal_of_a_newer_version_is_refused(make: Make) -> None:
@@ -364,7 +463,7 @@ async def test_history_has_one_result_per_call_in_call_order(make: Make) -> None
     async with agent.session("s") as session:
         async for notice in session.stream("go"):
             if isinstance(notice, ApprovalRequested):
-                session.approve(notice.request, Deny())
+                await session.approve(notice.request, Deny())
         roles = [message.role for message in session.history]
         outcomes = [result.outcome for result in results(session)]
     assert roles == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
@@ -381,13 +480,13 @@ async def test_there_is_one_log_line_per_step_and_none_unless_asked(
     assert capsys.readouterr() == ("", "")
 
     agent, _ = make(calls(("look", {})), says("hi"))
-    with structlog.testing.capture_logs() as lines:
-        structlog.configure(processors=structlog.get_config()["processors"])
-        try:
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
             async with agent.session("s") as session:
                 run = (await session.run("go")).run
-        finally:
-            structlog.reset_defaults()
+    finally:
+        structlog.reset_defaults()
     steps = [(line["step"], line["event_type"], line["state"]) for line in lines]
     assert steps == [
         (1, "ModelStreamed", "streaming"),

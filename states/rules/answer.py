@@ -20,6 +20,10 @@ that are there win over an `END_TURN`; after a cut or a refusal none of them can
 """
 
 
+MAX_CALLS = 128
+"""Calls of one answer that are kept: more than any provider documents, and few enough to look at each."""
+
+
 @final
 @attrs.frozen
 class Wishes:
@@ -42,7 +46,8 @@ def wishes(pieces: Iterable[Piece], stop: StopReason, offered: tuple[str, ...]) 
     dropped: list[CallPiece] = []
     for piece in pieces:
         if isinstance(piece, CallPiece):
-            (kept if _keep(piece, stop, offered) else dropped).append(piece)
+            wanted = len(kept) < MAX_CALLS and _keep(piece, stop, offered)
+            (kept if wanted else dropped).append(piece)
     return Wishes(tuple(kept), tuple(dropped))
 
 

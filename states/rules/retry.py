@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 """The provider asks for patience: it is given more tries."""
 
-TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT, Failure.LOST})
+TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT})
 """May go better the next time. Everything else fails the same way again."""
 
 
@@ -28,12 +28,13 @@ def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
     """
     How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again.
 
-    What the provider asked for holds; a lost answer is asked for again at once, since nobody refused it.
+    What the provider asked for holds. A lost answer is asked for again at once and as often as it is lost:
+    nobody refused it, and each time somebody chose to go on.
     """
-    if attempt > tries(retries, failed.failure):
-        return None
     if failed.failure is Failure.LOST:
         return 0.0
+    if attempt > tries(retries, failed.failure):
+        return None
     if failed.retry_after is not None:
         asked = max(0.0, failed.retry_after)
         return asked if retries.longest is None or asked <= retries.longest else None

@@ -200,7 +200,7 @@ async def test_a_denied_call_does_not_run_and_the_model_is_told(play: Play, hear
     async with make(tools=[book]) as agent, agent.session() as session:
         resting = await session.run("Book me a flight to Rome.")
         assert resting.reason is None
-        session.approve(resting.waiting[0].id, Deny(message="too expensive"))
+        await session.approve(resting.waiting[0].id, Deny(message="too expensive"))
         result = await session.resume()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Then you stay at home.")
     role, words = said(heard()[-1]["messages"])[-1]
@@ -223,7 +223,7 @@ async def test_the_main_job_with_the_built_in_tools(
         resting = await session.run("Count the words of notes.txt.")
         assert [question.tool for question in resting.waiting] == ["write"]
         assert not (tmp_path / "REPORT.md").exists()
-        session.approve(resting.waiting[0].id, Approve())
+        await session.approve(resting.waiting[0].id, Approve())
         result = await session.resume()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Three words; see REPORT.md.")
     assert (tmp_path / "REPORT.md").read_text("utf-8") == "3 words\n"
