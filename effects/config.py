@@ -8,15 +8,18 @@ A number of None means "no limit"; 0 is refused, since half the world reads it a
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
+from .errors import ArgumentError, ConfigError
+from .text import clean
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -28,16 +31,50 @@ DEFAULT_OUTPUT_TOKENS = 16_384
 
 
 def _positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    if isinstance(value, int | float | Decimal) and not value > 0:
+    if value is not None and not (_is_number(value) and value > 0):  # type: ignore[operator]  # a number
         where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be more than 0, or None for no limit; got {value!r}"
-        raise ValueError(msg)
+        msg = f"{where} must be a number above 0, or None for no limit; got {value!r}"
+        raise ConfigError(msg)
 
 
 def _not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    if isinstance(value, int | float | Decimal) and not value >= 0:
-        msg = f"{type(instance).__name__}.{attribute.name} must not be negative; got {value!r}"
-        raise ValueError(msg)
+    if not (_is_number(value) and value >= 0):  # type: ignore[operator]  # a number
+        msg = f"{type(instance).__name__}.{attribute.name} must be a number, and not negative; got {value!r}"
+        raise ConfigError(msg)
+
+
+def _not_empty(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if not value.strip():
+        msg = f"{type(instance).__name__}.{attribute.name} must not be empty; got {value!r}"
+        raise ConfigError(msg)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _a(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
+    """A validator for one value of *kind*."""
+
+    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        if not isinstance(value, kind):
+            where = f"{type(instance).__name__}.{attribute.name}"
+            msg = f"{where} must be a {kind.__name__}; got {value!r}"
+            raise ArgumentError(msg)
+
+    return check
+
+
+def _all(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
+    """A validator for a tuple of values of *kind*."""
+
+    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
+            where = f"{type(instance).__name__}.{attribute.name}"
+            msg = f"{where} must be a tuple of {kind.__name__}; got {value!r}"
+            raise ArgumentError(msg)
+
+    return check
 
 
 def _json_object(instance: ToolSpec, attribute: attrs.Attribute[str], value: str) -> None:
@@ -45,14 +82,22 @@ def _json_object(instance: ToolSpec, attribute: attrs.Attribute[str], value: str
         parsed: object = json.loads(value)
     except ValueError as error:
         msg = f"the {attribute.name} of tool {instance.name!r} is no JSON: {value!r} ({error})"
-        raise ValueError(msg) from error
+        raise ConfigError(msg) from error
     if not isinstance(parsed, dict):
         msg = f"the {attribute.name} of tool {instance.name!r} must be a JSON object; got {value!r}"
-        raise ValueError(msg)  # noqa: TRY004  # the text is wrong, not the type that was passed
+        raise ConfigError(msg)
 
 
 def _money(value: Decimal | float | str) -> Decimal:
-    return value if isinstance(value, Decimal) else Decimal(str(value))
+    try:
+        money = Decimal(str(value))
+    except InvalidOperation as error:
+        msg = f"{value!r} is no amount of money; write it as 0.25 or '0.25'"
+        raise ConfigError(msg) from error
+    if not money.is_finite():
+        msg = f"{value!r} is no amount of money"
+        raise ConfigError(msg)
+    return money
 
 
 def _money_or_none(value: Decimal | float | str | None) -> Decimal | None:
@@ -147,7 +192,7 @@ class ModelSpec:
     *window* is its context in tokens. *temperature* and *max_output* are sent when they are not None.
     """
 
-    name: str
+    name: str = attrs.field(validator=_not_empty)
     window: int = attrs.field(default=DEFAULT_WINDOW, validator=_positive)
     max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=_positive)
     temperature: float | None = None
@@ -247,14 +292,20 @@ class ChildSpec:
     description: str = ""
     system: str = ""
     tools: tuple[str, ...] | None = None
-    model: str | None = None
+    model: ModelSpec | None = None
     limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
 
 
 def _once(what: str, names: list[str]) -> None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"two {what} of one name: {', '.join(map(repr, twice))}; rename one of each"
-        raise ValueError(msg)
+        raise ConfigError(msg)
+
+
+def _priced(limits: Limits, model: ModelSpec) -> None:
+    if limits.usd is not None and model.price is None:
+        msg = f"a limit in USD needs a price for {model.name!r}: give the model a Price"
+        raise ConfigError(msg)
 
 
 @final
@@ -266,22 +317,22 @@ class Config:
     *allow* answers approvals beforehand; *stop* are the stop sequences sent to the model.
     """
 
-    model: ModelSpec
-    system: str = ""
-    tools: tuple[ToolSpec, ...] = ()
-    children: tuple[ChildSpec, ...] = ()
-    limits: Limits = Limits()
-    policy: Policy = Policy()
-    retries: Retries = Retries()
-    allow: tuple[Grant, ...] = ()
-    stop: tuple[str, ...] = ()
+    model: ModelSpec = attrs.field(validator=_a(ModelSpec))
+    system: str = attrs.field(default="", converter=clean)
+    tools: tuple[ToolSpec, ...] = attrs.field(default=(), validator=_all(ToolSpec))
+    children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=_all(ChildSpec))
+    limits: Limits = attrs.field(default=Limits(), validator=_a(Limits))
+    policy: Policy = attrs.field(default=Policy(), validator=_a(Policy))
+    retries: Retries = attrs.field(default=Retries(), validator=_a(Retries))
+    allow: tuple[Grant, ...] = attrs.field(default=(), validator=_all(Grant))
+    stop: tuple[str, ...] = attrs.field(default=(), validator=_all(str))
 
     def __attrs_post_init__(self) -> None:
         _once("tools", [tool.name for tool in self.tools])
         _once("children", [child.name for child in self.children])
-        if self.limits.usd is not None and self.model.price is None:
-            msg = f"a limit in USD needs a price for {self.model.name!r}: give the model a Price"
-            raise ValueError(msg)
+        _priced(self.limits, self.model)
+        for child in self.children:
+            _priced(child.limits if self.limits.usd is None else self.limits, child.model or self.model)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool called *name*, or None."""

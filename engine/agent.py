@@ -5,13 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from concurrent.futures import Future
 from contextlib import aclosing
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from ..effects.config import ChildSpec, Config, Grant, Limits, ModelSpec, Policy, Retries, ToolKind, ToolSpec
-from ..effects.errors import ConfigError
+from ..effects.config import (
+    ChildSpec,
+    Config,
+    Grant,
+    Limits,
+    ModelSpec,
+    Policy,
+    Retries,
+    SideEffect,
+    ToolKind,
+    ToolSpec,
+)
+from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import ApprovalGiven, Decision, TimerFired
 from ..effects.performers.base import Clock, SystemClock
 from ..effects.performers.models import OpenAIChat
@@ -40,11 +53,29 @@ SPAWN = ToolSpec(
     schema='{"type":"object","properties":{"agent":{"type":"string","description":"Which agent."},'
     '"prompt":{"type":"string","description":"The task, with all it needs to know."}},'
     '"required":["agent","prompt"],"additionalProperties":false}',
-    side_effect="read_only",
+    side_effect="unsafe",
+    approval="never",
     timeout=None,
     kind=ToolKind.AGENT,
 )
-"""The tool that starts a child; offered where an agent has children."""
+"""
+The tool that starts a child; offered where an agent has children.
+
+Nobody is asked about it: a child's own tools are asked about as its parent's are. It is a read where all of
+its children's tools are.
+"""
+
+
+def _spawn(tools: Iterable[ToolSpec], children: Iterable[ChildSpec]) -> ToolSpec:
+    """`SPAWN`, which names the *children* and has the side effect that they have with *tools*."""
+    reads = {tool.name for tool in tools if tool.side_effect is SideEffect.READ_ONLY}
+    named = {name for child in children for name in child.tools or ()}
+    there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
+    return attrs.evolve(
+        SPAWN,
+        description=f"{SPAWN.description} There are: {there}.",
+        side_effect=SideEffect.READ_ONLY if named <= reads else SideEffect.UNSAFE,
+    )
 
 
 async def sleep(request: SetTimer, scene: Scene) -> TimerFired:
@@ -104,22 +135,19 @@ class Agent:
     _chat: OpenAIChat = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        tools = ToolRunner(self.tools, cwd=self.cwd, directories=self.directories, deps=self.deps)
-        specs = (*tools.specs, SPAWN) if self.children else tools.specs
-        try:
-            self.config = Config(
-                model=self.model if isinstance(self.model, ModelSpec) else ModelSpec(name=self.model),
-                system=self.system,
-                tools=specs,
-                children=self.children,
-                limits=self.limits,
-                policy=self.policy,
-                retries=self.retries,
-                allow=self.allow,
-                stop=self.stop,
-            )
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
+        tools = ToolRunner(self._checked(), cwd=self.cwd, directories=self.directories, deps=self.deps)
+        specs = (*tools.specs, _spawn(tools.specs, self.children)) if self.children else tools.specs
+        self.config = Config(
+            model=self.model if isinstance(self.model, ModelSpec) else ModelSpec(name=self.model),
+            system=self.system,
+            tools=specs,
+            children=self.children,
+            limits=self.limits,
+            policy=self.policy,
+            retries=self.retries,
+            allow=self.allow,
+            stop=self.stop,
+        )
         self._chat = OpenAIChat(base_url=self.base_url, api_key=self.api_key, client=self.client)
         self._all = {
             CallModel: self._chat,
@@ -129,6 +157,20 @@ class Agent:
         if self.approver is not None:
             self._all[AskApproval] = Asker(self.approver)
         self._all.update(self.performers)
+
+    def _checked(self) -> tuple[Tool[..., Any], ...]:
+        """The tools; what an agent cannot be made of is said before anything is made."""
+        tools = tuple(self.tools)
+        given: tuple[object, ...] = tools
+        if strangers := [each for each in given if not isinstance(each, Tool)]:
+            msg = f"{strangers[0]!r} is no tool: make one of it with @tool"
+            raise ArgumentError(msg)
+        name = self.model.name if isinstance(self.model, ModelSpec) else self.model
+        wire, colon, _ = name.partition(":")
+        if colon and wire != "openai" and self.base_url is None and CallModel not in self.performers:
+            msg = f"no wire {wire!r} for {name!r}: known is 'openai'; for another server give its base_url"
+            raise ConfigError(msg)
+        return tools
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -190,18 +232,32 @@ def _new_id() -> str:
 
 
 def _in_thread(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run *work* in an event loop of its own, in a thread of its own."""
-    box: list[Result | BaseException] = []
+    """
+    Run *work* in an event loop of its own, in a thread of its own, with the caller's context variables.
+
+    Whoever waits may be interrupted (Ctrl-C); then the work is cancelled, and has ended when this raises.
+    """
+    done: Future[Result] = Future()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Future[Result]]] = Future()
+
+    async def watched() -> Result:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        started.set_result((loop, task))
+        return await task
 
     def target() -> None:
         try:
-            box.append(asyncio.run(work))
+            done.set_result(asyncio.run(watched()))
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            box.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=target, name="turnwheel-run")
-    thread.start()
-    thread.join()
-    if isinstance(box[0], BaseException):
-        raise box[0]
-    return box[0]
+    thread = threading.Thread(target=copy_context().run, args=(target,), name="turnwheel-run")
+    try:
+        thread.start()
+        return done.result()
+    except KeyboardInterrupt:
+        loop, task = started.result()
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise

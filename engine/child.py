@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Config, ModelSpec, ToolKind
+from ..effects.config import Config, ToolKind
 from ..effects.events import AgentFinished, ApprovalGiven, Deny
 from ..effects.messages import Outcome
 from ..effects.notices import AgentNoticed, DoneReason
@@ -42,7 +42,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
         [tool for tool in parent.tools if tool.name in request.tools and tool.kind is not ToolKind.AGENT]
     )
     system = child.system or SYSTEM.format(name=child.name, description=child.description).strip()
-    model = parent.model if child.model is None else ModelSpec(name=child.model)
+    model = child.model or parent.model
     return attrs.evolve(parent, model=model, system=system, tools=offered, children=(), limits=request.limits)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
 from ..effects import is_request
-from ..effects.errors import NoPerformer
+from ..effects.errors import NoPerformer, WorldError
 from ..effects.notices import AgentNoticed
 from ..effects.performers.base import LEAVING, Clock, Performer, Scene, SystemClock
 from ..effects.requests import AskApproval, Cancel, Request, RunAgent
@@ -116,7 +117,8 @@ class Driver:
         finally:
             await self._stop()
             if self.journal is not None:
-                await self.journal.flush()
+                with suppress(WorldError):  # what is lost is what a crash would lose
+                    await self.journal.flush()
 
     async def _keep(self, event: Event, effects: tuple[Effect, ...]) -> None:
         if self.journal is not None and not ignored(effects):

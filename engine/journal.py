@@ -8,7 +8,7 @@ import attrs
 
 from ..effects.config import Config
 from ..effects.errors import JournalError
-from ..effects.events import ApprovalGiven, Event, ModelStreamed, joined
+from ..effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, joined
 from ..effects.pieces import merged
 from .codec import decode, encode
 from .entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
@@ -42,6 +42,8 @@ class Journal:
 
     async def applied(self, event: Event, label: str) -> None:
         """Keep *event*, which led to the state *label*; a piece of a stream with what follows it."""
+        if isinstance(event, ToolProgressed):
+            return  # it changes nothing, and a chatty tool would fill the store
         if isinstance(event, ModelStreamed):
             self._streamed.append(event)
             self._label = label

@@ -17,7 +17,7 @@ from ..effects.errors import ConfigError, InternalError
 from ..effects.events import Entered, Event
 from ..effects.history import History
 from ..effects.records import Lane
-from ..states.context import Mail, Memory
+from ..states.context import RECALL, Mail, Memory
 from ..states.rules.sizes import history_size
 from ..states.rules.validity import history_faults
 from ..states.state import Done, Start, State, Thinking
@@ -97,7 +97,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
                 size=left.size,
                 granted=left.granted,
                 mail=(*left.mail, *machine.memory.mail),
-                received=(*left.received, *machine.memory.received),
+                received=(*left.received[-RECALL:], *machine.memory.received),
             )
         return machine
 

@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, final, get_args
 import attrs
 
 from ..effects import is_notice
-from ..effects.errors import ArgumentError, SessionBusy, SessionClosed, UnknownRequest, UnknownSession
-from ..effects.events import ApprovalGiven, Approve, Decision, Interrupted
+from ..effects.errors import (
+    ArgumentError,
+    ConfigError,
+    SessionBusy,
+    SessionClosed,
+    UnknownRequest,
+    UnknownSession,
+)
+from ..effects.events import ApprovalGiven, Approve, Decision, Deny, Event, Interrupted
 from ..effects.history import History
 from ..effects.notices import ApprovalRequested, Notice
 from ..effects.requests import AskApproval
@@ -81,7 +88,8 @@ class Session:
         self._leaving = False  # they are on their way out
         self._free = asyncio.Event()
         self._reading = asyncio.Lock()
-        self._posted: list[ApprovalGiven | Interrupted] = []
+        self._posted: list[Event] = []  # for the run that rests
+        self._early: list[Event] = []  # for the run that is being opened
 
     # What it is
 
@@ -162,17 +170,10 @@ class Session:
 
         Leaving early stops the work and leaves the run unfinished; `resume` goes on with it.
         """
-        await self._claim(fresh=prompt is not None)
+        await self._claim()
         try:
-            async with self._reading:
-                await self._read()
-            if prompt is not None and self.unfinished:
-                raise SessionBusy(self.id)
-            # Left in the middle, by whatever, the journal is what holds: it is read before the next use.
-            self._loaded = self._store is None
-            begun = await (self._take_over() if prompt is None else self._open(prompt))
+            begun = await self._begin(prompt)
             if begun is None:
-                self._loaded = True
                 return
             async with aclosing(self._notices(*begun, wait=wait)) as notices:
                 async for notice in notices:
@@ -186,6 +187,24 @@ class Session:
             self._busy = self._leaving = False
             self._free.set()
 
+    async def _begin(self, prompt: str | None) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """The driver of the run that is opened or taken over; None where the last one is over."""
+        async with self._reading:
+            await self._read()
+            if prompt is None and self._machine is None:
+                raise UnknownSession(self.id)
+            if prompt is not None and self.unfinished:
+                raise SessionBusy(self.id)
+            if prompt is None and not self.unfinished:
+                self._posted.clear()
+                return None
+            # Left in the middle, by whatever, the journal is what holds: it is read before the next use.
+            self._loaded = self._store is None
+            machine, first = await (self._take_over() if prompt is None else self._open(prompt))
+            if self._closed:
+                raise SessionClosed(self.id)
+            return self._drive(machine), first
+
     async def _notices(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
@@ -194,7 +213,7 @@ class Session:
                 if is_notice(effect):
                     yield effect
 
-    async def _claim(self, *, fresh: bool) -> None:
+    async def _claim(self) -> None:
         """Be the one who runs. Between looking and taking nobody else gets a turn."""
         for _ in range(TURNS_TO_NOTICE):
             if not self._busy or self._leaving:
@@ -208,11 +227,12 @@ class Session:
             raise SessionBusy(self.id)
         self._busy = True
         self._free.clear()
-        if fresh:
-            # What was posted was meant for a run that is over.
-            self._posted.clear()
 
-    async def _open(self, prompt: str) -> tuple[Driver, tuple[Effect, ...]]:
+    async def _open(self, prompt: str) -> tuple[Machine, tuple[Effect, ...]]:
+        if not prompt.strip():
+            msg = f"a prompt has to say something; got {prompt!r}"
+            raise ConfigError(msg)
+        self._posted.clear()  # what waited was meant for a run that is over
         setting = self._setting
         run = setting.new_id()
         at = setting.clock.now()
@@ -227,15 +247,11 @@ class Session:
         if self._journal is not None:
             await self._journal.write(opened)
         machine = Machine.open(opened, self._machine)
-        return self._drive(machine), machine.advance(at=at)
+        return machine, machine.advance(at=at)
 
-    async def _take_over(self) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _take_over(self) -> tuple[Machine, tuple[Effect, ...]]:
         machine = self._machine
-        if machine is None:
-            raise UnknownSession(self.id)
-        if machine.done:
-            self._posted.clear()
-            return None
+        assert machine is not None  # noqa: S101  # `_begin` has seen to it
         now = self._setting.clock.now()
         config = None if machine.config == self._setting.config else self._setting.config
         if self._journal is not None:
@@ -244,12 +260,10 @@ class Session:
             machine.reconfigure(config)
         recovery = recover(machine, now, kept=self._journal is not None)
         answered = {event.request for event in self._posted if isinstance(event, ApprovalGiven)}
-        driver = self._drive(machine)
-        for event in recovery.events:
-            driver.post(event)
+        self._posted[:0] = recovery.events
         again = [one for one in recovery.again if not isinstance(one, AskApproval) or one.id not in answered]
         asked = [_asked(request) for request in again if isinstance(request, AskApproval)]
-        return driver, (*again, *asked)
+        return machine, (*again, *asked)
 
     def _drive(self, machine: Machine) -> Driver:
         self._machine = machine
@@ -260,9 +274,10 @@ class Session:
             journal=self._journal,
             clock=self._setting.clock,
         )
-        for event in self._posted:
+        for event in [*self._posted, *self._early]:
             self._driver.post(event)
         self._posted.clear()
+        self._early.clear()
         return self._driver
 
     async def approve(self, request: str, decision: Decision = Approve()) -> None:  # noqa: B008  # a frozen value
@@ -276,30 +291,37 @@ class Session:
         if type(decision) not in DECISIONS:
             msg = f"a decision is Approve(), ApproveAlways() or Deny(), not {decision!r}"
             raise ArgumentError(msg)
-        await self.load()
-        open_ = tuple([question.id for question in self.waiting])
-        if request not in open_:
-            raise UnknownRequest(request, open_)
-        event = ApprovalGiven(at=self._setting.clock.now(), request=request, decision=decision)
-        if self._driver is None and self._journal is not None:
-            self._loaded = False  # until it is known that nobody else wrote
-            await self._journal.write(Posted(event=event))
-            self._loaded = True
-        self._post(event)
+        async with self._reading:
+            if self._driver is None:
+                await self._read()
+            open_ = tuple([question.id for question in self.waiting])
+            if request not in open_:
+                raise UnknownRequest(request, open_)
+            if isinstance(decision, Deny):
+                decision = Deny(message=clean(decision.message))
+            event = ApprovalGiven(at=self._setting.clock.now(), request=request, decision=decision)
+            if self._driver is not None:
+                self._driver.post(event)
+                return
+            if self._journal is not None:
+                self._loaded = False  # until it is known that nobody else wrote
+                await self._journal.write(Posted(event=event))
+                self._loaded = True
+            self._posted.append(event)
 
     def interrupt(self) -> None:
         """
         Ask the run to stop: what runs is cancelled, what was read is kept. Twice: nothing is waited for.
 
-        A run that is just being opened is stopped when it begins; without any, nothing happens.
+        A run that is just being opened is stopped when it begins, one that rests when it is resumed in this
+        object; without any, nothing happens.
         """
-        if self._busy or self.unfinished:
-            self._post(Interrupted(at=self._setting.clock.now()))
-
-    def _post(self, event: ApprovalGiven | Interrupted) -> None:
+        event = Interrupted(at=self._setting.clock.now())
         if self._driver is not None:
             self._driver.post(event)
-        else:
+        elif self._busy:
+            self._early.append(event)
+        elif self.unfinished:
             self._posted.append(event)
 
     def result(self) -> Result:

@@ -29,7 +29,7 @@ from ..effects.notices import (
     InputReceived,
     InterruptRequested,
 )
-from ..effects.pieces import TextPiece
+from ..effects.pieces import Piece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
 from ..effects.requests import CallModel, Cancel, Purpose, Transcript
 from ..effects.usage import Spent, Usage, cost
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .context import Context
 
-WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE, StopReason.UNKNOWN})
+WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 """Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place."""
 
 Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
@@ -121,12 +121,7 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     draft = Draft(ctx)
     last = event.pieces if isinstance(event, ModelFinished) else ()
     pieces = stage.pieces.extend(last, len(last)).pieces
-    usage = event.usage if event.usage and event.usage.total else Usage()
-    if pieces and not usage.total:
-        usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
-    model = ctx.config.model
-    price = model.price if ctx.memory.model == model.name else None
-    draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=max(0.0, event.seconds))))
+    _account(stage, pieces, event.usage, event.seconds, draft, ctx)
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     if isinstance(event, ModelFailed) and event.failure is Failure.LOST:
@@ -137,6 +132,23 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
         return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
     text = "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])
     return _summarised(state, stage, text, draft, ctx)
+
+
+def _account(  # what a summary may have used, and where it goes
+    stage: Summary,
+    pieces: tuple[Piece, ...],
+    told: Usage | None,
+    seconds: float,
+    draft: Draft,
+    ctx: Context,
+) -> None:
+    """What was used, as it was *told*, or estimated where *pieces* came and nothing was told."""
+    usage = told or Usage()
+    if pieces and not usage.total:
+        usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
+    model = ctx.config.model
+    price = model.price if ctx.memory.model == model.name else None
+    draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=max(0.0, seconds))))
 
 
 def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:
@@ -188,6 +200,7 @@ def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> Step:
     """Cancel the summary and wait for its end, which tells what was used; asked twice, do not wait."""
     draft = Draft(ctx)
     if state.stopping:
+        _account(stage, stage.pieces.pieces, None, 0.0, draft, ctx)
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     draft.add(Cancel(request=stage.request), InterruptRequested())
     return draft.to(Compacting(reason=state.reason, stage=stage, stopping=Stopping.INTERRUPTED))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from contextlib import aclosing
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import OnMaxTokens
-from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.errors import CallerError, ConfigError
 from turnwheel.effects.events import Decision
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import AgentNoticed, Compacted, RunEnded, RunStarted, TextDelta, ToolEnded
@@ -317,10 +320,73 @@ async def test_a_child_whose_process_was_lost_goes_on_where_it_was() -> None:
     [
         ({"limits": Limits(usd=1)}, "a limit in USD needs a price for 'scripted'"),
         ({"tools": [look, look]}, "look"),
+        ({"tools": [len]}, "<built-in function len> is no tool"),
         ({"cwd": "/nowhere/at/all"}, "/nowhere/at/all"),
+        ({"model": ""}, "ModelSpec.name must not be empty; got ''"),
+        ({"stop": "abc"}, "Config.stop must be a tuple of str; got 'abc'"),
+        ({"allow": ("pay",)}, r"Config.allow must be a tuple of Grant; got \('pay',\)"),
+        ({"limits": None}, "Config.limits must be a Limits; got None"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, object], said: str) -> None:
     """The error has the value and the way out."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(CallerError, match=said):
         scripted(**settings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"turns": 0}, "Limits.turns must be a number above 0, or None for no limit; got 0"),
+        ({"turns": True}, "Limits.turns must be a number above 0"),
+        ({"tokens": "5"}, "Limits.tokens must be a number above 0"),
+        ({"usd": "abc"}, "'abc' is no amount of money"),
+        ({"usd": float("nan")}, "nan is no amount of money"),
+    ],
+)
+def test_a_wrong_limit_is_named(wrong: dict[str, Any], said: str) -> None:
+    """Zero is neither none nor nothing, and text is no number."""
+    with pytest.raises(ConfigError, match=said):
+        Limits(**wrong)
+
+
+def test_a_wire_that_is_not_there_is_named() -> None:
+    """A model of another provider is not sent to this one; behind a base_url any name will do."""
+    with pytest.raises(ConfigError, match="no wire 'anthropic' for 'anthropic:claude'"):
+        Agent(model="anthropic:claude")
+    assert Agent(model="qwen3:8b", base_url="http://127.0.0.1:1/v1").config.model.name == "qwen3:8b"
+
+
+async def test_a_prompt_has_to_say_something() -> None:
+    """Providers refuse an empty message."""
+    agent, _ = scripted()
+    with pytest.raises(ConfigError, match="a prompt has to say something; got ' '"):
+        await agent.run(" ")
+
+
+def test_a_sync_run_that_is_interrupted_has_stopped_when_it_says_so() -> None:
+    """Ctrl-C does not leave a tool at work behind the caller's back."""
+    program = """
+import asyncio, os, signal, threading, time
+from turnwheel import Agent, tool
+from turnwheel.effects.requests import CallModel
+from turnwheel.testing.scripted import ScriptedModel, calls, says
+
+@tool(side_effect="read_only")
+async def slow() -> str:
+    "Take long."
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(2)
+    print("finished after all", flush=True)
+    return ""
+
+agent = Agent(model="m", tools=[slow], performers={CallModel: ScriptedModel(calls(("slow", {})), says("no"))})
+try:
+    agent.run_sync("go")
+except KeyboardInterrupt:
+    print("stopped", threading.active_count(), flush=True)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert ended.stdout == "stopped 1\n"

@@ -30,7 +30,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 money = st.decimals(min_value=0, max_value=100, places=4)
 configs = st.builds(
     Config,
-    model=st.builds(ModelSpec, name=text, price=st.builds(Price, input=money, output=money)),
+    model=st.builds(ModelSpec, name=text.filter(bool), price=st.builds(Price, input=money, output=money)),
     system=text,
     tools=st.lists(st.sampled_from([ToolSpec(name="a"), ToolSpec(name="b", timeout=None)]), unique=True).map(
         tuple

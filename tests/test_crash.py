@@ -139,7 +139,7 @@ def test_killed_while_a_model_answers(start: Starts, store: Path, tmp_path: Path
     code, notices, err = finish(start("--resume", "s"))
     assert code == 0
     assert "the model is asked again" in err
-    assert [notice["attempt"] for notice in notices if notice["type"] == "ModelCalled"] == [2, 1]
+    assert [notice["attempt"] for notice in notices if notice["type"] == "ModelCalled"] == [1, 1]
     said = [message.text for message in ended_well(store).memory.history if message.role is Role.ASSISTANT]
     assert said[0] == "I look at README.md."
     assert len(said) == 2

@@ -354,7 +354,7 @@ def test_functions_no_model_could_call_are_refused(function: Callable[..., objec
         ({"name": "no spaces, please"}, "'name'"),
         ({"side_effect": "harmless"}, "'harmless'"),
         ({"approval": "sometimes"}, "'sometimes'"),
-        ({"timeout": 0}, "timeout must be more than 0"),
+        ({"timeout": 0}, "timeout must be a number above 0"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None:
