@@ -11,7 +11,7 @@ import json
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, final
 
 import attrs
 
@@ -31,14 +31,14 @@ DEFAULT_OUTPUT_TOKENS = 16_384
 
 
 def _positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    if value is not None and not (_is_number(value) and value > 0):  # type: ignore[operator]  # a number
+    if value is not None and not (_is_number(value) and value > 0):
         where = f"{type(instance).__name__}.{attribute.name}"
         msg = f"{where} must be a number above 0, or None for no limit; got {value!r}"
         raise ConfigError(msg)
 
 
 def _not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    if not (_is_number(value) and value >= 0):  # type: ignore[operator]  # a number
+    if not (_is_number(value) and value >= 0):
         msg = f"{type(instance).__name__}.{attribute.name} must be a number, and not negative; got {value!r}"
         raise ConfigError(msg)
 
@@ -49,7 +49,7 @@ def _not_empty(instance: object, attribute: attrs.Attribute[str], value: str) ->
         raise ConfigError(msg)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 

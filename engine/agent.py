@@ -161,10 +161,8 @@ class Agent:
     def _checked(self) -> tuple[Tool[..., Any], ...]:
         """The tools; what an agent cannot be made of is said before anything is made."""
         tools = tuple(self.tools)
-        given: tuple[object, ...] = tools
-        if strangers := [each for each in given if not isinstance(each, Tool)]:
-            msg = f"{strangers[0]!r} is no tool: make one of it with @tool"
-            raise ArgumentError(msg)
+        for each in tools:
+            _must_be_a_tool(each)
         name = self.model.name if isinstance(self.model, ModelSpec) else self.model
         wire, colon, _ = name.partition(":")
         if colon and wire != "openai" and self.base_url is None and CallModel not in self.performers:
@@ -225,6 +223,12 @@ class Agent:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _must_be_a_tool(given: object) -> None:
+    if not isinstance(given, Tool):
+        msg = f"{given!r} is no tool: make one of it with @tool"
+        raise ArgumentError(msg)
 
 
 def _new_id() -> str:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import attrs
 
@@ -28,11 +28,22 @@ from .transition import ignored
 if TYPE_CHECKING:
     from ..effects import Effect
     from ..effects.events import Answer, Event
-    from .journal import Journal
     from .machine import Machine
 
 Performers = Mapping[type, Performer[Any]]
 """Who performs what, by type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
+
+
+class Keeper(Protocol):
+    """Where a driver writes down what happens; `Journal` is one, over a store."""
+
+    async def applied(self, event: Event, label: str) -> None:
+        """Keep *event*, which led to the state *label*, before anything that follows from it is done."""
+        ...
+
+    async def flush(self) -> None:
+        """Keep what was held back."""
+        ...
 
 
 @final
@@ -68,7 +79,7 @@ class Driver:
     machine: Machine
     performers: Performers
     session: str = ""
-    journal: Journal | None = None
+    journal: Keeper | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=Inbox)
     _work: dict[str, Work] = attrs.field(factory=dict, init=False)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Config
 from ..effects.errors import JournalError
 from ..effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, joined
 from ..effects.pieces import merged
@@ -106,14 +105,13 @@ def _follow(folded: Folded, entry: Entry, where: str) -> None:
         msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
         raise JournalError(msg)
     match entry:
-        case TakenOver(config=None):
-            pass
-        case TakenOver(config=Config() as config):
-            machine.reconfigure(config)
-        case Posted(event=event):
-            folded.posted.append(event)
-        case Stepped(event=event):
-            folded.posted = [posted for posted in folded.posted if posted != event]
+        case TakenOver():
+            if entry.config is not None:
+                machine.reconfigure(entry.config)
+        case Posted():
+            folded.posted.append(entry.event)
+        case Stepped():
+            folded.posted = [posted for posted in folded.posted if posted != entry.event]
             _step(machine, entry, where)
 
 

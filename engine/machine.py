@@ -148,7 +148,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         mine, theirs = (self.config, self.state, self.memory), (other.config, other.state, other.memory)
         return mine == theirs
 
-    def _repr_markdown_(self) -> str:
+    def _repr_markdown_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # notebooks call it
         """The picture of the machine with the present state marked, for a notebook."""
         # Drawing is for whoever looks; nobody else loads it.
         from ..diagrams import mermaid  # noqa: PLC0415  # see above

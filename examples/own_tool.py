@@ -34,6 +34,8 @@ async def main() -> None:
                 case ApprovalRequested(request=request, tool=name, arguments=arguments):
                     yes = await asyncio.to_thread(input, f"\n{name} {arguments}? [y/n] ") == "y"
                     await session.approve(request, Approve() if yes else Deny())
+                case _:
+                    pass
 
 
 if __name__ == "__main__":

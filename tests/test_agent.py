@@ -52,11 +52,11 @@ def pay(amount: int = 1) -> str:
     return f"paid {amount}"
 
 
-def scripted(*replies: Reply, **settings: object) -> tuple[Agent, ScriptedModel]:
+def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
     """An agent over a script."""
     model = ScriptedModel(*replies)
-    given: dict[str, object] = {"model": "scripted", "tools": [look, pay], "clock": FakeClock(100.0)}
-    return Agent(performers={CallModel: model}, **{**given, **settings}), model  # type: ignore[arg-type]  # a test's own settings
+    given: dict[str, Any] = {"model": "scripted", "tools": [look, pay], "clock": FakeClock(100.0)}
+    return Agent(performers={CallModel: model}, **{**given, **settings}), model
 
 
 async def test_run_gives_the_last_answer_and_the_account() -> None:

@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -275,7 +276,7 @@ def test_write_leaves_read_only_files(context: Context, home: Path) -> None:
     ],
 )
 def test_edit_replaces_exactly(
-    before: str, edits: tuple[str, str] | tuple[str, str, bool], after: str, context: Context, home: Path
+    before: str, edits: tuple[Any, ...], after: str, context: Context, home: Path
 ) -> None:
     """Nothing but the text itself changes; lines keep their ends."""
     (home / "a.txt").write_bytes(before.encode())

@@ -72,7 +72,7 @@ UNIONS: dict[str, Any] = {
 @pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> None:  # noqa: ANN401  # a union
+def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> None:  # a union
     """Encoding and decoding is the identity for each member of each closed union."""
     member = data.draw(st.sampled_from(get_args(union)))
     word = data.draw(st.from_type(member))
@@ -81,7 +81,7 @@ def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
-def test_tags_are_the_names_of_the_classes(union: Any) -> None:  # noqa: ANN401  # a union
+def test_tags_are_the_names_of_the_classes(union: Any) -> None:  # a union
     """A journal names what stands in it, and no two members share a name."""
     names = [member.__name__ for member in get_args(union)]
     assert len(names) == len(set(names))

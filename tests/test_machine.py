@@ -37,7 +37,7 @@ def test_a_machine_says_where_it_is_and_what_it_waits_for() -> None:
     assert repr(machine) == "<Machine 'r': thinking.start>"
     machine.advance()
     assert repr(machine) == "<Machine 'r': streaming, waits for r-1>"
-    shown = machine._repr_markdown_()
+    shown = machine._repr_markdown_()  # pyright: ignore[reportPrivateUsage]  # as a notebook does
     assert shown.startswith("<Machine 'r': streaming, waits for r-1>\n\n```mermaid\n")
     assert "streaming" in shown
 

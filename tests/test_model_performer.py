@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,7 +65,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(answer: Answer, listening: socket.socket | None = None) -> AsyncIterator[Seen]:
+async def serving(answer: Answer, listening: socket.socket | None = None) -> AsyncGenerator[Seen, None]:
     """A server that reads requests and lets *answer* write each answer."""
     listening = listening or socket.create_server(("127.0.0.1", 0))
     seen = Seen()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 import structlog
@@ -79,14 +80,14 @@ def _nothing_ran() -> None:
 def make() -> Make:
     """An agent over a script, with a store of its own unless one is given."""
 
-    def made(*replies: Reply, **settings: object) -> tuple[Agent, ScriptedModel]:
+    def made(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
         model = ScriptedModel(*replies)
-        given: dict[str, object] = {
+        given: dict[str, Any] = {
             "store": MemoryStore(),
             "clock": FakeClock(100.0),
             "tools": [look, put, pay],
         }
-        agent = Agent(model="scripted", performers={CallModel: model}, **{**given, **settings})  # type: ignore[arg-type]  # a test's own settings
+        agent = Agent(model="scripted", performers={CallModel: model}, **{**given, **settings})
         return agent, model
 
     return made
@@ -354,23 +355,23 @@ async def test_closing_a_session_leaves_its_run(make: Make) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["yes", True, Approve])
-async def test_what_is_no_decision_is_refused(make: Make, wrong: object) -> None:
+async def test_what_is_no_decision_is_refused(make: Make, wrong: Any) -> None:  # wrong on purpose
     """Nothing but a decision counts as one."""
     agent, _ = make(calls(("pay", {})))
     async with agent.session("s") as session:
         question = (await session.run("go")).waiting[0]
         with pytest.raises(ArgumentError, match=r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\)"):
-            await session.approve(question.id, wrong)  # type: ignore[arg-type]  # wrong on purpose
+            await session.approve(question.id, wrong)
 
 
 async def test_a_performer_that_answers_something_else_does_not_hang_a_run() -> None:
     """What is no answer to the request is a crash of its performer."""
 
-    async def broken(_: RunTool, __: Scene) -> None:
+    async def broken(_: RunTool, __: Scene) -> Any:  # wrong on purpose
         return None
 
     model = ScriptedModel(calls(("look", {})), says("sorry"))
-    agent = Agent(model="m", tools=[look], performers={CallModel: model, RunTool: broken})  # type: ignore[dict-item]  # wrong on purpose
+    agent = Agent(model="m", tools=[look], performers={CallModel: model, RunTool: broken})
     async with asyncio.timeout(5), agent.session("s") as session:
         assert (await session.run("go")).text == "sorry"
         assert "answered" in results(session)[0].content

@@ -113,7 +113,7 @@ def rich(  # noqa: PLR0913, PLR0917  # one of each kind
     ratio: Annotated[float, msgspec.Meta(ge=0, le=1, description="Between nothing and all.")] = 0.5,
     colour: Colour = Colour.RED,
     tags: list[str] = ["a"],  # noqa: B006  # it is what this is about
-    anything: Any = None,  # noqa: ANN401  # it is one of the kinds
+    anything: Any = None,  # it is one of the kinds
 ) -> None:
     """All kinds of types."""
 
@@ -244,7 +244,7 @@ def test_a_context_is_filled_in_and_not_shown() -> None:
     """A parameter of type ToolContext, with or without the type of its dependencies, is ours."""
 
     @tool
-    def inside(text: str, context: ToolContext[int], other: ToolContext) -> None:  # type: ignore[type-arg]  # as one may write
+    def inside(text: str, context: ToolContext[int], other: ToolContext) -> None:  # type: ignore[type-arg]  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  # as one may write
         """Look around."""
 
     assert list(properties(inside)) == ["text"]
@@ -308,11 +308,11 @@ class Picky:
 def _positional(number: int, /) -> None: ...
 def _many(*numbers: int) -> None: ...
 def _named(**numbers: int) -> None: ...
-def _untyped(number) -> None: ...  # type: ignore[no-untyped-def]  # noqa: ANN001  # what it is about
+def _untyped(number) -> None: ...  # type: ignore[no-untyped-def]  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]  # noqa: ANN001  # what it is about
 def _strange(number: Picky) -> None: ...
 def _nested(numbers: list[Picky]) -> None: ...
 def _calling(number: Callable[[], int]) -> None: ...
-def _unknown(number: NoSuchThing) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # what it is about
+def _unknown(number: NoSuchThing) -> None: ...  # type: ignore[name-defined]  # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]  # noqa: F821  # what it is about
 def _unnatural(number: OnlyForCheckers) -> None: ...
 def _yielding(number: int) -> Iterator[int]:
     yield number

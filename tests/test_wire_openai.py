@@ -417,53 +417,59 @@ def cut(message: str, failure: Failure = Failure.CUT, usage: Usage | None = None
 
 
 NO_END = cut("the stream ended without a finish reason or [DONE]")
-ANSWERS |= {
-    "empty": (b"", [], cut("the answer is empty")),
-    "only white space": (b"\r\n \n", [], cut("the answer is empty")),
-    "only [DONE]": (DONE, [], cut("the answer holds nothing; it began with 'data: [DONE]\\n\\n'")),
-    "a web page": (b"<html>hi</html>", [], cut("the answer holds nothing; it began with '<html>hi</html>'")),
-    "no end": (chunk({"content": "a"}), [TextPiece("a")], NO_END),
-    "torn at the end": (chunk({"content": "a"}) + STOP[:-20], [TextPiece("a")], NO_END),
-    "an error": (
-        chunk({"content": "a"}, None, usage=USAGE)
-        + event({"error": {"message": "boom", "code": "500"}})
-        + STOP,
-        [TextPiece("a")],
-        cut("error in the stream: boom", usage=USED),
-    ),
-    "an error and a finish": (
-        chunk({"content": "a"}, "length")
-        + chunk({}, None, error={"code": 429, "message": "slow down"})
-        + DONE,
-        [TextPiece("a")],
-        cut("error in the stream: slow down", Failure.RATE_LIMIT),
-    ),
-    "a named error event": (
-        b'event: error\ndata: {"message":"busy","type":"overloaded_error"}\n\n',
-        [],
-        cut("error in the stream: busy", Failure.OVERLOADED),
-    ),
-    "a named error event of plain text": (
-        b"event: error\ndata: out of cheese\n\n",
-        [],
-        cut("error in the stream: out of cheese"),
-    ),
-    "finish error": (
-        chunk({"content": "a"}, "error"),
-        [TextPiece("a")],
-        cut("the provider ended the answer with an error"),
-    ),
-    "an error in a list": (
-        b'[{"error":{"code":503,"message":"down"}}]',
-        [],
-        cut("error in the stream: down"),
-    ),
-    "json that is cut": (
-        b'{"choices":[{"me',
-        [],
-        cut('the answer holds nothing; it began with \'{"choices":[{"me\''),
-    ),
-}
+ANSWERS.update(
+    {
+        "empty": (b"", [], cut("the answer is empty")),
+        "only white space": (b"\r\n \n", [], cut("the answer is empty")),
+        "only [DONE]": (DONE, [], cut("the answer holds nothing; it began with 'data: [DONE]\\n\\n'")),
+        "a web page": (
+            b"<html>hi</html>",
+            [],
+            cut("the answer holds nothing; it began with '<html>hi</html>'"),
+        ),
+        "no end": (chunk({"content": "a"}), [TextPiece("a")], NO_END),
+        "torn at the end": (chunk({"content": "a"}) + STOP[:-20], [TextPiece("a")], NO_END),
+        "an error": (
+            chunk({"content": "a"}, None, usage=USAGE)
+            + event({"error": {"message": "boom", "code": "500"}})
+            + STOP,
+            [TextPiece("a")],
+            cut("error in the stream: boom", usage=USED),
+        ),
+        "an error and a finish": (
+            chunk({"content": "a"}, "length")
+            + chunk({}, None, error={"code": 429, "message": "slow down"})
+            + DONE,
+            [TextPiece("a")],
+            cut("error in the stream: slow down", Failure.RATE_LIMIT),
+        ),
+        "a named error event": (
+            b'event: error\ndata: {"message":"busy","type":"overloaded_error"}\n\n',
+            [],
+            cut("error in the stream: busy", Failure.OVERLOADED),
+        ),
+        "a named error event of plain text": (
+            b"event: error\ndata: out of cheese\n\n",
+            [],
+            cut("error in the stream: out of cheese"),
+        ),
+        "finish error": (
+            chunk({"content": "a"}, "error"),
+            [TextPiece("a")],
+            cut("the provider ended the answer with an error"),
+        ),
+        "an error in a list": (
+            b'[{"error":{"code":503,"message":"down"}}]',
+            [],
+            cut("error in the stream: down"),
+        ),
+        "json that is cut": (
+            b'{"choices":[{"me',
+            [],
+            cut('the answer holds nothing; it began with \'{"choices":[{"me\''),
+        ),
+    }
+)
 
 
 def read(parts: list[bytes]) -> tuple[list[Piece], Ending]:

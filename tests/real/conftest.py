@@ -243,7 +243,7 @@ def make(server: tuple[str, str]) -> Callable[..., Agent]:
     """Make an agent that asks *server*; whichever it is, nothing else differs."""
     base_url, model = server
 
-    def make(**settings: Any) -> Agent:  # noqa: ANN401  # whatever an agent takes
+    def make(**settings: Any) -> Agent:  # whatever an agent takes
         asked: dict[str, Any] = {"model": model, "retries": Retries(base=0.01), **settings}
         return Agent(base_url=base_url, api_key=KEY, **asked)
 

@@ -41,12 +41,12 @@ USAGE = {"prompt_tokens": 40, "completion_tokens": 20, "input_tokens": 40, "outp
 """What an answer says it used, in the words of both dialects."""
 
 
-def answer(turn: int, response: Json, **how: Any) -> Json:  # noqa: ANN401  # whatever a fixture takes
+def answer(turn: int, response: Json, **how: Any) -> Json:  # whatever a fixture takes
     """*response* for a request that has *turn* answers behind it; what it used is known."""
     return {"match": {"turnIndex": turn}, "response": {"usage": USAGE, **response}, **how}
 
 
-def then(count: int, response: Json, **how: Any) -> Json:  # noqa: ANN401  # as above
+def then(count: int, response: Json, **how: Any) -> Json:  # as above
     """*response* for the request number *count*, from 0, whatever is in it."""
     return {"match": {"sequenceIndex": count}, "response": response, **how}
 

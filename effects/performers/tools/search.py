@@ -181,7 +181,7 @@ def _say(line: str) -> None:
 
 def main(argument: str) -> int:
     """Carry out the order in *argument*: says what is found and, at the end, what was left out."""
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # a text file
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
     order = Order(**json.loads(argument))
     finder = Finder(order)
     found = 0
