@@ -47,8 +47,15 @@ check: $(INSTALLED)
 diagrams: $(INSTALLED)
 	$(BIN)/python -m turnwheel.diagrams
 
-bench: $(INSTALLED)
-	$(BIN)/python benchmarks/run.py $(ARGS)
+# The yardstick is a loop as one writes it after `pip install httpx`: it gets an environment with that alone.
+bench: $(INSTALLED) .cache/floor/installed
+	$(BIN)/python benchmarks/run.py --floor .cache/floor/bin/python $(ARGS)
+
+.cache/floor/installed: requirements.lock
+	rm -rf .cache/floor
+	$(BIN)/python -m venv .cache/floor
+	.cache/floor/bin/python -m pip install --quiet --disable-pip-version-check httpx --constraint requirements.lock
+	touch $@
 
 prove: $(INSTALLED)
 	$(BIN)/python -m turnwheel.testing.prove $(ARGS)

@@ -101,6 +101,29 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             )
         return machine
 
+    def snapshot(self) -> bytes:
+        """
+        This machine as JSON, without its history and its configuration, which are kept elsewhere once.
+
+        It names the length and the revision of the history it goes with; `restore` takes all three. It is
+        small however long the conversation, and a convenience: a journal folds to the same machine.
+        """
+        from .snapshots import taken  # noqa: PLC0415  # the converter costs more than the rest of the engine
+
+        return taken(self)
+
+    @classmethod
+    def restore(cls, data: bytes, config: Config, history: History) -> Machine:
+        """
+        The machine that `snapshot` gave *data* of, over *history* and under *config*.
+
+        Raises `JournalError` for what is no snapshot, or one of another history. It grants nothing: what is
+        not configured does not run.
+        """
+        from .snapshots import restored  # noqa: PLC0415  # as above
+
+        return restored(data, config, history)
+
     def reconfigure(self, config: Config) -> None:
         """
         Go on under *config*. What was changed for this run only, such as its model, stays as it was changed.

@@ -9,8 +9,18 @@ from pathlib import Path
 import pytest
 
 from turnwheel import Config, Machine, ModelSpec, ToolSpec, drive
-from turnwheel.effects.errors import IllegalTransition, InternalError
-from turnwheel.effects.events import Interrupted, ModelFinished, ToolFinished, UserSent
+from turnwheel.effects.errors import IllegalTransition, InternalError, JournalError
+from turnwheel.effects.events import (
+    Failure,
+    Interrupted,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    ToolFinished,
+    UserSent,
+)
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import user
 from turnwheel.effects.notices import Ignored, RunEnded
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
@@ -86,3 +96,36 @@ def test_equal_machines_are_equal_and_a_step_makes_them_differ() -> None:
     assert one != two
     two.advance()
     assert one == two
+
+
+def test_a_machine_comes_back_from_its_snapshot_at_every_step() -> None:
+    """Thrown away and restored over the history it goes with, it goes on as if nothing had been."""
+    kept, live = Machine.start(CONFIG, "go"), Machine.start(CONFIG, "go")
+    wish = (CallPiece(0, "a", "look", "{}"),)
+    events = (
+        ModelStreamed(at=1, request="run-1", before=0, count=1, pieces=(TextPiece("I "),)),
+        ModelFinished(at=2, request="run-1", stop="tool_use", usage=USED, pieces=wish),
+        ToolFinished(at=3, request="run-3", content="seen"),
+        ModelFailed(at=4, request="run-4", failure=Failure.SERVER, message="boom"),
+        Interrupted(at=5),
+    )
+    kept.advance()
+    live.advance()
+    for event in events:
+        kept = Machine.restore(kept.snapshot(), CONFIG, kept.memory.history)
+        assert kept.advance(event) == live.advance(event)
+        assert kept == live
+    assert live.done
+
+
+def test_a_snapshot_is_small_and_goes_with_one_history() -> None:
+    """It does not grow with the conversation, and another conversation is refused."""
+    machine = Machine.start(CONFIG, "go", history=History.of(*[user("word " * 1_000)] * 50))
+    data = machine.snapshot()
+    assert len(data) < 1_000
+    with pytest.raises(
+        JournalError, match="goes with 50 messages at revision 0, not with <History of 0 mess"
+    ):
+        Machine.restore(data, CONFIG, History.of())
+    with pytest.raises(JournalError, match="this snapshot cannot be read"):
+        Machine.restore(b"{}", CONFIG, History.of())

@@ -91,6 +91,8 @@ class HTTPModel:
         self._endpoint = endpoint
         self._timeouts = timeouts
         self._given = client
+        self._connect = httpx.Timeout(None, connect=timeouts.connect)
+        self._urls: dict[str, httpx.URL] = {}
         # Connections belong to the event loop they were opened in.
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
 
@@ -116,14 +118,14 @@ class HTTPModel:
         return exchange.answer(ending)
 
     async def _ask(self, exchange: _Exchange, post: Post) -> Ending:
-        stream = self._client().stream(
-            "POST",
-            self._endpoint.base_url + post.path,
-            content=post.body,
-            headers={**self._endpoint.headers, **post.headers},
-            timeout=httpx.Timeout(None, connect=self._timeouts.connect),
-        )
         try:
+            stream = self._client().stream(
+                "POST",
+                self._url(post.path),
+                content=post.body,
+                headers={**self._endpoint.headers, **post.headers},
+                timeout=self._connect,
+            )
             async with asyncio.timeout(self._timeouts.first_byte) as alarm, stream as response:
                 if not response.is_success:
                     return await _refused(response, exchange.scene.clock.now())
@@ -150,6 +152,13 @@ class HTTPModel:
         alarm.reschedule(clock() + LINGER)
         async for _ in chunks:
             pass
+
+    def _url(self, path: str) -> httpx.URL:
+        """The address of *path*, which is parsed once: there are few, and each is asked for at every turn."""
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = httpx.URL(self._endpoint.base_url + path)
+        return url
 
     def _client(self) -> httpx.AsyncClient:
         if self._given is not None:
