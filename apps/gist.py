@@ -12,6 +12,8 @@ from ..effects.messages import Outcome
 from ..states.rules.schema import arguments_of
 from .plain import CUT, clean, first_lines, one_line
 
+MINUTE = 60
+
 PREVIEW = 24
 """Lines shown of what a call would write."""
 
@@ -152,3 +154,13 @@ def _text(path: str, cwd: Path) -> str | None:
         return real.read_text("utf-8")
     except (OSError, ValueError, RuntimeError):
         return None
+
+
+def took(seconds: float) -> str:
+    """How long a tool ran, in a unit that says something: ``3 ms``, ``1.2 s``, ``2 min 5 s``."""
+    if seconds < 1:
+        return f"{max(1, round(seconds * 1000))} ms"
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), MINUTE)
+    return f"{minutes} min {rest} s"

@@ -29,16 +29,13 @@ from ..effects.notices import (
     Warned,
 )
 from ..effects.usage import Spent
-from .gist import essence, gist, number
+from .gist import essence, gist, number, took
 from .plain import clean, one_line
 from .screen import INDENT, Screen, timer
 from .wrap import Wrap
 
 PROMPT_LINES = 6
 """Lines shown of the prompt: whoever wrote it knows it."""
-
-SPENT_LONG = 0.05
-"""Seconds from which on it is told how long a tool took."""
 
 
 STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
@@ -198,7 +195,7 @@ class Terminal:
         del self._calls[notice.call]
         self._at_work.pop(notice.call, None)
         self._latest = ""
-        seconds = f"  {notice.seconds:.1f} s" if notice.seconds >= SPENT_LONG else ""
+        seconds = f"  {took(notice.seconds)}" if notice.seconds else ""
         room = self.screen.width - len(seconds) - 4
         came = gist(notice.tool, notice.outcome, notice.content, room)
         style = "dim" if notice.outcome is Outcome.OK else "red"

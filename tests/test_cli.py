@@ -23,7 +23,7 @@ from turnwheel import DoneReason, Grant, SQLiteStore
 from turnwheel.apps.cli import main
 from turnwheel.apps.commands import turnwheel
 from turnwheel.apps.exits import BY_REASON, MEANS, Exit, table
-from turnwheel.apps.gist import essence, gist, preview
+from turnwheel.apps.gist import essence, gist, preview, took
 from turnwheel.apps.listing import age
 from turnwheel.apps.plain import clean, first_lines, one_line
 from turnwheel.apps.screen import Screen
@@ -832,3 +832,12 @@ def test_a_long_preview_is_cut_and_says_so() -> None:
 def test_an_age_is_told_roughly(seconds: float, said: str) -> None:
     """In the largest unit there is one of."""
     assert age(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.0001, "1 ms"), (0.0349, "35 ms"), (1.24, "1.2 s"), (59.9, "59.9 s"), (125.2, "2 min 5 s")],
+)
+def test_a_time_is_told_in_a_unit_that_says_something(seconds: float, said: str) -> None:
+    """A read takes milliseconds and a build takes minutes."""
+    assert took(seconds) == said

@@ -21,8 +21,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 
-SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules"})
-"""Directories not looked into, unless the search begins there."""
+SKIPPED = frozenset(
+    {".cache", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".venv"}
+    | {"__pycache__", "build", "dist", "node_modules"}
+)
+"""Directories of what programs made, not looked into, unless the search begins there."""
 
 MAX_BYTES = 5_000_000
 """Larger files are not searched."""
