@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -186,6 +186,23 @@ def delete_session(store: Path, session: str, *, yes: bool) -> None:
 def call(arguments: Sequence[str] | None) -> int:
     """Do what *arguments* say and return the exit code; an error is one line on stderr."""
     try:
+        return _called(arguments)
+    finally:
+        # A terminal that is gone takes nothing more, and the interpreter would exit with a code of its own.
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                _drain(stream)
+
+
+def _drain(stream: TextIO) -> None:
+    """Let what *stream* still holds go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _called(arguments: Sequence[str] | None) -> int:
+    try:
         code = turnwheel.main(arguments, prog_name="turnwheel", standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -215,8 +232,6 @@ def _reader_may_leave() -> Generator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError as error:
-        # What is still buffered goes nowhere, or the interpreter would complain at its end.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+            _drain(stream)
         raise click.exceptions.Exit(Exit.BROKEN_PIPE) from error

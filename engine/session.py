@@ -184,6 +184,7 @@ class Session:
             raise
         finally:
             self._driver = None
+            self._early.clear()
             self._busy = self._leaving = False
             self._free.set()
 
@@ -191,16 +192,22 @@ class Session:
         """The driver of the run that is opened or taken over; None where the last one is over."""
         async with self._reading:
             await self._read()
-            if prompt is None and self._machine is None:
+            before = self._machine
+            # Left in the middle, by whatever, the journal is what holds: it is read before the next use.
+            loaded = self._store is None
+            if prompt is not None:
+                if self.unfinished:
+                    raise SessionBusy(self.id)
+                self._loaded = loaded
+                machine, first = await self._open(prompt)
+            elif before is None:
                 raise UnknownSession(self.id)
-            if prompt is not None and self.unfinished:
-                raise SessionBusy(self.id)
-            if prompt is None and not self.unfinished:
+            elif before.done:
                 self._posted.clear()
                 return None
-            # Left in the middle, by whatever, the journal is what holds: it is read before the next use.
-            self._loaded = self._store is None
-            machine, first = await (self._take_over() if prompt is None else self._open(prompt))
+            else:
+                self._loaded = loaded
+                machine, first = await self._take_over(before)
             if self._closed:
                 raise SessionClosed(self.id)
             return self._drive(machine), first
@@ -249,9 +256,7 @@ class Session:
         machine = Machine.open(opened, self._machine)
         return machine, machine.advance(at=at)
 
-    async def _take_over(self) -> tuple[Machine, tuple[Effect, ...]]:
-        machine = self._machine
-        assert machine is not None  # noqa: S101  # `_begin` has seen to it
+    async def _take_over(self, machine: Machine) -> tuple[Machine, tuple[Effect, ...]]:
         now = self._setting.clock.now()
         config = None if machine.config == self._setting.config else self._setting.config
         if self._journal is not None:
