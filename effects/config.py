@@ -160,7 +160,7 @@ class ToolSpec:
 @attrs.frozen(kw_only=True)
 class Limits:
     """
-    What a run may use. Checked before each model call and, the money and tokens, before each batch of tools.
+    What a run may use. Checked before each model call and, but for the turns, before each batch of tools.
 
     *turns* are completed model responses. *tokens* are input and output of all of them. *seconds* are
     active time: what model calls, tools and children took; waiting for a person costs nothing.
@@ -187,7 +187,7 @@ class Price:
 @attrs.frozen(kw_only=True)
 class ModelSpec:
     """
-    A model and how it is asked. *name* is ``wire:model``, such as ``openai:gpt-5``.
+    A model and how it is asked. *name* may begin with its wire, as ``openai:gpt-5`` does.
 
     *window* is its context in tokens. *temperature* and *max_output* are sent when they are not None.
     """

@@ -43,7 +43,11 @@ class Clock(Protocol):
 
 @final
 class SystemClock:
-    """The real clock: the epoch time of its creation plus what the monotonic clock says has passed."""
+    """
+    The real clock: the epoch time of its creation plus what the monotonic clock says has passed.
+
+    So it never goes back; where the monotonic clock stands still while a machine sleeps, it lags by that.
+    """
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
