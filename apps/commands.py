@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -210,6 +211,8 @@ def _called(arguments: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            return Exit.HUNG_UP  # what a write says where the terminal is gone; there is nobody to tell
         if os.environ.get("TURNWHEEL_DEBUG"):
             raise
         click.echo(f"turnwheel: {_said(error)}", err=True)
