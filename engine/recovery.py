@@ -18,8 +18,9 @@ from ..effects.events import AgentFinished, Event, Failure, ModelFailed, ToolFin
 from ..effects.messages import Outcome
 from ..effects.requests import AskApproval, Cancel, Request, RunAgent, RunTool, SetTimer
 from ..states.rules import texts
-from ..states.rules.children import child_prompt, child_tools, remainder
+from ..states.rules.children import child_prompt, child_tools
 from ..states.rules.schema import arguments_of
+from ..states.starting import child_run, question
 from ..states.state import (
     Asked,
     Batch,
@@ -81,12 +82,8 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     state = machine.state
     if not isinstance(state, Confirming):
         return ()
-    return tuple([_question(call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)])
-
-
-def _question(call: Call, phase: Asked) -> AskApproval:
-    wish = call.call
-    return AskApproval(id=phase.request, call=wish.id, tool=wish.name, arguments=wish.arguments)
+    asked = [call for call in state.batch.calls if isinstance(call.phase, Asked)]
+    return tuple([question(call.call, request) for call in asked for request in call.open])
 
 
 def _call(
@@ -94,8 +91,8 @@ def _call(
 ) -> tuple[RunTool | AskApproval | RunAgent | Cancel | ToolFinished | AgentFinished, ...]:
     """What becomes of the open request of *call*, if it has one."""
     match call.phase:
-        case Asked():
-            return (_question(call, call.phase),)
+        case Asked(request=request):
+            return (question(call.call, request),)
         case Delegated(request=request):
             return _child(call, request, batch.stopping, machine, now, kept=kept)
         case Running(request=request):
@@ -118,13 +115,11 @@ def _child(
     call: Call, request: str, stopping: Stopping, machine: Machine, now: float, *, kept: bool
 ) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
     config = machine.config
-    name, prompt = child_prompt(arguments_of(call.call.arguments) or {})
+    name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child = config.child(name)
-    tools = () if child is None else child_tools(config, child)
-    if child is None or (not kept and not all(map(_reads, map(config.tool, tools)))):
+    if child is None or not (kept or all(map(_reads, map(config.tool, child_tools(config, child))))):
         return (AgentFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN),)
-    limits = remainder(child.limits, config.limits, machine.memory.spent)
-    again = RunAgent(id=request, call=call.call.id, agent=name, prompt=prompt, tools=tools, limits=limits)
+    again = child_run(call.call, child, config, machine.memory.spent, request)
     # An interrupt that was accepted holds, also for the child, whose own journal may not know of it.
     return (again, Cancel(request=request)) if stopping is Stopping.INTERRUPTED else (again,)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.config import Concurrency, Grant, SideEffect, ToolKind, ToolSpec
-from ..effects.messages import Outcome
+from ..effects.messages import Outcome, ToolCall
 from ..effects.notices import AgentStarted, ApprovalRequested, ToolStarted
 from ..effects.records import AddUsage, GrantRule
 from ..effects.requests import AskApproval, RunAgent, RunTool
@@ -25,6 +25,7 @@ from .settling import give_up, settled
 from .state import Allowed, Asked, Batch, Call, Delegated, Queued, Running, Settled, Stopping
 
 if TYPE_CHECKING:
+    from ..effects.config import ChildSpec, Config
     from ..effects.usage import Spent
     from .context import Context
     from .draft import Draft
@@ -131,6 +132,32 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     return batch.with_calls(calls, batch.stopping)
 
 
+# The requests of a call: made when it starts, and again when a process that was lost left one open
+
+
+def question(wish: ToolCall, request: str) -> AskApproval:
+    """The question whether *wish* may run."""
+    return AskApproval(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments)
+
+
+def tool_run(wish: ToolCall, spec: ToolSpec, request: str) -> RunTool:
+    """The order to run *wish* with the tool *spec*."""
+    return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
+
+
+def child_run(wish: ToolCall, child: ChildSpec, config: Config, spent: Spent, request: str) -> RunAgent:
+    """The order to run *child* for *wish*, with no more than a parent that has *spent* so much can give."""
+    _, prompt = child_prompt(arguments_of(wish.arguments) or {})
+    return RunAgent(
+        id=request,
+        call=wish.id,
+        agent=child.name,
+        prompt=prompt,
+        tools=child_tools(config, child),
+        limits=remainder(child.limits, config.limits, spent),
+    )
+
+
 def fault_in(call: Call, spec: ToolSpec) -> str:
     """
     Why *call* cannot run with its arguments, as its model will read it; empty where it can.
@@ -156,7 +183,7 @@ def _judge(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Con
         return Call(call=wish, phase=Allowed())
     request = draft.new_id()
     draft.add(
-        AskApproval(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments),
+        question(wish, request),
         ApprovalRequested(request=request, call=wish.id, tool=wish.name, arguments=wish.arguments),
     )
     return Call(call=wish, phase=Asked(request=request))
@@ -172,7 +199,7 @@ def _run(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Conte
         return _delegate(call, ctx, draft)
     request = draft.new_id()
     draft.add(
-        RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout),
+        tool_run(wish, spec, request),
         ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
     )
     return Call(call=wish, phase=Running(request=request))
@@ -191,14 +218,7 @@ def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
         return settled(call, Outcome.ERROR, fault, draft)
     request = draft.new_id()
     draft.add(
-        RunAgent(
-            id=request,
-            call=wish.id,
-            agent=name,
-            prompt=prompt,
-            tools=child_tools(ctx.config, child),
-            limits=remainder(child.limits, ctx.config.limits, _account(ctx, draft)),
-        ),
+        child_run(wish, child, ctx.config, _account(ctx, draft), request),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
     return Call(call=wish, phase=Delegated(request=request))
