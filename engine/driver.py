@@ -110,7 +110,8 @@ class Driver:
         log = StepLog(self.session, self.machine)
         effects = first
         try:
-            while True:
+            # Left while an event was being kept: what follows from it is for whoever goes on.
+            while not self.inbox.closed:
                 self._perform(effects)
                 for effect in effects:
                     yield effect

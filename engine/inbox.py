@@ -22,7 +22,7 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: deque[Event | AgentNoticed] = deque()
         self._reader: asyncio.Future[None] | None = None
-        self._closed = False
+        self.closed = False
 
     def put(self, event: Event | AgentNoticed) -> None:
         """Add *event* behind the others."""
@@ -31,7 +31,7 @@ class Inbox:
 
     def close(self) -> None:
         """Give out nothing any more."""
-        self._closed = True
+        self.closed = True
         self._wake()
 
     def _wake(self) -> None:
@@ -43,13 +43,13 @@ class Inbox:
 
     async def get(self) -> Event | AgentNoticed | None:
         """The next event; waits for one. None when it is closed."""
-        while not self._waiting and not self._closed:
+        while not self._waiting and not self.closed:
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
-        if self._closed:
+        if self.closed:
             return None
         first = self._waiting.popleft()
         return self._gathered(first) if isinstance(first, ModelStreamed) else first

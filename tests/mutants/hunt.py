@@ -1,11 +1,14 @@
 """
 Plays the turnwheel that is on the path until a promise breaks; prints what broke and exits with 1, or with 0.
 
+    hunt.py RUNS SESSIONS       so many runs of a bare machine, after so many plays of whole sessions
+
 Used on copies with a deliberate mistake in them: a test of the tests.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
@@ -17,6 +20,7 @@ from turnwheel.effects.requests import RunTool
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.machine import Machine
 from turnwheel.testing.player import PromiseBroken, as_kept, play, replay
+from turnwheel.testing.sessions import play_sessions
 
 
 def only_what_was_offered_runs() -> None:
@@ -34,9 +38,16 @@ def only_what_was_offered_runs() -> None:
     assert not any(isinstance(effect, RunTool) for effect in effects), "what was not offered ran"
 
 
-def hunt(runs: int) -> str:
-    """What broke within so many *runs*, or nothing."""
+async def many_sessions(count: int) -> None:
+    """Sessions of *count* seeds keep every promise."""
+    for seed in range(count):
+        await play_sessions(seed)
+
+
+def hunt(runs: int, sessions: int) -> str:
+    """What broke within so many *runs* of a machine and so many *sessions*, or nothing."""
     try:
+        asyncio.run(many_sessions(sessions))
         only_what_was_offered_runs()
         for seed in range(runs):
             played = play(seed)
@@ -48,6 +59,6 @@ def hunt(runs: int) -> str:
 
 
 if __name__ == "__main__":
-    broken = hunt(int(sys.argv[1]))
+    broken = hunt(int(sys.argv[1]), int(sys.argv[2]))
     print(broken or "every promise was kept")
     sys.exit(bool(broken))

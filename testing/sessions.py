@@ -1,0 +1,320 @@
+"""
+Sessions as a player uses them: runs opened, left, taken over, interrupted and answered at any moment.
+
+Several session objects over one store, as in several processes; a store that fails; a model that stumbles.
+After every move the promises are checked, and at last the run is brought to its end by a process that knows
+only the store. Everything is drawn from the player's `Choices`, and nothing waits for time to pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, final
+
+from ..effects.config import Concurrency
+from ..effects.errors import (
+    SessionBusy,
+    SessionClosed,
+    StoreConflict,
+    StoreError,
+    UnknownRequest,
+    UnknownSession,
+)
+from ..effects.events import Approve, ApproveAlways, Decision, Deny
+from ..effects.notices import ApprovalRequested, DoneReason
+from .choices import Choices, Seeded, chance, pick, weighted
+from .jobs import DONE, World, job, machine_faults
+
+if TYPE_CHECKING:
+    from ..engine.session import Session
+
+SESSION = "s"
+
+MOVES = {
+    "run": 20,
+    "resume": 20,
+    "approve": 16,
+    "interrupt": 6,
+    "cancel": 8,
+    "close": 6,
+    "second": 8,
+    "nap": 10,
+}
+
+DECISIONS: tuple[Decision, ...] = (Approve(), Approve(), Deny(), Deny(message="no"), ApproveAlways())
+
+REFUSED = (SessionBusy, SessionClosed, StoreConflict, StoreError, UnknownRequest, UnknownSession)
+"""What a move may be told that comes at the wrong moment."""
+
+PATIENCE = 3_000
+"""Turns of the event loop after which whatever has not ended hangs."""
+
+SOON = 60
+"""Turns in which whatever was told to stop has stopped; a run takes many more."""
+
+ROUNDS = 40
+"""No run needs to be taken over so often before it is over."""
+
+
+@final
+class SessionBroken(AssertionError):
+    """*faults* were found after *moves*."""
+
+    def __init__(self, faults: list[str], moves: list[str]) -> None:
+        self.faults = faults
+        self.moves = moves
+        super().__init__(faults, moves)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.faults, "", "after " + ", ".join(self.moves)])
+
+
+async def turns(count: int, until: Callable[[], bool] = lambda: False) -> bool:
+    """Let others run for *count* turns of the event loop, or *until* something holds; whether it does."""
+    for _ in range(count):
+        if until():
+            return True
+        await asyncio.sleep(0)
+    return until()
+
+
+def at_work() -> set[asyncio.Task[Any]]:
+    """The tasks that are there besides the one that asks."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+async def ended(work: Awaitable[None]) -> BaseException | None:
+    """What *work* raised, if anything; a `TimeoutError` where it hangs."""
+    task = asyncio.ensure_future(work)
+    if not await turns(PATIENCE, task.done):
+        task.cancel()
+        await turns(PATIENCE, task.done)
+        return TimeoutError(f"hangs after {PATIENCE} turns")
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+async def to_the_end(session: Session) -> list[str]:
+    """Go on with *session*, saying yes to everything, until its run is over; what went wrong."""
+    for _ in range(ROUNDS):
+        await session.load()
+        if session.machine is None:
+            return []
+        result = await session.resume()
+        if result.reason is not None:
+            talked = result.reason is not DoneReason.END_TURN or result.text == DONE
+            return [] if talked else [f"a run ended with {result.text!r}"]
+        if not result.waiting:
+            return [f"{session.machine} rests on no question"]
+        for question in result.waiting:
+            await session.approve(question.id)
+    return [f"{session.machine} is not over after {ROUNDS} rounds"]
+
+
+async def play_sessions(seed: int) -> list[str]:
+    """The moves that *seed* determines. Raises `SessionBroken`."""
+    return await SessionPlayer(Seeded(seed)).play()
+
+
+@final
+class SessionPlayer:
+    """Who uses the sessions of one store. What was done and what came of it is in `moves`."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices = choices
+        self._trouble = weighted(choices, {0: 50, 3: 25, 10: 25})
+        self.world = World(choices, self._fault, stumbles=weighted(choices, {0: 60, 5: 40}))
+        self.moves: list[str] = []
+        self._asks = chance(choices, 40)
+        self._concurrency = pick(choices, tuple(Concurrency))
+        self._made = 0
+        self._jobs = 0
+        self._sessions: list[Session] = []
+        self._tasks: list[tuple[Session, asyncio.Task[None]]] = []
+        self._playing: set[asyncio.Task[Any] | None] = set()
+        self._astray = False  # whether something may be at work that is no task of ours
+
+    def _fault(self, _: int) -> str:
+        return pick(self._choices, ("before", "after")) if chance(self._choices, self._trouble) else ""
+
+    async def play(self) -> list[str]:
+        """Play, then have the last run ended by a process that knows only the store."""
+        self._playing = {asyncio.current_task()}
+        loop = asyncio.get_running_loop()
+        handler = loop.get_exception_handler()
+        loop.set_exception_handler(self._unheard)
+        try:
+            self._sessions.append(self._session())
+            self._start_job(self._sessions[0])
+            for _ in range(3 + self._choices.below(14)):
+                await turns(self._choices.below(30))
+                await self._move()
+                self._check([])
+            await self._settle()
+        finally:
+            loop.set_exception_handler(handler)
+        return self.moves
+
+    def _unheard(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.world.faults.append(
+            f"the event loop was told: {context['message']} {context.get('exception')!r}"
+        )
+
+    def _session(self) -> Session:
+        """The session as another process has it, which may be set up differently."""
+        self._made += 1
+        system = pick(self._choices, ("", "", "Be quick."))
+        return self.world.agent(self._concurrency, asks=self._asks, system=system).session(SESSION)
+
+    def _check(self, faults: list[str]) -> None:
+        faults = faults + self.world.faults
+        for session in self._sessions:
+            if session.machine is not None:
+                faults += machine_faults(session.machine)
+        if faults:
+            raise SessionBroken(faults, self.moves)
+
+    # Moves
+
+    async def _move(self) -> None:
+        move = weighted(self._choices, MOVES)
+        self.moves.append(move)
+        session = pick(self._choices, self._sessions)
+        match move:
+            case "run":
+                self._start_job(session)
+            case "resume":
+                self._start(session, None)
+            case "approve":
+                self._spawn(session, lambda: self._answer(session))
+            case "interrupt":
+                self.world.interrupted = True
+                for _ in range(1 + self._choices.below(2)):
+                    session.interrupt()
+            case "cancel" if self._tasks:
+                pick(self._choices, self._tasks)[1].cancel()
+            case "close":
+                await self._close(session)
+            case "second":
+                self._sessions.append(self._session())
+            case _:
+                await turns(100)
+
+    def _start_job(self, session: Session) -> None:
+        self._jobs += 1
+        self._start(session, job(self._jobs))
+
+    def _start(self, session: Session, prompt: str | None) -> None:
+        how = weighted(self._choices, {"all": 60, "break": 20, "aclose": 20})
+        self._spawn(session, lambda: self._watch(session, prompt, how))
+
+    def _spawn(self, session: Session, work: Callable[[], Awaitable[None]]) -> None:
+        name = self.moves[-1] if self.moves else "the first run"
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except asyncio.CancelledError:
+                self.moves.append(f"{name} was cancelled")
+            except REFUSED as error:
+                self._refused(name, error)
+
+        self._tasks.append((session, asyncio.ensure_future(guarded())))
+
+    def _refused(self, name: str, error: Exception) -> None:
+        self.moves.append(f"{name} was told {type(error).__name__}")
+        failed = self.world.store.failed
+        if isinstance(error, StoreError) and not failed:
+            self.world.faults.append(f"{name}: {error!r} although the store works")
+        if isinstance(error, StoreConflict) and self._made == 1 and not failed:
+            self.world.faults.append(f"{name}: {error!r} although nobody else is there")
+
+    async def _watch(self, session: Session, prompt: str | None, how: str) -> None:
+        seen = PATIENCE if how == "all" else 1 + self._choices.below(40)
+        if how == "break":
+            self._astray = True
+            async for notice in session.stream(prompt):
+                seen -= 1
+                await self._noticed(session, notice)
+                if not seen:
+                    break
+            return
+        async with aclosing(session.stream(prompt)) as notices:
+            async for notice in notices:
+                seen -= 1
+                await self._noticed(session, notice)
+                if not seen:
+                    break
+        alone = sum(not task.done() for _, task in self._tasks) == 1 and not self._astray
+        if alone and (left := at_work() - self._playing):
+            self.world.faults.append(f"a stream was closed and left {left}")
+
+    async def _noticed(self, session: Session, notice: object) -> None:
+        if chance(self._choices, 10):
+            await asyncio.sleep(0)
+        if isinstance(notice, ApprovalRequested):
+            self.world.asked(notice.request)
+            if not self._asks and chance(self._choices, 50):
+                await self._decide(session, notice.request, notice.call)
+
+    async def _answer(self, session: Session) -> None:
+        """Answer all that is open, some twice, and perhaps what nobody asked."""
+        if chance(self._choices, 20):
+            with suppress(UnknownRequest):
+                await session.approve("nothing that was asked")
+                self.world.faults.append("a question that is not open was answered")
+        await session.load()
+        for question in session.waiting:
+            at_rest = at_work() == self._playing
+            await self._decide(session, question.id, question.call)
+            if at_rest:
+                self.world.settled.add(question.id)
+
+    async def _decide(self, session: Session, request: str, call: str) -> None:
+        for _ in range(1 + chance(self._choices, 20)):
+            decision = pick(self._choices, DECISIONS)
+            if not isinstance(decision, Deny):
+                self.world.yes.add(call)
+                self.world.trusting |= isinstance(decision, ApproveAlways)
+            await session.approve(request, decision)
+
+    async def _close(self, session: Session) -> None:
+        self._astray = True
+        error = await ended(session.close())
+        if error is not None:
+            self.world.faults.append(f"close raised {error!r}")
+        mine = [task for owner, task in self._tasks if owner is session]
+        if not await turns(SOON, lambda: all(task.done() for task in mine)):
+            self.world.faults.append("a closed session goes on")
+        self._sessions.remove(session)
+        if not self._sessions:
+            self._sessions.append(self._session())
+
+    # The end
+
+    async def _settle(self) -> None:
+        for _, task in self._tasks:
+            task.cancel()
+        await turns(PATIENCE, lambda: not at_work())
+        faults = [f"left over: {task}" for task in at_work()]
+        for _, task in self._tasks:
+            if not task.cancelled() and task.done() and (error := task.exception()) is not None:
+                faults.append(f"a move raised {error!r}")
+        self._check(faults)
+        self.world.store.fault = lambda _: ""
+        await self._finish(self._session())
+
+    async def _finish(self, session: Session) -> None:
+        faults: list[str] = []
+
+        async def finish() -> None:
+            async with session:
+                faults.extend(await to_the_end(session))
+
+        self.world.trusting = True  # a yes may come from here now
+        if (error := await ended(finish())) is not None:
+            faults.append(f"going on to the end raised {error!r}")
+        await turns(PATIENCE, lambda: not at_work())
+        faults += [f"left over: {task}" for task in at_work()]
+        self._check(faults + await self.world.kept_faults(session))
