@@ -5,6 +5,8 @@ What helps to test an agent, and what our own tests are made of.
     scripted    a model that says what it was told to, for whole agents
     clock       a clock that stands still
     player      the world as a player: random runs in which every promise is checked
+    sessions    the same for sessions: left, closed, answered late, over a store that fails; see `jobs`
+    stores      a store that can be told to fail
     prove       all of a small world, and ``python -m turnwheel.testing.prove``
     invariants  what must always hold, as pure checks; `ledger` and `callbook` check it over a whole run
 """

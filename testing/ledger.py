@@ -96,7 +96,7 @@ class Ledger:
         return cls(
             config=config,
             prompts=[mail.id for mail in machine.memory.mail],
-            calls=CallBook(config=config),
+            calls=CallBook(config=config, rules=list(machine.memory.granted)),
         )
 
     def copy(self) -> Ledger:
