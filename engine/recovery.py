@@ -20,7 +20,7 @@ from ..effects.requests import AskApproval, Cancel, Request, RunAgent, RunTool, 
 from ..states.rules import texts
 from ..states.rules.children import child_prompt, child_tools
 from ..states.rules.schema import arguments_of
-from ..states.starting import child_run, question
+from ..states.starting import child_run, question, reads, tool_run
 from ..states.state import (
     Asked,
     Batch,
@@ -39,7 +39,7 @@ from ..states.state import (
 )
 
 if TYPE_CHECKING:
-    from ..effects.config import Config, ToolSpec
+    from ..effects.config import Config
     from .machine import Machine
 
 
@@ -108,7 +108,7 @@ def _tool(call: Call, request: str, stopping: Stopping, config: Config, now: flo
         return ToolFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN)
     if stopping is Stopping.INTERRUPTED:
         return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
-    return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
+    return tool_run(wish, spec, request)
 
 
 def _child(
@@ -117,12 +117,8 @@ def _child(
     config = machine.config
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child = config.child(name)
-    if child is None or not (kept or all(map(_reads, map(config.tool, child_tools(config, child))))):
+    if child is None or not (kept or all(map(reads, map(config.tool, child_tools(config, child))))):
         return (AgentFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN),)
     again = child_run(call.call, child, config, machine.memory.spent, request)
     # An interrupt that was accepted holds, also for the child, whose own journal may not know of it.
     return (again, Cancel(request=request)) if stopping is Stopping.INTERRUPTED else (again,)
-
-
-def _reads(spec: ToolSpec | None) -> bool:
-    return spec is not None and spec.side_effect is SideEffect.READ_ONLY

@@ -32,7 +32,7 @@ from ..effects.notices import (
 from ..effects.pieces import Piece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
 from ..effects.requests import CallModel, Cancel, Purpose, Transcript
-from ..effects.usage import Spent, Usage, cost
+from ..effects.usage import Usage
 from .draft import Draft, ignore
 from .rules import compaction, texts
 from .rules.limits import exceeded
@@ -146,9 +146,7 @@ def _account(  # what a summary may have used, and where it goes
     usage = told or Usage()
     if pieces and not usage.total:
         usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
-    model = ctx.config.model
-    price = model.price if ctx.memory.model == model.name else None
-    draft.add(AddUsage(spent=Spent(usage=usage, cost=cost(usage, price), seconds=max(0.0, seconds))))
+    draft.add(AddUsage(spent=ctx.spent_on(usage, seconds)))
 
 
 def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:

@@ -30,7 +30,7 @@ from ..effects.records import (
     TakeMail,
     UseIds,
 )
-from ..effects.usage import Spent
+from ..effects.usage import Spent, Usage, cost
 from .rules.sizes import history_size, message_size
 
 if TYPE_CHECKING:
@@ -164,3 +164,10 @@ class Context:
     def now(self) -> float:
         """The event's time: the only clock there is."""
         return self.event.at
+
+    def spent_on(self, usage: Usage, seconds: float, turns: int = 0) -> Spent:
+        """The account of one model call; a model that was chosen on the way has no price here."""
+        model = self.config.model
+        price = model.price if self.memory.model == model.name else None
+        # A clock that was set back does not give time back.
+        return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=max(0.0, seconds))

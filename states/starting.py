@@ -94,7 +94,7 @@ class _Room:
 
     def may_run(self, spec: ToolSpec | None) -> bool:
         """A read runs beside reads; anything else runs when nothing earlier is left."""
-        if self.concurrency is Concurrency.PARALLEL_READS and _reads(spec):
+        if self.concurrency is Concurrency.PARALLEL_READS and reads(spec):
             return self.unsettled_writes == 0 and self.free > 0
         return self.unsettled == 0
 
@@ -106,11 +106,12 @@ class _Room:
             self.concurrency,
             self.free - started,
             self.unsettled + left,
-            self.unsettled_writes + (left and not _reads(spec)),
+            self.unsettled_writes + (left and not reads(spec)),
         )
 
 
-def _reads(spec: ToolSpec | None) -> bool:
+def reads(spec: ToolSpec | None) -> bool:
+    """Whether *spec* is a tool that only reads; one that is not there might be anything."""
     return spec is not None and spec.side_effect is SideEffect.READ_ONLY
 
 

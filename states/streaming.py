@@ -36,7 +36,7 @@ from ..effects.notices import (
 from ..effects.pieces import Piece, ReasoningPiece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel, SetTimer
-from ..effects.usage import Spent, Usage, cost
+from ..effects.usage import Usage
 from .draft import Draft, ignore
 from .rules import texts
 from .rules.answer import TRUSTED, Wishes, parts_of, wishes
@@ -103,14 +103,6 @@ def _streamed(state: Streaming, event: ModelStreamed) -> Step:
     return following, tuple(deltas(event.pieces))
 
 
-def _spent(usage: Usage, seconds: float, turns: int, ctx: Context) -> Spent:
-    """An account of one model call; a model that was chosen on the way has no price here."""
-    model = ctx.config.model
-    price = model.price if ctx.memory.model == model.name else None
-    # A clock that was set back does not give time back.
-    return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=max(0.0, seconds))
-
-
 # The answer is whole
 
 
@@ -134,7 +126,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
     }
     _append(parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
     usage = event.usage if event.usage.total else estimated_usage(ctx.memory.size, pieces)
-    spent = _spent(usage, event.seconds, 1, ctx)
+    spent = ctx.spent_on(usage, event.seconds, turns=1)
     draft.add(
         AddUsage(spent=spent, context=usage.total),
         TurnEnded(turn=ctx.memory.spent.turns + 1, stop=stop, usage=usage),
@@ -235,7 +227,7 @@ def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx
     begun = state.pieces.count or event.failure is Failure.LOST
     usage = event.usage or (estimated_usage(ctx.memory.size, state.pieces.pieces) if begun else Usage())
     if usage.total or event.seconds:
-        draft.add(AddUsage(spent=_spent(usage, event.seconds, 0, ctx)))
+        draft.add(AddUsage(spent=ctx.spent_on(usage, event.seconds)))
 
 
 def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
@@ -245,7 +237,7 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
     _append(parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
     usage = event.usage or (estimated_usage(ctx.memory.size, pieces) if pieces else Usage())
-    draft.add(AddUsage(spent=_spent(usage, event.seconds, 0, ctx)))
+    draft.add(AddUsage(spent=ctx.spent_on(usage, event.seconds)))
     return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
 
 

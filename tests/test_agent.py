@@ -296,6 +296,21 @@ async def test_a_child_that_is_interrupted_answers_and_its_parent_ends() -> None
     assert "I see" in spawned.content
 
 
+@pytest.mark.parametrize(("tools", "content"), [(None, "it is fine"), (("pay",), "may have run")])
+async def test_a_child_that_was_left_without_a_store(tools: tuple[str, ...] | None, content: str) -> None:
+    """It has no journal: one that only reads is run again, of another nobody knows what it did."""
+    spawn = calls(("run_agent", {"agent": "scout", "prompt": "go"}))
+    child = ChildSpec(name="scout", tools=tools)
+    agent, _ = scripted(spawn, stalls("I"), says("it is fine"), says("good"), children=(child,))
+    async with agent.session("s") as session:
+        async with aclosing(session.stream("go")) as notices:
+            async for notice in notices:
+                if isinstance(notice, AgentNoticed) and isinstance(notice.notice, TextDelta):
+                    break
+        await session.resume()
+        assert content in session.history[2].results[0].content
+
+
 async def test_a_child_whose_process_was_lost_goes_on_where_it_was() -> None:
     """Parent and child are resumed together; what the child had done is not done again."""
     store = MemoryStore()
