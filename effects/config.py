@@ -7,101 +7,35 @@ A number of None means "no limit"; 0 is refused, since half the world reads it a
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypeGuard, TypeVar, final
+from typing import final
 
 import attrs
 
-from .errors import ArgumentError, ConfigError
+from .checks import (
+    as_money,
+    as_money_or_none,
+    json_object,
+    not_empty,
+    not_negative,
+    of_kind,
+    once,
+    positive,
+    share,
+    tool_name,
+    tuple_of,
+)
+from .errors import ConfigError
+from .hooks import HookSpec
+from .permissions import PermissionMode, Rule
 from .text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-T = TypeVar("T")
 
 DEFAULT_WINDOW = 200_000
 """Context window in tokens where nothing else is known (the size most current models start at)."""
 
 DEFAULT_OUTPUT_TOKENS = 16_384
 """Output tokens asked for per model call."""
-
-
-def _positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    if value is not None and not (_is_number(value) and value > 0):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be a number above 0, or None for no limit; got {value!r}"
-        raise ConfigError(msg)
-
-
-def _not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    if not (_is_number(value) and value >= 0):
-        msg = f"{type(instance).__name__}.{attribute.name} must be a number, and not negative; got {value!r}"
-        raise ConfigError(msg)
-
-
-def _not_empty(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    if not value.strip():
-        msg = f"{type(instance).__name__}.{attribute.name} must not be empty; got {value!r}"
-        raise ConfigError(msg)
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _a(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
-    """A validator for one value of *kind*."""
-
-    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        if not isinstance(value, kind):
-            where = f"{type(instance).__name__}.{attribute.name}"
-            msg = f"{where} must be a {kind.__name__}; got {value!r}"
-            raise ArgumentError(msg)
-
-    return check
-
-
-def _all(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
-    """A validator for a tuple of values of *kind*."""
-
-    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
-            where = f"{type(instance).__name__}.{attribute.name}"
-            msg = f"{where} must be a tuple of {kind.__name__}; got {value!r}"
-            raise ArgumentError(msg)
-
-    return check
-
-
-def _json_object(instance: ToolSpec, attribute: attrs.Attribute[str], value: str) -> None:
-    try:
-        parsed: object = json.loads(value)
-    except ValueError as error:
-        msg = f"the {attribute.name} of tool {instance.name!r} is no JSON: {value!r} ({error})"
-        raise ConfigError(msg) from error
-    if not isinstance(parsed, dict):
-        msg = f"the {attribute.name} of tool {instance.name!r} must be a JSON object; got {value!r}"
-        raise ConfigError(msg)
-
-
-def _money(value: Decimal | float | str) -> Decimal:
-    try:
-        money = Decimal(str(value))
-    except InvalidOperation as error:
-        msg = f"{value!r} is no amount of money; write it as 0.25 or '0.25'"
-        raise ConfigError(msg) from error
-    if not money.is_finite():
-        msg = f"{value!r} is no amount of money"
-        raise ConfigError(msg)
-    return money
-
-
-def _money_or_none(value: Decimal | float | str | None) -> Decimal | None:
-    return None if value is None else _money(value)
 
 
 class SideEffect(StrEnum):
@@ -131,29 +65,29 @@ class ToolKind(StrEnum):
     AGENT = "agent"
 
 
-class PermissionMode(StrEnum):
-    """`DEFAULT` asks as each tool says; `BYPASS` never asks."""
-
-    DEFAULT = "default"
-    BYPASS = "bypass"
-
-
 @final
 @attrs.frozen(kw_only=True)
 class ToolSpec:
     """
     A tool as the loop knows it. *schema* is a JSON Schema (an object) as text, *timeout* in seconds.
 
-    The function behind it is found by *name*.
+    The function behind it is found by *name*. *edits*: it changes files and does nothing else, so the mode
+    that accepts edits lets it run. *resources* are the keys of what it works on, in which ``{name}`` stands
+    for an argument, such as ``account:{id}``: calls with no key in common may run side by side. None: it may
+    touch anything.
     """
 
-    name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-zA-Z0-9_-]{1,64}"))
+    name: str = attrs.field(validator=tool_name)
     description: str = ""
-    schema: str = attrs.field(default='{"type":"object","properties":{}}', validator=_json_object)
+    schema: str = attrs.field(default='{"type":"object","properties":{}}', validator=json_object)
     side_effect: SideEffect = attrs.field(default=SideEffect.UNSAFE, converter=SideEffect)
     approval: Approval = attrs.field(default=Approval.BY_SIDE_EFFECT, converter=Approval)
-    timeout: float | None = attrs.field(default=30.0, validator=_positive)
+    timeout: float | None = attrs.field(default=30.0, validator=positive)
     kind: ToolKind = attrs.field(default=ToolKind.FUNCTION, converter=ToolKind)
+    edits: bool = False
+    resources: tuple[str, ...] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(tuple_of(str))
+    )
 
 
 @final
@@ -166,10 +100,10 @@ class Limits:
     active time: what model calls, tools and children took; waiting for a person costs nothing.
     """
 
-    turns: int | None = attrs.field(default=None, validator=_positive)
-    tokens: int | None = attrs.field(default=None, validator=_positive)
-    usd: Decimal | None = attrs.field(default=None, converter=_money_or_none, validator=_positive)
-    seconds: float | None = attrs.field(default=None, validator=_positive)
+    turns: int | None = attrs.field(default=None, validator=positive)
+    tokens: int | None = attrs.field(default=None, validator=positive)
+    usd: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=positive)
+    seconds: float | None = attrs.field(default=None, validator=positive)
 
 
 @final
@@ -177,10 +111,10 @@ class Limits:
 class Price:
     """What a model costs, in USD per million tokens."""
 
-    input: Decimal = attrs.field(converter=_money, validator=_not_negative)
-    output: Decimal = attrs.field(converter=_money, validator=_not_negative)
-    cached: Decimal | None = attrs.field(default=None, converter=_money_or_none)
-    cache_write: Decimal | None = attrs.field(default=None, converter=_money_or_none)
+    input: Decimal = attrs.field(converter=as_money, validator=not_negative)
+    output: Decimal = attrs.field(converter=as_money, validator=not_negative)
+    cached: Decimal | None = attrs.field(default=None, converter=as_money_or_none)
+    cache_write: Decimal | None = attrs.field(default=None, converter=as_money_or_none)
 
 
 @final
@@ -190,12 +124,14 @@ class ModelSpec:
     A model and how it is asked. *name* may begin with its wire, as ``openai:gpt-5`` does.
 
     *window* is its context in tokens. *temperature* and *max_output* are sent when they are not None.
+    *thinking* is how many tokens it may think, None for what the provider does by itself.
     """
 
-    name: str = attrs.field(validator=_not_empty)
-    window: int = attrs.field(default=DEFAULT_WINDOW, validator=_positive)
-    max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=_positive)
+    name: str = attrs.field(validator=not_empty)
+    window: int = attrs.field(default=DEFAULT_WINDOW, validator=positive)
+    max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=positive)
     temperature: float | None = None
+    thinking: int | None = attrs.field(default=None, validator=positive)
     price: Price | None = None
 
 
@@ -216,27 +152,63 @@ class OnMaxTokens(StrEnum):
 
 
 class Concurrency(StrEnum):
-    """`SERIAL`: one call at a time, in order. `PARALLEL_READS`: neighbouring read-only calls together."""
+    """
+    Which calls of one answer may run side by side.
+
+    `SERIAL`: one at a time, in order. `PARALLEL_READS`: neighbouring read-only calls. `PARALLEL`: also those
+    whose tools declare resources and have none in common with an earlier call that is not over.
+    """
 
     SERIAL = "serial"
     PARALLEL_READS = "parallel_reads"
+    PARALLEL = "parallel"
+
+
+class Gates(StrEnum):
+    """Who judges a call first: the hooks, so that rules judge what a hook made of it, or the rules."""
+
+    HOOKS_FIRST = "hooks_first"
+    RULES_FIRST = "rules_first"
+
+
+class Steering(StrEnum):
+    """
+    When a model reads what a person said into a run.
+
+    `NOW`: what runs is cancelled and the rest skipped, and an answer that is being streamed is cut.
+    `AFTER_TOOL`: what runs is let finish and the rest skipped. `WHEN_DONE`: all calls of the answer run.
+    """
+
+    NOW = "now"
+    AFTER_TOOL = "after_tool"
+    WHEN_DONE = "when_done"
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Policy:
-    """How the loop decides where the sources of this design differ."""
+    """
+    How the loop decides where there is more than one good way.
+
+    *max_parallel* is how many calls may be at work at once, *compact_at* the share of the window at which a
+    conversation is shortened. *answer_within* is how long a question waits, in seconds, before it counts as
+    denied; None for ever. *continues* is how often in a row a hook may make a run go on that was about to
+    stop. *coalesce*: prompts of one sender that follow each other within so many seconds become one.
+    """
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
     on_max_tokens: OnMaxTokens = attrs.field(
         default=OnMaxTokens.COMPACT_OVER_THRESHOLD, converter=OnMaxTokens
     )
     concurrency: Concurrency = attrs.field(default=Concurrency.SERIAL, converter=Concurrency)
-    max_parallel: int = attrs.field(default=5, validator=_positive)
-    compact_at: float = attrs.field(
-        default=0.8, validator=attrs.validators.and_(attrs.validators.gt(0), attrs.validators.le(1))
-    )
+    max_parallel: int = attrs.field(default=5, validator=positive)
+    gates: Gates = attrs.field(default=Gates.HOOKS_FIRST, converter=Gates)
+    steering: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
     mode: PermissionMode = attrs.field(default=PermissionMode.DEFAULT, converter=PermissionMode)
+    answer_within: float | None = attrs.field(default=None, validator=positive)
+    continues: int = attrs.field(default=3, validator=not_negative)
+    coalesce: float = attrs.field(default=0.0, validator=not_negative)
+    compact_at: float = attrs.field(default=0.8, validator=share)
 
 
 @final
@@ -249,34 +221,11 @@ class Retries:
     takes its place, unless that is longer than *longest*: then the run ends and says so.
     """
 
-    overloaded: int = attrs.field(default=8, validator=_not_negative)
-    failed: int = attrs.field(default=3, validator=_not_negative)
-    base: float = attrs.field(default=2.0, validator=_not_negative)
-    jitter: float = attrs.field(default=0.2, validator=_not_negative)
-    longest: float | None = attrs.field(default=3600.0, validator=_positive)
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Grant:
-    """
-    A rule that answers an approval beforehand: *tool*, and for each named argument a glob it must match.
-
-    A glob's ``*`` matches any characters, slashes too; a value that is no string matches by its JSON text.
-    """
-
-    tool: str
-    where: tuple[tuple[str, str], ...] = ()
-
-    def covers(self, tool: str, arguments: Mapping[str, object]) -> bool:
-        """Whether this rule answers for a call of *tool* with *arguments*."""
-        return tool == self.tool and all(
-            name in arguments and fnmatchcase(_plain(arguments[name]), glob) for name, glob in self.where
-        )
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    overloaded: int = attrs.field(default=8, validator=not_negative)
+    failed: int = attrs.field(default=3, validator=not_negative)
+    base: float = attrs.field(default=2.0, validator=not_negative)
+    jitter: float = attrs.field(default=0.2, validator=not_negative)
+    longest: float | None = attrs.field(default=3600.0, validator=positive)
 
 
 @final
@@ -296,12 +245,6 @@ class ChildSpec:
     limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
 
 
-def _once(what: str, names: list[str]) -> None:
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        msg = f"two {what} of one name: {', '.join(map(repr, twice))}; rename one of each"
-        raise ConfigError(msg)
-
-
 def _priced(limits: Limits, model: ModelSpec) -> None:
     if limits.usd is not None and model.price is None:
         msg = f"a limit in USD needs a price for {model.name!r}: give the model a Price"
@@ -314,25 +257,45 @@ class Config:
     """
     All that a run is told. Two runs with equal configurations and equal events are equal.
 
-    *allow* answers approvals beforehand; *stop* are the stop sequences sent to the model.
+    *models* are others that a run may be switched to, *rules* answer for calls before a person is asked,
+    *hooks* are the host's own say. *instructions* are the files, in the folders that the tools may touch,
+    whose text is added to *system* when a session starts. *stop* are the stop sequences sent to the model.
+    *cwd* is for whoever watches, *agent* the name of the child that this is the configuration of.
     """
 
-    model: ModelSpec = attrs.field(validator=_a(ModelSpec))
+    model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
+    models: tuple[ModelSpec, ...] = attrs.field(default=(), validator=tuple_of(ModelSpec))
     system: str = attrs.field(default="", converter=clean)
-    tools: tuple[ToolSpec, ...] = attrs.field(default=(), validator=_all(ToolSpec))
-    children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=_all(ChildSpec))
-    limits: Limits = attrs.field(default=Limits(), validator=_a(Limits))
-    policy: Policy = attrs.field(default=Policy(), validator=_a(Policy))
-    retries: Retries = attrs.field(default=Retries(), validator=_a(Retries))
-    allow: tuple[Grant, ...] = attrs.field(default=(), validator=_all(Grant))
-    stop: tuple[str, ...] = attrs.field(default=(), validator=_all(str))
+    instructions: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
+    tools: tuple[ToolSpec, ...] = attrs.field(default=(), validator=tuple_of(ToolSpec))
+    children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=tuple_of(ChildSpec))
+    limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
+    policy: Policy = attrs.field(default=Policy(), validator=of_kind(Policy))
+    retries: Retries = attrs.field(default=Retries(), validator=of_kind(Retries))
+    rules: tuple[Rule, ...] = attrs.field(default=(), validator=tuple_of(Rule))
+    hooks: tuple[HookSpec, ...] = attrs.field(default=(), validator=tuple_of(HookSpec))
+    stop: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
+    cwd: str = ""
+    agent: str = ""
 
     def __attrs_post_init__(self) -> None:
-        _once("tools", [tool.name for tool in self.tools])
-        _once("children", [child.name for child in self.children])
-        _priced(self.limits, self.model)
+        once("models", [model.name for model in (self.model, *self.models)])
+        once("tools", [tool.name for tool in self.tools])
+        once("children", [child.name for child in self.children])
+        once("hooks", [hook.name for hook in self.hooks])
+        for model in (self.model, *self.models):
+            _priced(self.limits, model)
         for child in self.children:
             _priced(child.limits if self.limits.usd is None else self.limits, child.model or self.model)
+
+    def spec(self, model: str) -> ModelSpec:
+        """
+        How *model* is asked: as configured, or as the first one is, with no price, where it is not.
+        """
+        for spec in (self.model, *self.models):
+            if spec.name == model:
+                return spec
+        return attrs.evolve(self.model, name=model, price=None)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool called *name*, or None."""

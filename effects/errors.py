@@ -8,8 +8,10 @@ Every error of this library, by whose fault it is.
             ArgumentError      (TypeError) an argument is of the wrong kind
             UnknownSession     (LookupError) there is no such session
             UnknownRequest     (LookupError) no open question has this id
+            UnknownCall        (LookupError) no call under way has this id
             SessionBusy        (RuntimeError) a run is already under way
             SessionClosed      (RuntimeError) the session was closed
+            QueueFull          (RuntimeError) as many prompts wait as may
         WorldError             something outside failed
             StoreError         (OSError) the store cannot be read or written
             StoreConflict      somebody else wrote to the session first
@@ -76,6 +78,20 @@ class UnknownRequest(CallerError, LookupError):
 
 
 @final
+class UnknownCall(CallerError, LookupError):
+    """No call under way has the id *call*; *open* are those there are."""
+
+    def __init__(self, call: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
+        self.call = call
+        self.open = open
+        super().__init__(call, open)
+
+    def __str__(self) -> str:
+        there = ", ".join(map(repr, self.open)) or "none"
+        return f"no call {self.call!r} under way; there are: {there}"
+
+
+@final
 class SessionBusy(CallerError, RuntimeError):
     """A run of session *session* is under way."""
 
@@ -97,6 +113,19 @@ class SessionClosed(CallerError, RuntimeError):
 
     def __str__(self) -> str:
         return f"session {self.session!r} is closed; open it again from its store"
+
+
+@final
+class QueueFull(CallerError, RuntimeError):
+    """As many prompts wait for session *session* as may: *waiting*."""
+
+    def __init__(self, session: str, waiting: int) -> None:
+        self.session = session
+        self.waiting = waiting
+        super().__init__(session, waiting)
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} has {self.waiting} prompts waiting; send this one again later"
 
 
 class WorldError(TurnwheelError):

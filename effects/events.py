@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
-from .messages import Outcome, StopReason
+from .checks import globs
+from .config import Steering
+from .hooks import HookSaid
+from .messages import Binary, Outcome, StopReason
 from .pieces import Piece
-from .records import SetMode, SetModel
+from .records import Change
 from .usage import Spent, Usage
 
 if TYPE_CHECKING:
@@ -131,13 +134,14 @@ class ToolProgressed:
 @final
 @attrs.frozen(kw_only=True)
 class ToolFinished:
-    """A tool ended, one way or another; *content* is what the model will read."""
+    """A tool ended, one way or another; *content* and *files* are what the model will read."""
 
     at: float
     request: str
     content: str
     outcome: Outcome = attrs.field(default=Outcome.OK, converter=Outcome)
     seconds: float = attrs.field(default=0.0, validator=_finite)
+    files: tuple[Binary, ...] = ()
 
 
 @final
@@ -151,15 +155,20 @@ class Approve:
 @final
 @attrs.frozen(kw_only=True)
 class ApproveAlways:
-    """Yes, and do not ask about this tool again in this session."""
+    """
+    Yes, and do not ask about this tool again in this session, where its arguments match the globs *where*.
+    """
+
+    where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Deny:
-    """No. The model reads *message*."""
+    """No. The model reads *message*; with *interrupt* the run ends, too."""
 
     message: str = ""
+    interrupt: bool = False
 
 
 Decision = Approve | ApproveAlways | Deny
@@ -169,21 +178,33 @@ Decision = Approve | ApproveAlways | Deny
 @final
 @attrs.frozen(kw_only=True)
 class ApprovalGiven:
-    """A question was answered. It names the request, never a call."""
+    """A question was answered. It names the request, never a call. *by* is who answered, in free words."""
 
     at: float
     request: str
     decision: Decision
+    by: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class HookAnswered:
-    """Hooks answered. *answer* is JSON text."""
+    """Hooks answered, each for itself, in the order they were asked."""
 
     at: float
     request: str
-    answer: str = "{}"
+    said: tuple[HookSaid, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class InstructionsRead:
+    """The instruction files were read: their *text*, and what went wrong with some of them as *faults*."""
+
+    at: float
+    request: str
+    text: str
+    faults: tuple[str, ...] = ()
 
 
 @final
@@ -210,21 +231,29 @@ class TimerFired:
 @final
 @attrs.frozen(kw_only=True)
 class UserSent:
-    """A person sent a prompt. *id* is the sender's own."""
+    """
+    Somebody sent a prompt, for a run of its own. *id* is the sender's own.
+
+    *sender* is who and through which channel, in free words: prompts of one sender may become one.
+    """
 
     at: float
     id: str
     text: str
+    files: tuple[Binary, ...] = ()
+    sender: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class UserSteered:
-    """A person said something meant for the run that is under way."""
+    """Somebody said something meant for the run that is under way. *id* is the sender's own."""
 
     at: float
     id: str
     text: str
+    how: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
+    files: tuple[Binary, ...] = ()
 
 
 @final
@@ -238,15 +267,31 @@ class Interrupted:
 @final
 @attrs.frozen(kw_only=True)
 class ControlReceived:
-    """A person changed a setting of the run that is under way."""
+    """A person changed a setting of the run that is under way. *id* is the sender's own."""
 
     at: float
     id: str
-    change: SetModel | SetMode
+    change: Change
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CallCancelled:
+    """A person gave up the one call whose id, which is ours, is *call*."""
+
+    at: float
+    call: str
 
 
 Answer = (
-    ModelFinished | ModelFailed | ToolFinished | ApprovalGiven | HookAnswered | AgentFinished | TimerFired
+    ModelFinished
+    | ModelFailed
+    | ToolFinished
+    | ApprovalGiven
+    | HookAnswered
+    | InstructionsRead
+    | AgentFinished
+    | TimerFired
 )
 """The events that close a request."""
 
@@ -259,14 +304,19 @@ Event = (
     | ToolFinished
     | ApprovalGiven
     | HookAnswered
+    | InstructionsRead
     | AgentFinished
     | TimerFired
     | UserSent
     | UserSteered
     | Interrupted
     | ControlReceived
+    | CallCancelled
 )
 """Everything that can happen to a machine."""
+
+Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled
+"""The events that come from outside, from whichever process."""
 
 
 def joined(events: Sequence[ModelStreamed]) -> ModelStreamed:

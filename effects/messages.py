@@ -60,10 +60,15 @@ class Text:
 @final
 @attrs.frozen(kw_only=True)
 class Reasoning:
-    """A model's thinking. *signature* is the provider's proof, sent back verbatim, or empty."""
+    """
+    A model's thinking. *signature* is the provider's proof, sent back verbatim, or empty.
+
+    *redacted* is thinking that the provider hides, as it sent it: it goes back in the text's place.
+    """
 
     text: str
     signature: str = ""
+    redacted: str = ""
 
 
 @final
@@ -79,29 +84,30 @@ class ToolCall:
 
 @final
 @attrs.frozen(kw_only=True)
+class Binary:
+    """A picture or a file: *data* is its content, *media_type* such as ``image/png``."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
 class ToolResult:
-    """The one answer to a tool call; *call* is the `ToolCall.id` it answers."""
+    """The one answer to a tool call; *call* is the `ToolCall.id` it answers, *files* belong to it."""
 
     call: str
     wire_id: str
     name: str
     content: str
     outcome: Outcome = Outcome.OK
+    files: tuple[Binary, ...] = ()
 
     @property
     def is_error(self) -> bool:
         """What the wire calls an error: anything but success."""
         return self.outcome is not Outcome.OK
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Binary:
-    """An attachment: *data* is its content, *media_type* such as ``image/png``."""
-
-    media_type: str
-    data: bytes
-    name: str = ""
 
 
 @final
@@ -143,6 +149,6 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolResult))
 
 
-def user(text: str, at: float = 0.0) -> Message:
-    """A user message of one text part."""
-    return Message(role=Role.USER, parts=(Text(text=text),), at=at)
+def user(text: str, at: float = 0.0, files: tuple[Binary, ...] = ()) -> Message:
+    """A user message of *text* and the *files* that came with it."""
+    return Message(role=Role.USER, parts=(Text(text=text), *files), at=at)

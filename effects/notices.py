@@ -8,7 +8,10 @@ from typing import final
 import attrs
 
 from .events import Decision, Failure
-from .messages import Outcome, StopReason
+from .hooks import Hook, HookSaid
+from .messages import Message, Outcome, StopReason, ToolCall
+from .permissions import Ground, PermissionMode, Verdict
+from .records import Change
 from .usage import Spent, Usage
 
 
@@ -24,6 +27,8 @@ class DoneReason(StrEnum):
     TIME_BUDGET = "time_budget"
     INTERRUPTED = "interrupted"
     ABORTED = "aborted"
+    BLOCKED = "blocked"
+    """A hook did not let the prompt in."""
     LOOP_DETECTED = "loop_detected"
     ERROR = "error"
 
@@ -31,12 +36,87 @@ class DoneReason(StrEnum):
 @final
 @attrs.frozen(kw_only=True)
 class RunStarted:
-    """The first notice of a run: what it works with."""
+    """The first notice of a run: what it works with, in which mode and where."""
 
     run: str
     model: str
     tools: tuple[str, ...]
     at: float
+    mode: PermissionMode = PermissionMode.DEFAULT
+    cwd: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookAsked:
+    """The host's hooks *names* are being asked, about *call* where there is one."""
+
+    request: str
+    hook: Hook
+    names: tuple[str, ...]
+    call: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookReplied:
+    """Hooks answered; those with a fault had no say."""
+
+    request: str
+    hook: Hook
+    said: tuple[HookSaid, ...]
+    call: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CallJudged:
+    """
+    Whether *call* may run was decided, and on what *ground*; *detail* names the rule, hook or mode.
+
+    A verdict of `ASK` is followed by a question, and then by another judgement with a person's verdict.
+    """
+
+    call: str
+    tool: str
+    verdict: Verdict
+    ground: Ground
+    detail: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SettingChanged:
+    """A person's *change* holds from now on."""
+
+    change: Change
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SettingRefused:
+    """A person's *change* cannot be made, and why; everything stays as it is."""
+
+    change: Change
+    reason: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class InputTaken:
+    """Inputs, by their senders' *ids*, became *messages* of the conversation."""
+
+    ids: tuple[str, ...]
+    messages: tuple[Message, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class InputBlocked:
+    """A hook did not let the inputs *ids* in, and why; the conversation stays as it is."""
+
+    ids: tuple[str, ...]
+    reason: str
 
 
 @final
@@ -118,29 +198,33 @@ class ToolEnded:
 @final
 @attrs.frozen(kw_only=True)
 class ApprovalRequested:
-    """A question is open. Answer it by its *request*."""
+    """A question is open. Answer it by its *request*, until *due* where that is not None."""
 
     request: str
     call: str
     tool: str
     arguments: str
+    why: str = ""
+    due: float | None = None
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ApprovalAnswered:
-    """A question was answered."""
+    """A question was answered; *by* is who did, in free words."""
 
     request: str
     decision: Decision
+    by: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ApprovalWithdrawn:
-    """A question is no longer open, and nobody answered it."""
+    """A question is no longer open, and nobody answered it; *late*: it waited as long as it might."""
 
     request: str
+    late: bool = False
 
 
 @final
@@ -165,19 +249,26 @@ class AgentNoticed:
 @final
 @attrs.frozen(kw_only=True)
 class TurnEnded:
-    """A model completed a response. *turn* counts from 1 within the run, *usage* is this response's."""
+    """
+    A model completed a response. *turn* counts from 1 within the run, *usage* is this response's.
+
+    *calls* are those that entered the history, run or not; *sequence* is the stop sequence it met.
+    """
 
     turn: int
     stop: StopReason
     usage: Usage
+    calls: tuple[ToolCall, ...] = ()
+    sequence: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
-    """The conversation is being summarised; *size* is its estimated tokens."""
+    """The conversation is being summarised, and for which *reason*; *size* is its estimated tokens."""
 
     size: int
+    reason: str
 
 
 @final
@@ -231,16 +322,24 @@ class Ignored:
 @final
 @attrs.frozen(kw_only=True)
 class RunEnded:
-    """The last notice of a run. *detail* says more where *reason* is not enough."""
+    """The last notice of a run, which was over *at*. *detail* says more where *reason* is not enough."""
 
     run: str
     reason: DoneReason
     spent: Spent
+    at: float
     detail: str = ""
 
 
 Notice = (
     RunStarted
+    | HookAsked
+    | HookReplied
+    | CallJudged
+    | SettingChanged
+    | SettingRefused
+    | InputTaken
+    | InputBlocked
     | ModelCalled
     | TextDelta
     | ReasoningDelta

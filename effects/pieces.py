@@ -26,10 +26,11 @@ class TextPiece:
 @final
 @attrs.frozen
 class ReasoningPiece:
-    """A bit of thinking, or the *signature* that closes it."""
+    """A bit of thinking, the *signature* that closes it, or *redacted* thinking, whole."""
 
     text: str = ""
     signature: str = ""
+    redacted: str = ""
 
 
 @final
@@ -74,7 +75,7 @@ def _same_part(old: Piece, new: Piece) -> bool:
     if isinstance(old, CallPiece):
         return isinstance(new, CallPiece) and old.index == new.index
     if isinstance(old, ReasoningPiece):
-        return isinstance(new, ReasoningPiece) and not old.signature
+        return isinstance(new, ReasoningPiece) and not (old.signature or old.redacted or new.redacted)
     return isinstance(new, TextPiece)
 
 

@@ -7,8 +7,8 @@ from typing import final
 
 import attrs
 
-from .config import Grant, PermissionMode
 from .messages import Message
+from .permissions import PermissionMode, Rule
 from .usage import Spent
 
 
@@ -41,7 +41,7 @@ class ReplaceHistory:
 
 
 class Lane(StrEnum):
-    """Where mail waits: `PROMPT` for the next run, `STEER` for this one."""
+    """Where mail waits: `PROMPT` for a run of its own, `STEER` for the one under way."""
 
     PROMPT = "prompt"
     STEER = "steer"
@@ -50,9 +50,9 @@ class Lane(StrEnum):
 @final
 @attrs.frozen(kw_only=True)
 class TakeMail:
-    """Take everything that waits in *lane* out of the mail."""
+    """Take the inputs with these *ids* out of the mail."""
 
-    lane: Lane
+    ids: tuple[str, ...]
 
 
 @final
@@ -73,10 +73,26 @@ class SetMode:
 
 @final
 @attrs.frozen(kw_only=True)
-class GrantRule:
-    """Answer approvals that *grant* covers from now on, in this run and the ones after it."""
+class SetThinking:
+    """Let the model think *tokens* from the next model call on; None for the provider's own way."""
 
-    grant: Grant
+    tokens: int | None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SetInstructions:
+    """Add *text* to the system prompt, for the whole session."""
+
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GrantRule:
+    """Let *rule* answer from now on, in this run and the ones after it."""
+
+    rule: Rule
 
 
 @final
@@ -106,6 +122,12 @@ class CountCompaction:
 
 @final
 @attrs.frozen(kw_only=True)
+class CountContinue:
+    """A hook made the run go on that was about to stop."""
+
+
+@final
+@attrs.frozen(kw_only=True)
 class UseIds:
     """Ids below *next* are in use."""
 
@@ -119,10 +141,16 @@ Record = (
     | TakeMail
     | SetModel
     | SetMode
+    | SetThinking
+    | SetInstructions
     | GrantRule
     | AddContext
     | ClearContext
     | CountCompaction
+    | CountContinue
     | UseIds
 )
 """Every effect that changes the memory."""
+
+Change = SetModel | SetMode | SetThinking
+"""What a person can change while a run is under way; it holds until it is changed again."""

@@ -15,6 +15,8 @@ from typing import final
 import attrs
 
 from .config import Limits
+from .hooks import Hook
+from .permissions import PermissionMode
 
 
 class Purpose(StrEnum):
@@ -52,13 +54,16 @@ class CallModel:
     """
     Ask a model. *tools* are the names offered in this very request: no other may run.
 
-    *instructions* are added behind the system prompt. Answered by any number of `ModelStreamed` and one
-    `ModelFinished` or `ModelFailed`.
+    *system* is the system prompt, which stays the same through a session; *instructions* are added behind it
+    for this request. *thinking* is how many tokens it may think, None for the provider's own way. Answered
+    by any number of `ModelStreamed` and one `ModelFinished` or `ModelFailed`.
     """
 
     id: str
     model: str
     view: View
+    system: str = ""
+    thinking: int | None = None
     tools: tuple[str, ...] = ()
     purpose: Purpose = Purpose.TURN
     instructions: str = ""
@@ -80,42 +85,54 @@ class RunTool:
 @final
 @attrs.frozen(kw_only=True)
 class AskApproval:
-    """Ask a person whether a call may run. Answered by one `ApprovalGiven`, whenever that comes."""
+    """
+    Ask a person whether a call may run, *why* says what made it a question.
+
+    *due* is when it is too late, in seconds since the epoch, or None. Answered by one `ApprovalGiven`,
+    whenever that comes.
+    """
 
     id: str
     call: str
     tool: str
     arguments: str
-
-
-class Hook(StrEnum):
-    """The places where a host may have a say."""
-
-    SESSION_START = "session_start"
-    USER_PROMPT_SUBMIT = "user_prompt_submit"
-    PRE_TOOL_USE = "pre_tool_use"
-    POST_TOOL_USE = "post_tool_use"
-    POST_TOOL_USE_FAILURE = "post_tool_use_failure"
-    PRE_COMPACT = "pre_compact"
-    STOP = "stop"
-    SUBAGENT_STOP = "subagent_stop"
+    why: str = ""
+    due: float | None = None
 
 
 @final
 @attrs.frozen(kw_only=True)
 class FireHook:
-    """Ask the host's hooks. *payload* is JSON text. Answered by one `HookAnswered`."""
+    """
+    Ask the host's hooks, by their *names* and in that order; each sees the arguments the one before gave.
+
+    *payload* is JSON text. Answered by one `HookAnswered`.
+    """
 
     id: str
     hook: Hook
+    names: tuple[str, ...]
     payload: str = "{}"
     call: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
+class ReadInstructions:
+    """Read the instruction *files* of the place where the agent works. Answered by one `InstructionsRead`."""
+
+    id: str
+    files: tuple[str, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
 class RunAgent:
-    """Run a child agent to its end. *tools* are all it may have. Answered by one `AgentFinished`."""
+    """
+    Run a child agent to its end, with these *tools* and no others, in the permission *mode* of its parent.
+
+    Answered by one `AgentFinished`.
+    """
 
     id: str
     call: str
@@ -123,6 +140,7 @@ class RunAgent:
     prompt: str
     tools: tuple[str, ...] = ()
     limits: Limits = Limits()
+    mode: PermissionMode = PermissionMode.DEFAULT
 
 
 @final
@@ -142,5 +160,5 @@ class Cancel:
     request: str
 
 
-Request = CallModel | RunTool | AskApproval | FireHook | RunAgent | SetTimer
+Request = CallModel | RunTool | AskApproval | FireHook | ReadInstructions | RunAgent | SetTimer
 """Every effect that gets an answer."""

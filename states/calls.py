@@ -9,55 +9,32 @@ and the batch ends. So a call can never be left without a result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-import attrs
-
-from ..effects.config import Grant, OnDenial, ToolSpec
+from ..effects.config import Steering
 from ..effects.events import (
     AgentFinished,
     ApprovalGiven,
-    Approve,
-    ApproveAlways,
-    Deny,
+    CallCancelled,
     Entered,
+    HookAnswered,
     Interrupted,
+    TimerFired,
     ToolFinished,
     ToolProgressed,
-    UserSent,
+    UserSteered,
 )
-from ..effects.messages import Message, Outcome, Role
-from ..effects.notices import (
-    ApprovalAnswered,
-    ApprovalWithdrawn,
-    DoneReason,
-    InputReceived,
-    InterruptRequested,
-    ToolProgress,
-)
-from ..effects.records import AddUsage, AppendMessage, GrantRule
-from ..effects.requests import Cancel
-from ..effects.usage import Spent
+from ..effects.messages import Message, Role
+from ..effects.notices import DoneReason, InputReceived, InterruptRequested, ToolProgress
+from ..effects.records import AppendMessage
+from .answering import answered
+from .batch import Allowed, Asked, Batch, Delegated, Hooked, Queued, Running, Settled, Stopping, Vetted
 from .draft import Draft
-from .rules import texts
-from .settling import abandon, give_up, settled
-from .starting import fault_in, spec_of, start, within_budget
-from .state import (
-    Allowed,
-    Asked,
-    Batch,
-    Call,
-    Confirming,
-    Delegated,
-    Dispatching,
-    End,
-    Executing,
-    Go,
-    Running,
-    Settled,
-    Stopping,
-    Thinking,
-)
+from .inputs import received
+from .rules.inputs import skips_rest
+from .settling import abandon, give_up, told_to_stop, unstarted
+from .starting import start, within_budget
+from .state import Confirming, Dispatching, End, Executing, Go, Thinking
 
 if TYPE_CHECKING:
     from ..effects import Effect
@@ -72,115 +49,70 @@ was open before.
 """
 
 
-def step(batch: Batch, ctx: Context) -> Step | None:  # noqa: PLR0911  # one return for each kind of event
+def step(state: Executing | Confirming | Dispatching, ctx: Context) -> Step:
     """
-    What *ctx*'s event does to *batch*; None where it does not apply.
+    What *ctx*'s event does to the batch of *state*.
 
     Call it from the handler of each of the three states, with nothing decided before: whether an answer is
     for an open call is found out here.
     """
-    draft = Draft(ctx)
+    batch, draft = state.batch, Draft(ctx)
+    changed = _changed(batch, ctx, draft)
+    if changed is None:
+        return state, received(state, ctx)
+    if isinstance(ctx.event, ToolProgressed):
+        return draft.to(_named(batch))
+    return _proceed(changed, ctx, draft)
+
+
+def _changed(  # noqa: PLR0911  # one return for each kind of event
+    batch: Batch, ctx: Context, draft: Draft
+) -> Batch | None:
+    """*batch* after *ctx*'s event; None where that leaves it as it is."""
     match ctx.event:
         case Entered() if not batch.open:
             # The answer's usage is in the memory by now, so a budget is seen before its first tool runs.
-            return _proceed(within_budget(batch, ctx, draft), ctx, draft)
-        case ToolFinished() | AgentFinished() | ApprovalGiven() as event:
-            changed = _answered(batch, event, ctx, draft)
-            return changed and _proceed(changed, ctx, draft)
+            return _steered(within_budget(batch, ctx, draft), ctx, draft)
+        case ToolFinished() | AgentFinished() | ApprovalGiven() | HookAnswered() | TimerFired() as event:
+            return answered(batch, event, ctx, draft)
         case ToolProgressed(request=request, text=text):
-            index = batch.find(request, Running)
-            if index is None:
-                return None
-            draft.add(ToolProgress(call=batch.calls[index].call.id, text=text))
-            return draft.to(_named(batch))
-        case UserSent(id=sender):
+            return _progressed(batch, request, text, draft)
+        case UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
             draft.add(InputReceived(id=sender))
-            return draft.to(_named(batch))
+            return give_up(batch, Stopping.HURRIED if how is Steering.NOW else Stopping.STEERED, draft)
+        case CallCancelled(call=call):
+            return _call_cancelled(batch, call, draft)
         case Interrupted():
-            return _proceed(_interrupted(batch, ctx, draft), ctx, draft)
+            return _interrupted(batch, ctx, draft)
         case _:
             return None
 
 
-def _answered(
-    batch: Batch, event: ToolFinished | AgentFinished | ApprovalGiven, ctx: Context, draft: Draft
-) -> Batch | None:
-    """*batch* with the one call changed that *event* answers; None where no such request is open."""
-    if isinstance(event, ApprovalGiven):
-        index = batch.find(event.request, Asked)
-        return None if index is None else _decided(batch, index, event, ctx, draft)
-    if isinstance(event, ToolFinished):
-        index = batch.find(event.request, Running)
-        spent = Spent(seconds=max(0.0, event.seconds))
-    else:
-        index = batch.find(event.request, Delegated)
-        # A child's turns are its own; everything else it used, its parent used.
-        spent = attrs.evolve(event.spent, turns=0)
-    if index is None:
+def _steered(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, given up where somebody spoke while the model still answered: its calls are not up to date."""
+    return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.mail) else batch
+
+
+def _progressed(batch: Batch, request: str, text: str, draft: Draft) -> Batch | None:
+    index = batch.waiting_for(request)
+    if index is None or not isinstance(batch.calls[index].phase, Running):
         return None
-    call = settled(batch.calls[index], event.outcome, event.content, draft, seconds=spent.seconds)
-    if spent != Spent():
-        draft.add(AddUsage(spent=spent))
-    return within_budget(batch.with_call(index, call), ctx, draft)
+    draft.add(ToolProgress(call=batch.calls[index].call.id, text=text))
+    return batch
 
 
-def _decided(batch: Batch, index: int, event: ApprovalGiven, ctx: Context, draft: Draft) -> Batch:
-    """*batch* after a person's answer. A yes only allows: when the call runs, its turn decides."""
-    call = batch.calls[index]
-    draft.add(ApprovalAnswered(request=event.request, decision=event.decision))
-    match event.decision:
-        case Approve(arguments=""):
-            return batch.with_call(index, Call(call=call.call, phase=Allowed()))
-        case Approve(arguments=edited):
-            return batch.with_call(index, _edited(call, edited, spec_of(batch, call, ctx), draft))
-        case ApproveAlways():
-            draft.add(GrantRule(grant=Grant(tool=call.call.name)))
-            return _answered_too(batch.with_call(index, Call(call=call.call, phase=Allowed())), call, draft)
-        case Deny(message=message):
-            denied = settled(call, Outcome.DENIED, message or texts.DENIED, draft)
-            return _denied(batch.with_call(index, denied), ctx, draft)
-        case _:
-            assert_never(event.decision)
-
-
-def _answered_too(batch: Batch, always: Call, draft: Draft) -> Batch:
-    """
-    *batch*, where nobody is asked about the tool of the call *always* any more.
-
-    Whoever said "always" would otherwise have to say it again for each question that was open already.
-    """
-    calls: list[Call] = []
-    for call in batch.calls:
-        if isinstance(call.phase, Asked) and call.call.name == always.call.name:
-            draft.add(Cancel(request=call.phase.request), ApprovalWithdrawn(request=call.phase.request))
-            calls.append(Call(call=call.call, phase=Allowed()))
-        else:
-            calls.append(call)
-    return batch.with_calls(calls, batch.stopping)
-
-
-def _edited(call: Call, arguments: str, spec: ToolSpec | None, draft: Draft) -> Call:
-    """
-    *call* with a person's arguments, checked as the model's were; no second question is asked.
-
-    The history keeps what the model wrote: it is what the model said. Arguments that do not fit are an
-    error result, since the person has had their say and the model can try again.
-    """
-    edited = Call(call=attrs.evolve(call.call, arguments=arguments), phase=Allowed())
-    fault = texts.not_found(call.call.name, ()) if spec is None else fault_in(edited, spec)
-    return settled(edited, Outcome.ERROR, fault, draft) if fault else edited
-
-
-def _denied(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
-    match ctx.config.policy.on_denial:
-        case OnDenial.GO_ON:
-            return batch
-        case OnDenial.SKIP_REST:
-            return give_up(batch, Stopping.DENIED, draft)
-        case OnDenial.INTERRUPT:
-            draft.add(InterruptRequested())
-            return give_up(batch, Stopping.INTERRUPTED, draft)
+def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:
+    """*batch* without the call *name*: it does not start, or is told to stop and gives its own answer."""
+    for index, call in enumerate(batch.calls):
+        if call.call.id != name:
+            continue
+        match call.phase:
+            case Queued() | Hooked() | Asked() | Vetted() | Allowed():
+                return batch.with_call(index, unstarted(call, Stopping.INTERRUPTED, draft))
+            case _:
+                stopped = told_to_stop(call, draft)
+                return None if stopped is None else batch.with_call(index, stopped)
+    return None
 
 
 def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:

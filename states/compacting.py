@@ -14,30 +14,36 @@ from ..effects.config import OnMaxTokens
 from ..effects.events import (
     Entered,
     Failure,
+    HookAnswered,
     Interrupted,
     ModelFailed,
     ModelFinished,
     ModelStreamed,
-    UserSent,
 )
+from ..effects.hooks import Hook
 from ..effects.messages import StopReason, user
 from ..effects.notices import (
     Compacted,
     CompactionFailed,
     CompactionStarted,
     DoneReason,
-    InputReceived,
+    HookReplied,
     InterruptRequested,
 )
+from ..effects.permissions import Verdict
 from ..effects.pieces import Piece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
 from ..effects.requests import CallModel, Cancel, Purpose, Transcript
 from ..effects.usage import Usage
-from .draft import Draft, ignore
+from .batch import Stopping
+from .draft import Draft
+from .hooking import ask_hooks
+from .inputs import received
 from .rules import compaction, texts
+from .rules.hooks import asked_at, opinion, told
 from .rules.limits import exceeded
 from .rules.sizes import estimated_usage, history_size, message_size
-from .state import Compacting, CompactReason, End, Go, Stopping, Summary, Thinking, Weigh
+from .state import Compacting, CompactReason, Consulting, End, Go, Summary, Thinking, Weigh
 
 if TYPE_CHECKING:
     from ..effects import Effect
@@ -49,7 +55,9 @@ WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
 
 
-def handle(state: Compacting, ctx: Context) -> Step:
+def handle(  # noqa: PLR0911  # one return for each kind of event
+    state: Compacting, ctx: Context
+) -> Step:
     """What *ctx*'s event does while the context is being shrunk."""
     event, stage = ctx.event, state.stage
     match event:
@@ -62,16 +70,20 @@ def handle(state: Compacting, ctx: Context) -> Step:
             and event.fits
         ):
             pieces = stage.pieces.extend(event.pieces, event.count)
-            gathered = Summary(request=stage.request, cut=stage.cut, pieces=pieces)
+            gathered = Summary(request=stage.request, model=stage.model, cut=stage.cut, pieces=pieces)
             return Compacting(reason=state.reason, stage=gathered, stopping=state.stopping), ()
         case ModelFinished() | ModelFailed() if isinstance(stage, Summary) and event.request == stage.request:
             return _answered(state, stage, event, ctx)
+        case HookAnswered(request=request) if isinstance(stage, Consulting) and request == stage.request:
+            return _heard(state, stage, event, ctx)
         case Interrupted() if isinstance(stage, Summary):
             return _interrupted(state, stage, ctx)
-        case UserSent(id=sender):
-            return state, (InputReceived(id=sender),)
+        case Interrupted() if isinstance(stage, Consulting):
+            draft = Draft(ctx)
+            draft.add(Cancel(request=stage.request), InterruptRequested())
+            return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
         case _:
-            return state, ignore(state, ctx)
+            return state, received(state, ctx)
 
 
 def _weigh(state: Compacting, ctx: Context) -> Step:
@@ -85,21 +97,46 @@ def _weigh(state: Compacting, ctx: Context) -> Step:
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
     if memory.compactions:
         return _failed(state, "the context was compacted just before", draft, ctx)
-    cut = compaction.cut_index(memory.history, config.model.window)
+    cut = compaction.cut_index(memory.history, ctx.model.window)
     if cut == 0:
         return _failed(state, "there is nothing old enough to summarise", draft, ctx)
+    names = asked_at(config, Hook.PRE_COMPACT)
+    if not names:
+        return _summarise(state, cut, (), draft, ctx)
+    request = ask_hooks(Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.size), draft)
+    return draft.to(Compacting(reason=state.reason, stage=Consulting(request=request, cut=cut)))
+
+
+def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Context) -> Step:
+    """The hooks answered: what they add is for whoever summarises; one may be against it, or end the run."""
+    draft = Draft(ctx)
+    said = opinion(event.said)
+    draft.add(HookReplied(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
+    if said.interrupt:
+        draft.add(InterruptRequested())
+        return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
+    if said.verdict is Verdict.DENY:
+        return _failed(state, f"a hook denied it: {said.because}", draft, ctx)
+    return _summarise(state, stage.cut, said.context, draft, ctx)
+
+
+def _summarise(state: Compacting, cut: int, wishes: tuple[str, ...], draft: Draft, ctx: Context) -> Step:
+    """Ask the model for a summary of what is before *cut*, in which the *wishes* of hooks are heard."""
+    memory = ctx.memory
     request = draft.new_id()
     draft.add(
-        CompactionStarted(size=memory.size),
+        CompactionStarted(size=memory.size, reason=state.reason),
         CallModel(
             id=request,
             model=memory.model,
             view=Transcript(revision=memory.history.revision, length=cut),
             purpose=Purpose.SUMMARY,
-            instructions=compaction.INSTRUCTIONS,
+            instructions="\n".join([compaction.INSTRUCTIONS, *wishes]),
         ),
     )
-    return draft.to(Compacting(reason=state.reason, stage=Summary(request=request, cut=cut)))
+    return draft.to(
+        Compacting(reason=state.reason, stage=Summary(request=request, model=memory.model, cut=cut))
+    )
 
 
 def _worth_it(ctx: Context) -> bool:
@@ -111,7 +148,7 @@ def _worth_it(ctx: Context) -> bool:
         case OnMaxTokens.STOP:
             return False
         case OnMaxTokens.COMPACT_OVER_THRESHOLD:
-            return compaction.due(ctx.memory.size, ctx.config.model.window, policy.compact_at)
+            return compaction.due(ctx.memory.size, ctx.model.window, policy.compact_at)
 
 
 def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context) -> Step:
@@ -146,7 +183,7 @@ def _account(  # what a summary may have used, and where it goes
     usage = told or Usage()
     if pieces and not usage.total:
         usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
-    draft.add(AddUsage(spent=ctx.spent_on(usage, seconds)))
+    draft.add(AddUsage(spent=ctx.spent_on(stage.model, usage, seconds)))
 
 
 def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .calls import step
-from .draft import ignore
 from .state import Confirming, Dispatching, Executing, Thinking
 
 if TYPE_CHECKING:
@@ -22,4 +21,4 @@ def handle(
     state: Dispatching, ctx: Context
 ) -> tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]:
     """What *ctx*'s event does while a child is at work."""
-    return step(state.batch, ctx) or (state, ignore(state, ctx))
+    return step(state, ctx)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .calls import step
-from .draft import ignore
 from .state import Confirming, Dispatching, Executing, Thinking
 
 if TYPE_CHECKING:
@@ -21,4 +20,4 @@ def handle(
     state: Executing, ctx: Context
 ) -> tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]:
     """What *ctx*'s event does while tools are at work."""
-    return step(state.batch, ctx) or (state, ignore(state, ctx))
+    return step(state, ctx)

@@ -10,63 +10,139 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..effects.config import SideEffect
-from ..effects.messages import Outcome, ToolResult
+from ..effects.messages import Binary, Outcome, ToolResult
 from ..effects.notices import ApprovalWithdrawn, ToolEnded
+from ..effects.permissions import Ground
 from ..effects.requests import Cancel
+from .batch import (
+    Allowed,
+    Asked,
+    Batch,
+    Call,
+    Delegated,
+    Hooked,
+    Order,
+    Queued,
+    Reviewed,
+    Running,
+    Settled,
+    Stopping,
+    Vetted,
+)
 from .rules import texts
-from .state import Allowed, Asked, Batch, Call, Delegated, Queued, Running, Settled, Stopping
 
 if TYPE_CHECKING:
     from ..effects.config import Config
     from .draft import Draft
 
 
-def settled(call: Call, outcome: Outcome, content: str, draft: Draft, *, seconds: float = 0.0) -> Call:
+def settled(
+    call: Call,
+    outcome: Outcome,
+    content: str,
+    draft: Draft,
+    *,
+    seconds: float = 0.0,
+    files: tuple[Binary, ...] = (),
+) -> Call:
     """*call* with its result, which is told to whoever watches."""
+    result = result_of(call, outcome, content, files)
+    tell(result, seconds, draft)
+    return Call(call=call.call, phase=Settled(result=result))
+
+
+def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
+    """The result of *call*."""
     wish = call.call
-    result = ToolResult(call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome)
-    draft.add(ToolEnded(call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds))
-    return Call(call=wish, phase=Settled(result=result))
+    return ToolResult(
+        call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
+    )
+
+
+def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
+    """Tell whoever watches that a call is over."""
+    draft.add(
+        ToolEnded(
+            call=result.call,
+            tool=result.name,
+            outcome=result.outcome,
+            content=result.content,
+            seconds=seconds,
+        )
+    )
 
 
 def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
-    """*batch* with `stopping` raised to *level*: what has not started gets its result now."""
-    if level <= batch.stopping:
+    """
+    *batch* with `stopping` raised to *level*: what has not started gets its result now.
+
+    Work is told to stop only by who will not wait for it, and stays where it is until its answer comes: it
+    may have done something worth telling.
+    """
+    if level > batch.stopping:
+        batch = batch.with_calls([_given_up(call, level, draft) for call in batch.calls], level)
+    if level not in {Stopping.HURRIED, Stopping.INTERRUPTED}:
         return batch
-    return batch.with_calls([_given_up(call, level, draft) for call in batch.calls], level)
+    return batch.with_calls([told_to_stop(call, draft) or call for call in batch.calls], batch.stopping)
 
 
 def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
     """
     *call* when its batch rises to *level*.
 
-    A denial leaves alone what a person has allowed or is still being asked about. Work is cancelled only by
-    an interrupt, and stays where it is until its answer comes: it may have done something worth telling.
+    A denial leaves alone what a person has allowed or is still being asked about.
     """
     match call.phase:
-        case Queued():
-            return _unstarted(call, level, draft)
-        case Allowed() if level > Stopping.DENIED:
-            return _unstarted(call, level, draft)
-        case Asked(request=request) if level > Stopping.DENIED:
-            draft.add(Cancel(request=request), ApprovalWithdrawn(request=request))
-            return _unstarted(call, level, draft)
-        case Running(request=request) | Delegated(request=request) if level is Stopping.INTERRUPTED:
+        case Queued() | Hooked():
+            return unstarted(call, level, draft)
+        case Allowed(ground=ground) | Vetted(ground=ground) if (
+            level > Stopping.DENIED or ground is not Ground.PERSON
+        ):
+            return unstarted(call, level, draft)
+        case Asked() if level > Stopping.DENIED:
+            return unstarted(call, level, draft)
+        case Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
             draft.add(Cancel(request=request))
-            return call
+            return Call(call=call.call, phase=Settled(result=result))
         case _:
             return call
 
 
-def _unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
-    """*call*, which will not run, with the result that tells its model why."""
+def told_to_stop(call: Call, draft: Draft) -> Call | None:
+    """*call*, told to stop where it is at work and has not been told; None where that is not so."""
+    phase = call.phase
+    if not isinstance(phase, Running | Delegated) or phase.told is Order.STOP:
+        return None
+    draft.add(Cancel(request=phase.request))
+    return Call(call=call.call, phase=type(phase)(request=phase.request, told=Order.STOP))
+
+
+def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
+    """*call*, which will not run, with the result that tells its model why; nobody is asked about it now."""
+    withdraw(call, draft)
     match level:
         case Stopping.DENIED:
             return settled(call, Outcome.SKIPPED, texts.SKIPPED_AFTER_DENIAL, draft)
+        case Stopping.STEERED | Stopping.HURRIED:
+            return settled(call, Outcome.SKIPPED, texts.SKIPPED_AFTER_STEER, draft)
         case Stopping.OVER_BUDGET:
             return settled(call, Outcome.CANCELLED, texts.OVER_BUDGET, draft)
         case _:
             return settled(call, Outcome.CANCELLED, texts.CANCELLED, draft)
+
+
+def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) -> None:
+    """
+    Wait no longer for what is asked about *call*, a person or hooks; *closed* is a request that is over.
+
+    A question that nobody answered is told as withdrawn; *late*: it waited as long as it might.
+    """
+    phase = call.phase
+    if not isinstance(phase, Asked | Hooked | Vetted):
+        return
+    draft.add(*[Cancel(request=request) for request in call.open if request != closed])
+    if isinstance(phase, Asked) and (late or closed != phase.request):
+        draft.add(ApprovalWithdrawn(request=phase.request, late=late))
 
 
 def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:

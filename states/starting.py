@@ -1,8 +1,8 @@
 """
 Starting calls: which may be judged, which may run, and what that asks of the world.
 
-Serial by default: a call is judged when its turn comes. Where reads run in parallel, a read starts when no
-earlier call that is none is left, anything else when nothing earlier is, and all may be asked about ahead.
+Serial by default: a call is judged when its turn comes. Where calls may run side by side, one starts when no
+earlier call that it could disturb is left, and all may be judged ahead.
 """
 
 from __future__ import annotations
@@ -11,35 +11,27 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Concurrency, Grant, SideEffect, ToolKind, ToolSpec
+from ..effects.config import Concurrency, ToolKind, ToolSpec
 from ..effects.messages import Outcome, ToolCall
-from ..effects.notices import AgentStarted, ApprovalRequested, ToolStarted
-from ..effects.records import AddUsage, GrantRule
-from ..effects.requests import AskApproval, RunAgent, RunTool
+from ..effects.notices import AgentStarted, ToolStarted
+from ..effects.permissions import Ground
+from ..effects.records import AddUsage
+from ..effects.requests import RunAgent, RunTool
+from .batch import Allowed, Batch, Call, Delegated, Hearing, Queued, Running, Settled, Stopping
+from .judging import consider, denied_now, fault_in, judged, spec_of, still_allowed, unheard
 from .rules import texts
 from .rules.children import child_prompt, child_tools, remainder
-from .rules.gate import must_ask
 from .rules.limits import over_budget
-from .rules.schema import arguments_of, problem
+from .rules.resources import Reach, reach
+from .rules.schema import arguments_of
 from .settling import give_up, settled
-from .state import Allowed, Asked, Batch, Call, Delegated, Queued, Running, Settled, Stopping
 
 if TYPE_CHECKING:
     from ..effects.config import ChildSpec, Config
+    from ..effects.permissions import PermissionMode
     from ..effects.usage import Spent
     from .context import Context
     from .draft import Draft
-
-
-def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
-    """
-    The tool of *call* as it is configured now, if it was offered then.
-
-    Both matter: a run may be taken over under another configuration while a call waits for its turn, and
-    neither a tool that is gone nor one that has come since may run for it.
-    """
-    name = call.call.name
-    return ctx.config.tool(name) if name in batch.offered else None
 
 
 def _account(ctx: Context, draft: Draft) -> Spent:
@@ -54,12 +46,6 @@ def _account(ctx: Context, draft: Draft) -> Spent:
         if isinstance(effect, AddUsage):
             spent += effect.spent
     return spent
-
-
-def _grants(ctx: Context, draft: Draft) -> tuple[Grant, ...]:
-    """The rules that answer questions beforehand, with those granted in this very step."""
-    granted = [effect.grant for effect in draft.effects if isinstance(effect, GrantRule)]
-    return (*ctx.config.allow, *ctx.memory.granted, *granted)
 
 
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
@@ -77,57 +63,69 @@ def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 @attrs.frozen
 class _Room:
     """
-    What the calls before this one leave room for.
+    What other calls leave room for: the reach of those before this one that are not settled, and free places.
 
-    One pass in call order is enough: what a call may do depends on those before it only, and a call that is
-    settled on the spot (no such tool, wrong arguments) makes room in the same pass.
+    One pass in call order is enough: what a call may do depends on those before it, and a call that is
+    settled on the spot (no such tool, wrong arguments) makes room in the same pass. What is at work *behind*
+    it counts too: a hook or a person may have led this call, by other arguments, to where that one is.
     """
 
     concurrency: Concurrency
     free: int
-    unsettled: int = 0
-    unsettled_writes: int = 0
+    behind: tuple[Reach, ...]
+    unsettled: tuple[Reach, ...] = ()
+
+    @classmethod
+    def of(cls, batch: Batch, ctx: Context) -> _Room:
+        """The room for the first call of *batch*."""
+        policy = ctx.config.policy
+        at_work = [call for call in batch.calls if isinstance(call.phase, Running | Delegated)]
+        reached = [_reach(call, spec_of(batch, call, ctx), policy.concurrency) for call in at_work]
+        return cls(policy.concurrency, policy.max_parallel - len(at_work), tuple(reached))
 
     def may_be_judged(self) -> bool:
-        """In a serial batch a call is judged when its turn comes; otherwise all may be asked ahead."""
-        return self.concurrency is Concurrency.PARALLEL_READS or self.unsettled == 0
+        """Whether the next call's turn to be judged has come."""
+        return self.concurrency is not Concurrency.SERIAL or not self.unsettled
 
-    def may_run(self, spec: ToolSpec | None) -> bool:
-        """A read runs beside reads; anything else runs when nothing earlier is left."""
-        if self.concurrency is Concurrency.PARALLEL_READS and reads(spec):
-            return self.unsettled_writes == 0 and self.free > 0
-        return self.unsettled == 0
+    def may_run(self, call: Call, spec: ToolSpec | None) -> bool:
+        """Whether *call*, of *spec*, may start now."""
+        others = (*self.unsettled, *self.behind)
+        if self.free <= 0 or (others and self.concurrency is Concurrency.SERIAL):
+            return False
+        reached = _reach(call, spec, self.concurrency) if others else Reach()
+        return all(reached.apart_from(other) for other in others)
 
     def after(self, call: Call, spec: ToolSpec | None, *, newly: bool) -> _Room:
-        """The room behind *call*, which *newly* came into its phase or was counted as at work before."""
-        left = 0 if isinstance(call.phase, Settled) else 1
-        started = newly and isinstance(call.phase, Running | Delegated)
+        """What is left behind *call*, of *spec*, which was *newly* changed in this pass."""
+        if isinstance(call.phase, Settled):
+            return self
+        at_work = isinstance(call.phase, Running | Delegated)
         return _Room(
             self.concurrency,
-            self.free - started,
-            self.unsettled + left,
-            self.unsettled_writes + (left and not reads(spec)),
+            self.free - (at_work and newly),
+            self.behind[1:] if at_work and not newly else self.behind,
+            (*self.unsettled, _reach(call, spec, self.concurrency)),
         )
 
 
-def reads(spec: ToolSpec | None) -> bool:
-    """Whether *spec* is a tool that only reads; one that is not there might be anything."""
-    return spec is not None and spec.side_effect is SideEffect.READ_ONLY
+def _reach(call: Call, spec: ToolSpec | None, concurrency: Concurrency) -> Reach:
+    keyed = concurrency is Concurrency.PARALLEL
+    return reach(spec, arguments_of(call.call.arguments) if keyed else None)
 
 
 def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch* with everything judged and started whose turn it is."""
-    policy = ctx.config.policy
-    at_work = sum([isinstance(call.phase, Running | Delegated) for call in batch.calls])
-    room = _Room(policy.concurrency, policy.max_parallel - at_work)
+    room = _Room.of(batch, ctx)
     calls: list[Call] = []
     for queued in batch.calls:
         call = queued
         spec = spec_of(batch, call, ctx)
         if isinstance(call.phase, Queued) and room.may_be_judged():
-            call = _judge(call, spec, batch.offered, ctx, draft)
-        if isinstance(call.phase, Allowed) and room.may_run(spec):
-            call = _run(call, spec, batch.offered, ctx, draft)
+            call = consider(call, batch, ctx, draft)
+        if isinstance(call.phase, Allowed) and room.may_run(call, spec):
+            if call is queued:
+                call = _doubted(call, spec, call.phase.ground, batch, ctx, draft)
+            call = _run(call, spec, ctx, draft)
         room = room.after(call, spec, newly=call is not queued)
         calls.append(call)
     return batch.with_calls(calls, batch.stopping)
@@ -136,17 +134,14 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 # The requests of a call: made when it starts, and again when a process that was lost left one open
 
 
-def question(wish: ToolCall, request: str) -> AskApproval:
-    """The question whether *wish* may run."""
-    return AskApproval(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments)
-
-
 def tool_run(wish: ToolCall, spec: ToolSpec, request: str) -> RunTool:
     """The order to run *wish* with the tool *spec*."""
     return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
 
 
-def child_run(wish: ToolCall, child: ChildSpec, config: Config, spent: Spent, request: str) -> RunAgent:
+def child_run(  # what a child gets of its parent
+    wish: ToolCall, child: ChildSpec, config: Config, spent: Spent, mode: PermissionMode, request: str
+) -> RunAgent:
     """The order to run *child* for *wish*, with no more than a parent that has *spent* so much can give."""
     _, prompt = child_prompt(arguments_of(wish.arguments) or {})
     return RunAgent(
@@ -156,46 +151,34 @@ def child_run(wish: ToolCall, child: ChildSpec, config: Config, spent: Spent, re
         prompt=prompt,
         tools=child_tools(config, child),
         limits=remainder(child.limits, config.limits, spent),
+        mode=mode,
     )
 
 
-def fault_in(call: Call, spec: ToolSpec) -> str:
+def _doubted(
+    call: Call, spec: ToolSpec | None, ground: Ground, batch: Batch, ctx: Context, draft: Draft
+) -> Call:
     """
-    Why *call* cannot run with its arguments, as its model will read it; empty where it can.
+    *call*, which was allowed on *ground* some time ago; settled or asked about where it may not run any more.
 
-    Checked before a person is asked: nobody should be bothered about a call that cannot run.
+    Configuration and mode may be others than when it was judged. What a person or a hook has allowed only a
+    denial takes back.
     """
-    wish = call.call
-    arguments = arguments_of(wish.arguments)
-    if arguments is None:
-        return texts.invalid_arguments(wish.name, "they are no valid JSON object")
-    found = problem(spec.schema, arguments)
-    return texts.invalid_arguments(wish.name, found) if found else ""
-
-
-def _judge(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft) -> Call:
-    """*call*, allowed, asked about, or settled with what is wrong with it."""
-    wish = call.call
-    if spec is None:
-        return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
-    if fault := fault_in(call, spec):
+    fault = fault_in(call.call, spec, batch.offered)
+    if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
-    if not must_ask(spec, ctx.memory.mode, _grants(ctx, draft), arguments_of(wish.arguments) or {}):
-        return Call(call=wish, phase=Allowed())
-    request = draft.new_id()
-    draft.add(
-        question(wish, request),
-        ApprovalRequested(request=request, call=wish.id, tool=wish.name, arguments=wish.arguments),
-    )
-    return Call(call=wish, phase=Asked(request=request))
+    if denied := denied_now(call, spec, None, ctx, draft):
+        return denied
+    if ground in {Ground.PERSON, Ground.HOOK} or still_allowed(call, spec, ctx, draft):
+        return call
+    return judged(call, spec, Hearing(asked=unheard(call.call, Hearing(), ctx)), ctx, draft)
 
 
-def _run(call: Call, spec: ToolSpec | None, offered: tuple[str, ...], ctx: Context, draft: Draft) -> Call:
-    """*call* at work. The id of its request is its idempotency key, also when it is run again."""
+def _run(call: Call, spec: ToolSpec | None, ctx: Context, draft: Draft) -> Call:
+    """*call* at work, if it may. The id of its request is its idempotency key, also when it is run again."""
     wish = call.call
-    # Looked up again: the configuration may be another one than when the call was judged.
-    if spec is None:
-        return settled(call, Outcome.ERROR, texts.not_found(wish.name, offered), draft)
+    if spec is None or not isinstance(call.phase, Allowed):
+        return call
     if spec.kind is ToolKind.AGENT:
         return _delegate(call, ctx, draft)
     request = draft.new_id()
@@ -219,7 +202,7 @@ def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
         return settled(call, Outcome.ERROR, fault, draft)
     request = draft.new_id()
     draft.add(
-        child_run(wish, child, ctx.config, _account(ctx, draft), request),
+        child_run(wish, child, ctx.config, _account(ctx, draft), ctx.memory.mode, request),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
     return Call(call=wish, phase=Delegated(request=request))

@@ -14,50 +14,15 @@ One handler module per state decides what happens next: `thinking`, `streaming`,
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import final
 
 import attrs
 
-from ..effects.messages import ToolCall, ToolResult
 from ..effects.notices import DoneReason
 from ..effects.pieces import Rope
-from ..effects.requests import Hook
 from ..effects.usage import Spent
-
-
-class Stopping(IntEnum):
-    """
-    How much of a state's work is being given up. It only rises.
-
-    Denied skips queued calls and leaves open questions; steered withdraws questions too; over budget starts
-    nothing any more; interrupted also cancels what runs.
-    """
-
-    NONE = 0
-    DENIED = 1
-    STEERED = 2
-    OVER_BUDGET = 3
-    INTERRUPTED = 4
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Hooked:
-    """Waits for what the host's hooks say; a stage of thinking or compacting, or a phase of a call."""
-
-    hook: Hook
-    request: str
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Retry:
-    """Waits for *due*, in seconds since the epoch, to try again. *request* is the timer."""
-
-    request: str
-    due: float
-
+from .batch import Batch, Stopping
 
 # Thinking: between model calls. A turn's request leaves from `Go` and from nowhere else, and a run ends
 # through `End` and through nothing else, so no limit is bypassed on the way in and no total on the way out.
@@ -71,14 +36,65 @@ class Start:
 
 @final
 @attrs.frozen(kw_only=True)
+class Reading:
+    """The session begins: instruction files are read."""
+
+    request: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Opening:
+    """The session begins, with these *instructions*: hooks are asked whether it may."""
+
+    request: str
+    instructions: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Prompt:
-    """The prompt is taken out of the mail."""
+    """The prompt is about to be taken out of the mail."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Steer:
+    """What a person said into the run is about to be taken out of the mail."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Admitting:
+    """Hooks are asked whether the inputs *ids* may come in."""
+
+    request: str
+    ids: tuple[str, ...]
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Go:
-    """Decide whether the model is called now: limits, compaction, then the request."""
+    """Decide whether the model is called now: limits, steers, compaction, then the request."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Retry:
+    """Waits for *due*, in seconds since the epoch, to try again. *request* is the timer."""
+
+    request: str
+    due: float
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Ending:
+    """The run would end for *reason*: hooks are asked whether it may."""
+
+    request: str
+    reason: DoneReason
+    detail: str = ""
 
 
 @final
@@ -90,7 +106,10 @@ class End:
     detail: str = ""
 
 
-Stage = Start | Prompt | Go | Retry | End | Hooked
+Waiting = Reading | Opening | Admitting | Retry | Ending
+"""Stages that wait for an answer to their *request*."""
+
+Stage = Start | Prompt | Steer | Go | End | Waiting
 """Where in its thinking an agent is."""
 
 
@@ -110,15 +129,16 @@ class Thinking:
     @property
     def open(self) -> tuple[str, ...]:
         """The ids of the requests that are open."""
-        return (self.stage.request,) if isinstance(self.stage, Retry | Hooked) else ()
+        return (self.stage.request,) if isinstance(self.stage, Waiting) else ()
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Streaming:
-    """A model answers. *offered* are the tools of this very request; *pieces* what has come so far."""
+    """A model answers: *model*. *offered* are the tools of this request, *pieces* what has come so far."""
 
     request: str
+    model: str
     attempt: int = 1
     offered: tuple[str, ...] = ()
     pieces: Rope = attrs.field(factory=Rope.of)
@@ -133,110 +153,6 @@ class Streaming:
     def open(self) -> tuple[str, ...]:
         """The ids of the requests that are open."""
         return (self.request,)
-
-
-# The batch: the calls of one assistant message, under three names. Each call has its own phase.
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Queued:
-    """Its turn has not come."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Asked:
-    """A person was asked."""
-
-    request: str
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Allowed:
-    """It may run when its turn comes."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Running:
-    """A tool is at work."""
-
-    request: str
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Delegated:
-    """A child agent is at work."""
-
-    request: str
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Settled:
-    """It has its result."""
-
-    result: ToolResult
-
-
-Phase = Queued | Hooked | Asked | Allowed | Running | Delegated | Settled
-"""Where a call is on its way to its result."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Call:
-    """One call of a batch. *call* has the arguments it will run with, which a person may have edited."""
-
-    call: ToolCall
-    phase: Phase = Queued()
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The id of this call's open request, if there is one."""
-        return (self.phase.request,) if isinstance(self.phase, Hooked | Asked | Running | Delegated) else ()
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Batch:
-    """
-    All calls of one assistant message, in the model's order.
-
-    *offered* are the tools of the request that was answered: no other runs, whatever is configured later.
-    """
-
-    calls: tuple[Call, ...]
-    offered: tuple[str, ...] = ()
-    stopping: Stopping = Stopping.NONE
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return tuple([request for call in self.calls for request in call.open])
-
-    def find(self, request: str, phase: type[Running | Delegated | Asked]) -> int | None:
-        """The index of the call that is in *phase* with *request* open, or None."""
-        for index, call in enumerate(self.calls):
-            if isinstance(call.phase, phase) and call.phase.request == request:
-                return index
-        return None
-
-    def with_call(self, index: int, call: Call) -> Batch:
-        """This batch with *call* at *index*."""
-        return self.with_calls([*self.calls[:index], call, *self.calls[index + 1 :]], self.stopping)
-
-    def with_calls(self, calls: list[Call], stopping: Stopping) -> Batch:
-        """This batch with *calls* in place of its own, and *stopping*."""
-        return Batch(calls=tuple(calls), offered=self.offered, stopping=stopping)
-
-    @property
-    def suffix(self) -> str:
-        """What a state's label gets where the batch is being given up."""
-        return ".stopping" if self.stopping else ""
 
 
 @final
@@ -309,15 +225,25 @@ class Weigh:
 
 @final
 @attrs.frozen(kw_only=True)
-class Summary:
-    """A model summarises the messages before index *cut*."""
+class Consulting:
+    """Hooks are asked about a summary of the messages before index *cut*."""
 
     request: str
+    cut: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Summary:
+    """The *model* summarises the messages before index *cut*."""
+
+    request: str
+    model: str
     cut: int
     pieces: Rope = attrs.field(factory=Rope.of)
 
 
-CompactStage = Weigh | Hooked | Summary | Retry
+CompactStage = Weigh | Consulting | Summary
 """Where a compaction is."""
 
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSent
+from ..effects.config import Steering
+from ..effects.events import (
+    Failure,
+    Interrupted,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    UserSteered,
+)
 from ..effects.messages import (
     Finish,
     Message,
@@ -37,23 +45,15 @@ from ..effects.pieces import Piece, ReasoningPiece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel, SetTimer
 from ..effects.usage import Usage
-from .draft import Draft, ignore
+from .batch import Batch, Call, Stopping
+from .draft import Draft
+from .inputs import received
 from .rules import texts
 from .rules.answer import TRUSTED, Wishes, parts_of, wishes
 from .rules.retry import wait
 from .rules.sizes import estimated_usage
-from .state import (
-    Batch,
-    Call,
-    Compacting,
-    CompactReason,
-    End,
-    Executing,
-    Retry,
-    Stopping,
-    Streaming,
-    Thinking,
-)
+from .settling import tell
+from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,10 +76,12 @@ def handle(state: Streaming, ctx: Context) -> Step:
             return _cut_short(state, event, ctx) if state.stopping else _failed(state, event, ctx)
         case Interrupted():
             return _interrupted(state, ctx)
-        case UserSent(id=sender):
-            return state, (InputReceived(id=sender),)
+        case UserSteered(how=Steering.NOW) if state.stopping is Stopping.NONE:
+            draft = Draft(ctx)
+            draft.add(InputReceived(id=event.id), Cancel(request=state.request))
+            return draft.to(_stopping(state, Stopping.HURRIED))
         case _:
-            return state, ignore(state, ctx)
+            return state, received(state, ctx)
 
 
 def deltas(pieces: Iterable[Piece]) -> list[Effect]:
@@ -95,6 +97,7 @@ def _streamed(state: Streaming, event: ModelStreamed) -> Step:
     # The hot path: one of these per network chunk, so the state is built directly.
     following = Streaming(
         request=state.request,
+        model=state.model,
         attempt=state.attempt,
         offered=state.offered,
         pieces=state.pieces.extend(event.pieces, event.count),
@@ -124,12 +127,18 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
         )
         for wish in sorted_.kept
     }
-    _append(parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
+    _append(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
     usage = event.usage if event.usage.total else estimated_usage(ctx.memory.size, pieces)
-    spent = ctx.spent_on(usage, event.seconds, turns=1)
+    spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
     draft.add(
         AddUsage(spent=spent, context=usage.total),
-        TurnEnded(turn=ctx.memory.spent.turns + 1, stop=stop, usage=usage),
+        TurnEnded(
+            turn=ctx.memory.spent.turns + 1,
+            stop=stop,
+            usage=usage,
+            calls=tuple(calls.values()),
+            sequence=event.sequence,
+        ),
     )
     if ctx.memory.pending_context:
         draft.add(ClearContext())
@@ -139,13 +148,13 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
     if stop in TRUSTED and calls:
         batch = Batch(calls=tuple([Call(call=call) for call in calls.values()]), offered=state.offered)
         return draft.to(Executing(batch=batch))
-    return _after(stop, tuple(calls.values()), draft, ctx)
+    return _after(state, stop, tuple(calls.values()), draft, ctx)
 
 
-def _append(parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
+def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
     """Add the message; an empty answer counts as a turn and is not kept, since no provider takes it back."""
     if parts:
-        message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=ctx.memory.model)
+        message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
         draft.add(AppendMessage(message=message))
 
 
@@ -158,36 +167,49 @@ def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
         draft.add(Warned(text=f"the model's answer ended with {stop}"))
 
 
-def _after(stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context) -> Step:
+def _after(
+    state: Streaming, stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context
+) -> Step:
     """Where an answer without calls to run leads, by how it ended."""
     if calls:
-        _answer_unrun(calls, stop, draft, ctx)
+        _answer_unrun(state, calls, stop, draft, ctx)
     match stop:
         case StopReason.MAX_TOKENS:
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
         case StopReason.STOP_SEQUENCE:
             return draft.to(Thinking(stage=End(reason=DoneReason.STOP_SEQUENCE)))
         case StopReason.INTERRUPTED:
-            return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+            return draft.to(_stopped(state))
         case _:
             return draft.to(Thinking(stage=End(reason=DoneReason.END_TURN)))
 
 
-def _answer_unrun(calls: tuple[ToolCall, ...], stop: StopReason, draft: Draft, ctx: Context) -> None:
+def _stopped(state: Streaming) -> Thinking:
+    """Where an answer leads that a person cut: to what they said instead, or to the end."""
+    if state.stopping is Stopping.HURRIED:
+        return Thinking(stage=Go())
+    return Thinking(stage=End(reason=DoneReason.INTERRUPTED))
+
+
+def _answer_unrun(
+    state: Streaming, calls: tuple[ToolCall, ...], stop: StopReason, draft: Draft, ctx: Context
+) -> None:
     """Whole calls that will not run get their results at once, so the history stays valid."""
-    interrupted = stop is StopReason.INTERRUPTED
+    match stop, state.stopping:
+        case StopReason.INTERRUPTED, Stopping.HURRIED:
+            outcome, content = Outcome.SKIPPED, texts.SKIPPED_AFTER_STEER
+        case StopReason.INTERRUPTED, _:
+            outcome, content = Outcome.CANCELLED, texts.CANCELLED
+        case _:
+            outcome, content = Outcome.SKIPPED, texts.CUT_OFF
     results = tuple(
         [
-            ToolResult(
-                call=call.id,
-                wire_id=call.wire_id,
-                name=call.name,
-                content=texts.CANCELLED if interrupted else texts.CUT_OFF,
-                outcome=Outcome.CANCELLED if interrupted else Outcome.SKIPPED,
-            )
+            ToolResult(call=call.id, wire_id=call.wire_id, name=call.name, content=content, outcome=outcome)
             for call in calls
         ]
     )
+    for result in results:
+        tell(result, 0.0, draft)
     draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=results, at=ctx.now)))
 
 
@@ -225,9 +247,14 @@ def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx
     if state.pieces.count:
         draft.add(AnswerDropped(request=state.request))
     begun = state.pieces.count or event.failure is Failure.LOST
-    usage = event.usage or (estimated_usage(ctx.memory.size, state.pieces.pieces) if begun else Usage())
+    usage = _told(event) or (estimated_usage(ctx.memory.size, state.pieces.pieces) if begun else Usage())
     if usage.total or event.seconds:
-        draft.add(AddUsage(spent=ctx.spent_on(usage, event.seconds)))
+        draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
+
+
+def _told(event: ModelFailed) -> Usage | None:
+    """What a failed answer said it used; one that says nothing but zeros has said nothing."""
+    return event.usage if event.usage is not None and event.usage.total else None
 
 
 def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
@@ -235,28 +262,33 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     draft = Draft(ctx)
     pieces = state.pieces.pieces
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
-    _append(parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
-    usage = event.usage or (estimated_usage(ctx.memory.size, pieces) if pieces else Usage())
-    draft.add(AddUsage(spent=ctx.spent_on(usage, event.seconds)))
-    return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+    _append(state, parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
+    usage = _told(event) or (estimated_usage(ctx.memory.size, pieces) if pieces else Usage())
+    draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
+    return draft.to(_stopped(state))
 
 
 def _interrupted(state: Streaming, ctx: Context) -> Step:
     """Cancel the answer and wait for its end, which tells what was used; asked twice, do not wait."""
-    if state.stopping:
+    if state.stopping is Stopping.INTERRUPTED:
         # Asked twice: the answer is not waited for. What was read is kept as if the stream had ended now.
         gone = ModelFailed(
             at=ctx.now, request=state.request, failure=Failure.CANCELLED, message="interrupted twice"
         )
         return _cut_short(state, gone, ctx)
     draft = Draft(ctx)
-    draft.add(Cancel(request=state.request), InterruptRequested())
-    return draft.to(
-        Streaming(
-            request=state.request,
-            attempt=state.attempt,
-            offered=state.offered,
-            pieces=state.pieces,
-            stopping=Stopping.INTERRUPTED,
-        )
+    if state.stopping is Stopping.NONE:
+        draft.add(Cancel(request=state.request))
+    draft.add(InterruptRequested())
+    return draft.to(_stopping(state, Stopping.INTERRUPTED))
+
+
+def _stopping(state: Streaming, level: Stopping) -> Streaming:
+    return Streaming(
+        request=state.request,
+        model=state.model,
+        attempt=state.attempt,
+        offered=state.offered,
+        pieces=state.pieces,
+        stopping=level,
     )

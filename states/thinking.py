@@ -2,15 +2,24 @@
 Thinking: between model calls.
 
 A turn's request leaves from `Go` and from nowhere else: a timer, a person or a finished batch only leads back
-there, so limits and compaction are never bypassed. A run ends through `End` and through nothing else, so
-what it reports is all it used.
+there, so limits, steers and compaction are never bypassed. A run ends through `End` and through nothing else,
+so what it reports is all it used; only a hook's answer may stand between `End` and the end.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.events import Entered, Interrupted, TimerFired, UserSent
+from ..effects.config import Steering
+from ..effects.events import (
+    Entered,
+    HookAnswered,
+    InstructionsRead,
+    Interrupted,
+    TimerFired,
+    UserSteered,
+)
+from ..effects.hooks import Hook
 from ..effects.messages import user
 from ..effects.notices import (
     DoneReason,
@@ -18,25 +27,35 @@ from ..effects.notices import (
     InterruptRequested,
     ModelCalled,
     RunEnded,
-    RunStarted,
+    Warned,
 )
-from ..effects.records import AppendMessage, Lane, TakeMail
+from ..effects.records import AppendMessage, CountContinue, Lane
 from ..effects.requests import CallModel, Cancel, Conversation
 from .draft import Draft, ignore
-from .rules import compaction
+from .hooking import ask_hooks, heard
+from .inputs import received
+from .opening import admit, admitted, began, blocked, greeted, opened
+from .rules import compaction, texts
+from .rules.hooks import asked_at, told
+from .rules.inputs import next_prompt
 from .rules.limits import exceeded
 from .state import (
+    Admitting,
     Compacting,
     CompactReason,
     Done,
     End,
+    Ending,
     Go,
-    Hooked,
+    Opening,
     Prompt,
+    Reading,
     Retry,
     Start,
+    Steer,
     Streaming,
     Thinking,
+    Waiting,
 )
 
 if TYPE_CHECKING:
@@ -45,82 +64,97 @@ if TYPE_CHECKING:
 
 Step = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
 
+NATURAL = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
+"""Ends that nothing forces: a steer that came before them, or a hook, makes the run go on."""
+
 
 def handle(state: Thinking, ctx: Context) -> Step:
     """What *ctx*'s event does to a thinking agent."""
-    match ctx.event:
-        case Entered():
-            return _entered(state, ctx)
-        case TimerFired(request=request) if isinstance(state.stage, Retry) and request == state.stage.request:
-            return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
-        case Interrupted() if isinstance(state.stage, Retry):
+    event, stage = ctx.event, state.stage
+    if isinstance(event, Entered):
+        return _entered(state, ctx)
+    if isinstance(stage, Waiting):
+        if isinstance(event, Interrupted):
+            return _interrupted(stage, ctx)
+        if isinstance(stage, Retry) and isinstance(event, UserSteered) and event.how is Steering.NOW:
             draft = Draft(ctx)
-            draft.add(Cancel(request=state.stage.request), InterruptRequested())
-            return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-        case UserSent(id=sender):
-            draft = Draft(ctx)
-            draft.add(InputReceived(id=sender))
-            return draft.to(state)
-        case _:
-            return state, ignore(state, ctx)
+            draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
+            return draft.to(Thinking(stage=Go(), attempt=state.attempt))
+        if getattr(event, "request", None) == stage.request:
+            return _answered(state, stage, ctx)
+    return state, received(state, ctx)
 
 
 def _entered(state: Thinking, ctx: Context) -> Step:
     match state.stage:
         case Start():
-            return _start(ctx)
+            return began(ctx)
         case Prompt():
-            return _prompt(ctx)
+            return admit(next_prompt(ctx.memory.mail, ctx.config.policy.coalesce), state, ctx)
+        case Steer():
+            return admit(tuple([mail.id for mail in ctx.memory.waiting(Lane.STEER)]), state, ctx)
         case Go():
             return _go(state, ctx)
         case End():
             return _end(state.stage, ctx)
-        case Retry() | Hooked():
+        case Reading() | Opening() | Admitting() | Retry() | Ending():
             return state, ignore(state, ctx)
 
 
-def _start(ctx: Context) -> Step:
-    """The run says what it works with. Hooks of a session's start will be asked here."""
+def _answered(state: Thinking, stage: Waiting, ctx: Context) -> Step:
+    """What the answer to *stage*'s request leads to, if *ctx*'s event is one."""
+    match stage, ctx.event:
+        case Retry(), TimerFired():
+            return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
+        case Reading(), InstructionsRead() as event:
+            return opened(event, ctx)
+        case Opening(), HookAnswered() as event:
+            return greeted(stage, event, ctx)
+        case Admitting(), HookAnswered() as event:
+            return admitted(state, stage, event, ctx)
+        case Ending(), HookAnswered() as event:
+            return _may_end(stage, event, ctx)
+        case _:
+            return state, ignore(state, ctx)
+
+
+def _interrupted(stage: Waiting, ctx: Context) -> Step:
+    """What was waited for is given up; a prompt that had not come in yet never will."""
     draft = Draft(ctx)
-    memory = ctx.memory
-    tools = tuple([tool.name for tool in ctx.config.tools])
-    draft.add(RunStarted(run=memory.run, model=memory.model, tools=tools, at=ctx.now))
-    return draft.to(Thinking(stage=Prompt()))
+    draft.add(Cancel(request=stage.request), InterruptRequested())
+    if isinstance(stage, Reading | Opening | Admitting):
+        blocked(stage, texts.INTERRUPTED_BEFORE, draft, ctx)
+    return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
 
 
-def _prompt(ctx: Context) -> Step:
-    """
-    Every prompt that waits becomes a message, in the order they came.
-
-    Usually it is one; a run that was over before it took its mail leaves it to the next.
-    """
-    draft = Draft(ctx)
-    for mail in ctx.memory.mail:
-        if mail.lane is Lane.PROMPT:
-            draft.add(AppendMessage(message=user(mail.text, mail.at)))
-    draft.add(TakeMail(lane=Lane.PROMPT))
-    return draft.to(Thinking(stage=Go()))
+# The model is called
 
 
 def _go(state: Thinking, ctx: Context) -> Step:
     """
-    Call the model, unless a limit or the size of the context stands against it.
+    Call the model, unless a limit, a person or the size of the context stands against it.
 
-    Limits come first: what is not paid for any more need not be summarised. The request names a revision
-    and a length of the history instead of carrying it, so a turn costs the same however long it is.
+    Limits come first: what is not paid for any more need not be read or summarised. The request names a
+    revision and a length of the history instead of carrying it, so a turn costs the same however long it is.
     """
     config, memory = ctx.config, ctx.memory
-    draft = Draft(ctx)
     if reason := exceeded(config.limits, memory.spent):
-        return draft.to(Thinking(stage=End(reason=reason)))
+        return Draft(ctx).to(Thinking(stage=End(reason=reason)))
+    if memory.mail and memory.waiting(Lane.STEER):
+        return Draft(ctx).to(Thinking(stage=Steer(), attempt=state.attempt))
     if compaction.wanted(
         memory.size,
-        config.model.window,
+        ctx.model.window,
         config.policy.compact_at,
         memory.compactions,
         memory.compaction_failures,
     ):
-        return draft.to(Compacting(reason=CompactReason.THRESHOLD))
+        return Draft(ctx).to(Compacting(reason=CompactReason.THRESHOLD))
+    return _call(state, ctx)
+
+
+def _call(state: Thinking, ctx: Context) -> Step:
+    config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
     request = draft.new_id()
     offered = tuple([tool.name for tool in config.tools])
     history = memory.history
@@ -129,18 +163,57 @@ def _go(state: Thinking, ctx: Context) -> Step:
             id=request,
             model=memory.model,
             view=Conversation(revision=history.revision, length=history.length),
+            system=ctx.system,
+            thinking=ctx.thinking,
             tools=offered,
             instructions="\n".join(memory.pending_context),
             attempt=state.attempt,
         ),
         ModelCalled(request=request, model=memory.model, attempt=state.attempt),
     )
-    return draft.to(Streaming(request=request, attempt=state.attempt, offered=offered))
+    return draft.to(Streaming(request=request, model=memory.model, attempt=state.attempt, offered=offered))
+
+
+# The run ends
 
 
 def _end(stage: End, ctx: Context) -> Step:
-    """Say how the run ended. Everything it used is in the memory now, children and cut streams included."""
+    """
+    End, unless somebody has said something before a natural end, or hooks are to be asked about it.
+
+    Everything the run used is in the memory now, children and cut streams included.
+    """
     draft = Draft(ctx)
+    if stage.reason not in NATURAL:
+        return _done(stage.reason, stage.detail, draft, ctx)
+    if ctx.memory.waiting(Lane.STEER):
+        return draft.to(Thinking(stage=Go()))
+    hook = Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP
+    names = asked_at(ctx.config, hook)
+    if not names:
+        return _done(stage.reason, stage.detail, draft, ctx)
+    if ctx.memory.continues >= ctx.config.policy.continues:
+        draft.add(Warned(text=f"hooks made this run go on {ctx.memory.continues} times; it ends now"))
+        return _done(stage.reason, stage.detail, draft, ctx)
+    payload = told(reason=stage.reason, continued=ctx.memory.continues)
+    request = ask_hooks(hook, names, payload, draft)
+    return draft.to(Thinking(stage=Ending(request=request, reason=stage.reason, detail=stage.detail)))
+
+
+def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> Step:
+    """Go on where a hook wants to or somebody has said something meanwhile, and end otherwise."""
+    draft = Draft(ctx)
+    said = heard(Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP, event, draft)
+    if said.go_on is not None:
+        # The history ends with the model's answer; it goes on when it is told something.
+        draft.add(AppendMessage(message=user(said.go_on or texts.CONTINUE, ctx.now)), CountContinue())
+        return draft.to(Thinking(stage=Go()))
+    if ctx.memory.waiting(Lane.STEER):
+        return draft.to(Thinking(stage=Go()))
+    return _done(stage.reason, stage.detail, draft, ctx)
+
+
+def _done(reason: DoneReason, detail: str, draft: Draft, ctx: Context) -> Step:
     memory = ctx.memory
-    draft.add(RunEnded(run=memory.run, reason=stage.reason, spent=memory.spent, detail=stage.detail))
-    return draft.to(Done(reason=stage.reason, spent=memory.spent, detail=stage.detail))
+    draft.add(RunEnded(run=memory.run, reason=reason, spent=memory.spent, at=ctx.now, detail=detail))
+    return draft.to(Done(reason=reason, spent=memory.spent, detail=detail))

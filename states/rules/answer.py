@@ -71,7 +71,7 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
             if piece.index in calls:
                 parts.append(calls[piece.index])
         elif isinstance(piece, ReasoningPiece):
-            parts.append(Reasoning(text=piece.text, signature=piece.signature))
+            parts.append(Reasoning(text=piece.text, signature=piece.signature, redacted=piece.redacted))
         elif piece.text:
             parts.append(Text(text=piece.text))
     return tuple(parts) if any(isinstance(part, Text | ToolCall) for part in parts) else ()

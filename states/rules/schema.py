@@ -9,7 +9,9 @@ the tool's own decoder has the last word. Written here because a transition may 
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
+from math import isinf
 from typing import cast, final
 
 import attrs
@@ -36,13 +38,22 @@ def _parsed(schema: str) -> dict[str, Json]:
     return cast("dict[str, Json]", json.loads(schema))
 
 
+MAX_NESTING = 100
+"""How deep arguments may be nested: no tool wants more, and the decoder can do a few times that."""
+
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+"""A string, which may hold anything, or a bracket."""
+
+
 def arguments_of(text: str) -> dict[str, object] | None:
     """The arguments in *text*, or None where it is no JSON object. Empty text is no arguments."""
     if not text.strip():
         return {}
+    if _depth(text) > MAX_NESTING:
+        return None
     try:
         value: object = _decode(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
@@ -52,8 +63,28 @@ def _refuse(constant: str) -> None:
     raise ValueError(constant)
 
 
+def _finite(text: str) -> float:
+    """``1e999`` is a number to the grammar, and to nobody else."""
+    number = float(text)
+    if isinf(number):
+        raise ValueError(text)
+    return number
+
+
 # Made once: `json.loads` would make one for every text.
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
+_decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
+
+
+def _depth(text: str) -> int:
+    """How deep *text* is nested at most; whether it can be read must not depend on how deep we are."""
+    opened = text.count("{") + text.count("[")
+    if opened <= MAX_NESTING:
+        return opened
+    depth = deepest = 0
+    for mark in _MARKS.finditer(text):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark[0], 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def problem(schema: str, arguments: dict[str, object]) -> str:

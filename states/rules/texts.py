@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...effects.permissions import Ground
+
+if TYPE_CHECKING:
+    from .gate import Judgement
+
 CANCELLED = "Cancelled"
+INTERRUPTED_BEFORE = "interrupted before it came in"
+SKIPPED_AFTER_STEER = "Skipped: the user said something new, which comes next."
 SKIPPED_AFTER_DENIAL = "Skipped: a person denied another call of this message."
 DENIED = "Denied by the user. Do not try this again without asking."
 OVER_BUDGET = "Cancelled: the budget of this run is used up."
@@ -21,3 +30,19 @@ def not_found(name: str, offered: tuple[str, ...]) -> str:
 def invalid_arguments(name: str, problem: str) -> str:
     """The result of a call whose arguments do not fit."""
     return f"Invalid arguments for {name}: {problem}. The tool was not run."
+
+
+def denied(judgement: Judgement) -> str:
+    """The result of a call that nobody was asked about and that may not run."""
+    match judgement.ground:
+        case Ground.RULE:
+            return f"Denied by a rule: {judgement.detail}."
+        case Ground.HOOK:
+            return f"Denied by a hook: {judgement.detail}"
+        case _:
+            return f"Denied: the permission mode is {judgement.detail!s}."
+
+
+def not_answered(seconds: float) -> str:
+    """The result of a call that nobody answered for in time."""
+    return f"Denied: nobody answered within {seconds:g} s. Do not try this again without asking."

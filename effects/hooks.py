@@ -1,0 +1,95 @@
+"""
+Hooks as data: where a host may have a say, which of its hooks are asked when, and what they can answer.
+
+The callables behind them live in a performer and are known by name.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from .checks import globs, not_empty, positive
+from .permissions import Rule, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Hook(StrEnum):
+    """
+    The places where a host may have a say. `SESSION_END` is told and not asked.
+
+    `STOP` is the end of a run of its own accord, `SUBAGENT_STOP` that of a child's.
+    """
+
+    SESSION_START = "session_start"
+    USER_PROMPT_SUBMIT = "user_prompt_submit"
+    PRE_TOOL_USE = "pre_tool_use"
+    POST_TOOL_USE = "post_tool_use"
+    POST_TOOL_USE_FAILURE = "post_tool_use_failure"
+    PRE_COMPACT = "pre_compact"
+    STOP = "stop"
+    SUBAGENT_STOP = "subagent_stop"
+    SESSION_END = "session_end"
+
+
+ABOUT_TOOLS = frozenset({Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.POST_TOOL_USE_FAILURE})
+"""Hooks that are about a call, and so can be matched by tool and arguments."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookSpec:
+    """
+    One hook of the host's: *name* is what its callable is known by, *hook* where it is asked.
+
+    *tool* and *where* are globs as in a `Rule`, and say which calls it is asked about. *timeout* in seconds:
+    a hook that takes longer has no say.
+    """
+
+    name: str = attrs.field(validator=not_empty)
+    hook: Hook = attrs.field(converter=Hook)
+    tool: str = "*"
+    where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
+    timeout: float | None = attrs.field(default=60.0, validator=positive)
+
+    def matches(self, hook: Hook, tool: str, arguments: Mapping[str, object]) -> bool:
+        """Whether this hook is asked at *hook*, about a call of *tool* with *arguments*."""
+        if hook is not self.hook or not fnmatchcase(tool, self.tool):
+            return False
+        # Any form of a path is enough to be asked, as for a rule that asks.
+        return not self.where or Rule(verdict=Verdict.ASK, tool="*", where=self.where).covers(tool, arguments)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookAnswer:
+    """
+    What a hook says. Everything is optional; a hook that says nothing lets things take their course.
+
+    *verdict* is on a call before it runs, on a prompt, or on a compaction, with a *reason* that a person or
+    the model reads. *arguments*, JSON text, take the place of a call's. *context* is added to the
+    instructions of the next model call. *go_on*: at a stop, the run goes on and the model reads *reason*.
+    *interrupt*: a denial also ends the run.
+    """
+
+    verdict: Verdict | None = attrs.field(default=None, converter=attrs.converters.optional(Verdict))
+    reason: str = ""
+    arguments: str = ""
+    context: str = ""
+    go_on: bool = False
+    interrupt: bool = False
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookSaid:
+    """The *answer* of the hook called *name*; or why it has none, which is its *fault*."""
+
+    name: str
+    answer: HookAnswer = HookAnswer()
+    fault: str = ""

@@ -1,0 +1,105 @@
+"""Permissions as data: modes and rules. What they decide together is in `states.rules.gate`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from .checks import globs, not_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class PermissionMode(StrEnum):
+    """
+    What happens to a call that no rule and no hook speaks about, and that is not allowed by its tool.
+
+    `DEFAULT` asks a person. `ACCEPT_EDITS` lets tools that only edit files run. `PLAN` lets nothing run that
+    is not read-only. `DONT_ASK` denies what would have to be asked about. `BYPASS` lets everything run: only
+    deny rules and hooks that deny still hold.
+    """
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "accept_edits"
+    PLAN = "plan"
+    DONT_ASK = "dont_ask"
+    BYPASS = "bypass"
+
+
+class Verdict(StrEnum):
+    """What a rule, a hook or a mode says about a call."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class Ground(StrEnum):
+    """What a verdict rests on."""
+
+    TOOL = "tool"
+    """The tool says of itself when it is asked about."""
+    MODE = "mode"
+    RULE = "rule"
+    GRANT = "grant"
+    """A person allowed it for good, in this session."""
+    HOOK = "hook"
+    PERSON = "person"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Rule:
+    """
+    A *verdict* on the calls of *tool*, a glob, whose arguments match: for each named argument a glob.
+
+    A glob's ``*`` matches any characters, slashes too; a value that is no string matches by its JSON text.
+    In a path ``.``, ``..`` and doubled slashes do not hide anything: a rule that allows must match the value
+    both as it is written and with them resolved, one that asks or denies either. A glob is no parser,
+    though: ``git *`` also matches ``git status; rm -r .``.
+    """
+
+    verdict: Verdict = attrs.field(converter=Verdict)
+    tool: str = attrs.field(validator=not_empty)
+    where: tuple[tuple[str, str], ...] = attrs.field(default=(), validator=globs)
+
+    def covers(self, tool: str, arguments: Mapping[str, object]) -> bool:
+        """Whether this rule speaks about a call of *tool* with *arguments*."""
+        return fnmatchcase(tool, self.tool) and all(
+            name in arguments and self._matches(_plain(arguments[name]), glob) for name, glob in self.where
+        )
+
+    def _matches(self, value: str, glob: str) -> bool:
+        if self.verdict is Verdict.ALLOW:
+            # The glob is resolved, too: no address would match otherwise, for the slashes in its ``https://``.
+            return fnmatchcase(value, glob) and fnmatchcase(resolved(value), resolved(glob))
+        return fnmatchcase(value, glob) or fnmatchcase(resolved(value), glob)
+
+    def __str__(self) -> str:
+        where = ",".join(f"{name}={glob}" for name, glob in self.where)
+        return f"{self.verdict} {self.tool}{':' if where else ''}{where}"
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def resolved(path: str) -> str:
+    """*path* with ``.``, ``..`` and doubled slashes resolved, as far as its text says; links are not read."""
+    if "/" not in path:
+        return path
+    root = "/" if path.startswith("/") else ""
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and kept and kept[-1] != "..":
+            kept.pop()
+        elif part == ".." and root:
+            continue
+        elif part not in {"", "."}:
+            kept.append(part)
+    return root + "/".join(kept)

@@ -1,0 +1,199 @@
+"""What the answer to a call's request makes of that call: a person's, a hook's, a tool's, a child's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from ..effects.config import OnDenial
+from ..effects.events import (
+    AgentFinished,
+    ApprovalGiven,
+    Approve,
+    ApproveAlways,
+    Deny,
+    HookAnswered,
+    TimerFired,
+    ToolFinished,
+)
+from ..effects.hooks import Hook
+from ..effects.messages import Outcome
+from ..effects.notices import ApprovalAnswered, InterruptRequested
+from ..effects.permissions import Ground, Rule, Verdict
+from ..effects.records import AddUsage, GrantRule
+from ..effects.usage import Spent
+from .batch import Asked, Batch, Call, Delegated, Hooked, Reviewed, Running, Settled, Stopping, Timer, Vetted
+from .hooking import ask_hooks, heard
+from .judging import approved, cleared, hooks_answered, law, spec_of, tell_judged
+from .rules import texts
+from .rules.gate import Judgement
+from .rules.hooks import asked_at, opinion, told_of_result
+from .rules.schema import arguments_of
+from .settling import give_up, result_of, settled, tell, withdraw
+from .starting import within_budget
+
+if TYPE_CHECKING:
+    from ..effects.messages import ToolResult
+    from .context import Context
+    from .draft import Draft
+
+Answered = ToolFinished | AgentFinished | ApprovalGiven | HookAnswered | TimerFired
+"""The events that answer a request of a call."""
+
+
+def answered(  # noqa: PLR0911  # one return for each kind of answer
+    batch: Batch, event: Answered, ctx: Context, draft: Draft
+) -> Batch | None:
+    """*batch* with the one call changed that *event* answers; None where no such request is open."""
+    index = batch.waiting_for(event.request)
+    if index is None:
+        return None
+    phase = batch.calls[index].phase
+    match event, phase:
+        case ToolFinished(), Running():
+            return _ran(batch, index, event, ctx, draft)
+        case AgentFinished(), Delegated():
+            return _ran(batch, index, event, ctx, draft)
+        case ApprovalGiven(), Asked() if event.request == phase.request:
+            if _too_late(event, phase):
+                return _late(batch, index, event.request, ctx, draft)
+            return _decided(batch, index, phase, event, ctx, draft)
+        case TimerFired(), Asked() if event.request != phase.request:
+            return _late(batch, index, event.request, ctx, draft)
+        case HookAnswered(), Hooked() | Vetted():
+            return _vetted(batch, index, phase, event, ctx, draft)
+        case HookAnswered(), Reviewed():
+            heard(phase.hook, event, draft, batch.calls[index].call.id)
+            call = Call(call=batch.calls[index].call, phase=Settled(result=phase.result))
+            return batch.with_call(index, call)
+        case _:
+            return None
+
+
+def _too_late(event: ApprovalGiven, phase: Asked) -> bool:
+    """Whether a yes came after its time, when nobody drove the run; a no is never too late."""
+    late = isinstance(phase.deadline, Timer) and event.at >= phase.deadline.due
+    return late and not isinstance(event.decision, Deny)
+
+
+# A tool or a child is over
+
+
+def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, in which a call is over; hooks are asked about it, unless the run is being interrupted."""
+    call = batch.calls[index]
+    if isinstance(event, ToolFinished):
+        spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
+    else:
+        # A child's turns are its own; everything else it used, its parent used.
+        spent, files = attrs.evolve(event.spent, turns=0), ()
+    result = result_of(call, event.outcome, event.content, files)
+    tell(result, spent.seconds, draft)
+    if spent != Spent():
+        draft.add(AddUsage(spent=spent))
+    ended = Call(call=call.call, phase=Settled(result=result))
+    if batch.stopping is not Stopping.INTERRUPTED:
+        ended = _reviewed(ended, result, ctx, draft)
+    return within_budget(batch.with_call(index, ended), ctx, draft)
+
+
+def _reviewed(call: Call, result: ToolResult, ctx: Context, draft: Draft) -> Call:
+    """*call*, which ended with *result*, in the hands of the hooks that look at such results."""
+    if not ctx.config.hooks:
+        return call
+    hook = Hook.POST_TOOL_USE_FAILURE if result.is_error else Hook.POST_TOOL_USE
+    arguments = arguments_of(call.call.arguments) or {}
+    names = asked_at(ctx.config, hook, call.call.name, arguments)
+    if not names:
+        return call
+    request = ask_hooks(hook, names, told_of_result(result, arguments), draft, call.call.id)
+    return Call(call=call.call, phase=Reviewed(request=request, hook=hook, result=result))
+
+
+# Hooks and people
+
+
+def _vetted(
+    batch: Batch, index: int, phase: Hooked | Vetted, event: HookAnswered, ctx: Context, draft: Draft
+) -> Batch:
+    """*batch* after the hooks looked at a call that has not started; one may end the whole run."""
+    call, said = hooks_answered(batch.calls[index], phase, event, batch, ctx, draft)
+    batch = batch.with_call(index, call)
+    return _stop_run(batch, draft) if said.interrupt else batch
+
+
+def _decided(
+    batch: Batch, index: int, phase: Asked, event: ApprovalGiven, ctx: Context, draft: Draft
+) -> Batch:
+    """*batch* after a person's answer. A yes only allows: when the call runs, its turn decides."""
+    call, decision = batch.calls[index], event.decision
+    withdraw(call, draft, closed=event.request)
+    draft.add(ApprovalAnswered(request=event.request, decision=decision, by=event.by))
+    match decision:
+        case Approve(arguments=edited):
+            return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))
+        case ApproveAlways(where=where):
+            rule = Rule(verdict=Verdict.ALLOW, tool=call.call.name, where=where)
+            draft.add(GrantRule(rule=rule))
+            yes = approved(call, phase, "", batch, ctx, draft)
+            return _answered_too(batch.with_call(index, yes), rule, ctx, draft)
+        case Deny(message=message):
+            _tell_denied(call, message, draft)
+            denied = settled(call, Outcome.DENIED, message or texts.DENIED, draft)
+            return _denied(batch.with_call(index, denied), ctx, draft, ends=decision.interrupt)
+        case _:
+            assert_never(decision)
+
+
+def _tell_denied(call: Call, why: str, draft: Draft) -> None:
+    tell_judged(call, Judgement(Verdict.DENY, Ground.PERSON, why), draft)
+
+
+def _answered_too(batch: Batch, rule: Rule, ctx: Context, draft: Draft) -> Batch:
+    """
+    *batch*, where nobody is asked any more about what *rule* covers, which a person has just granted.
+
+    Whoever said "always" would otherwise have to say it again for each question that was open already.
+    """
+    for index, call in enumerate(batch.calls):
+        phase, arguments = call.phase, arguments_of(call.call.arguments) or {}
+        spec = spec_of(batch, call, ctx)
+        if spec is None or not isinstance(phase, Asked) or not rule.covers(call.call.name, arguments):
+            continue
+        # What a hook wants somebody to look at, somebody still looks at.
+        found = law(ctx, draft).judge(spec, arguments, opinion(phase.hooks.said))
+        if found.verdict is Verdict.ALLOW:
+            withdraw(call, draft)
+            tell_judged(call, found, draft)
+            batch = batch.with_call(index, cleared(call, Ground.PERSON, phase.hooks, ctx, draft))
+    return batch
+
+
+def _late(batch: Batch, index: int, closed: str, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, in which nobody answered a question in time: that counts as a no."""
+    call, within = batch.calls[index], ctx.config.policy.answer_within
+    withdraw(call, draft, closed=closed, late=True)
+    why = texts.not_answered(within or 0.0)
+    _tell_denied(call, "nobody answered in time", draft)
+    return _denied(batch.with_call(index, settled(call, Outcome.DENIED, why, draft)), ctx, draft, ends=False)
+
+
+def _denied(batch: Batch, ctx: Context, draft: Draft, *, ends: bool) -> Batch:
+    """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
+    if ends:
+        return _stop_run(batch, draft)
+    match ctx.config.policy.on_denial:
+        case OnDenial.GO_ON:
+            return batch
+        case OnDenial.SKIP_REST:
+            return give_up(batch, Stopping.DENIED, draft)
+        case OnDenial.INTERRUPT:
+            return _stop_run(batch, draft)
+
+
+def _stop_run(batch: Batch, draft: Draft) -> Batch:
+    """*batch*, given up because somebody's no ends the run."""
+    if batch.stopping is not Stopping.INTERRUPTED:
+        draft.add(InterruptRequested())
+    return give_up(batch, Stopping.INTERRUPTED, draft)

@@ -1,0 +1,87 @@
+"""Which of the host's hooks are asked, what they are told, and what their answers come to together."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.hooks import Hook, HookSaid
+from ...effects.permissions import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...effects.config import Config
+    from ...effects.messages import ToolResult
+
+STRENGTH = {None: 0, Verdict.ALLOW: 1, Verdict.ASK: 2, Verdict.DENY: 3}
+"""Of several answers the strictest holds."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Opinion:
+    """
+    What several hooks said, as one: the strictest *verdict* and *because* of which hook and reason.
+
+    *reason* is that reason alone. *arguments* are the last ones given, *context* all of them; *go_on* is the
+    reason of the first that wants to go on, or None.
+    """
+
+    verdict: Verdict | None = None
+    because: str = ""
+    reason: str = ""
+    arguments: str = ""
+    context: tuple[str, ...] = ()
+    go_on: str | None = None
+    interrupt: bool = False
+
+
+def opinion(said: tuple[HookSaid, ...]) -> Opinion:
+    """What *said* comes to; a hook with a fault has no say."""
+    heard = [one for one in said if not one.fault]
+    strictest = max(heard, key=lambda one: STRENGTH[one.answer.verdict], default=None)
+    verdict = None if strictest is None else strictest.answer.verdict
+    named = strictest if verdict is not None else None
+    reason = "" if named is None else named.answer.reason
+    rewritten = [one.answer.arguments for one in heard if one.answer.arguments]
+    return Opinion(
+        verdict=verdict,
+        because="" if named is None else f"{named.name}: {reason}" if reason else named.name,
+        reason=reason,
+        arguments=rewritten[-1] if rewritten else "",
+        context=tuple([one.answer.context for one in heard if one.answer.context]),
+        go_on=next((one.answer.reason for one in heard if one.answer.go_on), None),
+        interrupt=any(one.answer.interrupt for one in heard if one.answer.verdict is Verdict.DENY),
+    )
+
+
+def asked_at(
+    config: Config, hook: Hook, tool: str = "", arguments: Mapping[str, object] | None = None
+) -> tuple[str, ...]:
+    """The names of the hooks that are asked at *hook*, about a call of *tool* where it is about one."""
+    if not config.hooks:
+        return ()
+    return tuple([spec.name for spec in config.hooks if spec.matches(hook, tool, arguments or {})])
+
+
+def told_of_call(tool: str, arguments: Mapping[str, object]) -> str:
+    """What a hook is told of a call that has not run."""
+    return _json({"tool_name": tool, "tool_input": arguments})
+
+
+def told_of_result(result: ToolResult, arguments: Mapping[str, object]) -> str:
+    """What a hook is told of a call that ran."""
+    end = {"error" if result.is_error else "tool_response": result.content}
+    return _json({"tool_name": result.name, "tool_input": arguments, **end})
+
+
+def told(**facts: object) -> str:
+    """What a hook is told that is about no call."""
+    return _json(facts)
+
+
+def _json(facts: object) -> str:
+    return json.dumps(facts, ensure_ascii=False)

@@ -1,0 +1,61 @@
+"""What becomes of the mail: which inputs a run takes, and the messages they become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...effects.config import Steering
+from ...effects.messages import Message, user
+from ...effects.records import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..context import Mail
+
+
+def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
+    """
+    The prompt that is next, with those of the same sender that follow it within *window* seconds each.
+
+    Prompts of nobody in particular are never joined, and with no window none are.
+    """
+    prompts = [one for one in mail if one.lane is Lane.PROMPT]
+    if not prompts or not window:
+        return tuple(prompts[:1])
+    group = [prompts[0]]
+    for other in prompts[1:]:
+        last = group[-1]
+        if other.sender and other.sender == last.sender and 0 <= other.at - last.at <= window:
+            group.append(other)
+    return tuple(group)
+
+
+def next_prompt(mail: tuple[Mail, ...], window: float) -> tuple[str, ...]:
+    """The ids of what a run begins with: the next prompt, and all that was said into the run before."""
+    group = {one.id for one in prompt_group(mail, window)}
+    return tuple([one.id for one in mail if one.id in group or one.lane is Lane.STEER])
+
+
+def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
+    """
+    The messages that the inputs *ids* become: the prompts one, a steer its own.
+
+    Joined prompts have the time of the last.
+    """
+    taken = [one for one in mail if one.id in ids]
+    prompts = [one for one in taken if one.lane is Lane.PROMPT]
+    made: list[Message] = []
+    for one in taken:
+        if one.lane is Lane.STEER:
+            made.append(user(one.text, one.at, one.files))
+        elif one is prompts[0]:
+            text = "\n".join([prompt.text for prompt in prompts])
+            files = tuple([file for prompt in prompts for file in prompt.files])
+            made.append(user(text, prompts[-1].at, files))
+    return tuple(made)
+
+
+def skips_rest(mail: Iterable[Mail]) -> bool:
+    """Whether somebody said something that the model is to read before any further call runs."""
+    return any(one.lane is Lane.STEER and one.how is not Steering.WHEN_DONE for one in mail)
