@@ -83,6 +83,6 @@ class Scene:
 class Performer(Protocol[R_contra]):
     """Does the work of one kind of request."""
 
-    async def __call__(self, request: R_contra, scene: Scene, /) -> Answer:
-        """Perform *request* and return its one answer."""
+    async def __call__(self, request: R_contra, scene: Scene, /) -> Answer | None:
+        """Perform *request* and return its one answer; None, for a question, leaves it to somebody else."""
         ...

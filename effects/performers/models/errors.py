@@ -46,6 +46,7 @@ NAMES: dict[str, Failure] = {
     "request_too_large": Failure.OVERFLOW,
     "too_many_prompt_tokens": Failure.OVERFLOW,
     "insufficient_quota": Failure.AUTH,  # sent as a 429, but no waiting mends it
+    "billing_error": Failure.AUTH,
     "authentication_error": Failure.AUTH,
     "invalid_api_key": Failure.AUTH,
     "permission_error": Failure.AUTH,
@@ -60,6 +61,13 @@ NAMES: dict[str, Failure] = {
     "not_found_error": Failure.NOT_FOUND,
 }
 """What an error's `code` or `type` means where it is a name. The code is asked first."""
+
+QUOTED = re.compile(r'"(?:code|type)\\*": ?\\*"(\w+)')
+"""
+A name in what a proxy quotes, however often it was quoted.
+
+LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message only.
+"""
 
 OVERFLOW = re.compile(
     r"maximum context length|maximum prompt length|max context length|context limit|context window|"
@@ -166,11 +174,9 @@ def _message(error: Object) -> str:
 
 
 def _by_name(error: Object) -> Failure | None:
-    for key in ("code", "type"):
-        name = error.get(key)
-        if isinstance(name, str) and name.lower() in NAMES:
-            return NAMES[name.lower()]
-    return None
+    names = [error.get("code"), error.get("type"), *QUOTED.findall(_message(error))]
+    found = (NAMES.get(name.lower()) for name in names if isinstance(name, str))
+    return next(filter(None, found), None)
 
 
 def _by_number(status: int) -> Failure | None:

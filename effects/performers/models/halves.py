@@ -41,7 +41,7 @@ class Halves:
             case TextPiece():
                 return TextPiece(self._take(TextPiece, piece.text))
             case ReasoningPiece():
-                return ReasoningPiece(self._take(ReasoningPiece, piece.text), piece.signature)
+                return ReasoningPiece(self._take(ReasoningPiece, piece.text), piece.signature, piece.redacted)
             case CallPiece():
                 arguments = self._take(piece.index, piece.arguments)
                 return CallPiece(piece.index, _joined(piece.wire_id), _joined(piece.name), arguments)

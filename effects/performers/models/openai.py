@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from ...errors import ConfigError
 from .http import Endpoint, HTTPModel, Timeouts
-from .openai_chat import ChatWire
+from .openai_chat import PREFIX, ChatWire, Habits
 
 if TYPE_CHECKING:
     import httpx
@@ -25,8 +25,13 @@ FIRST_BYTE = 300.0
 IDLE = 120.0
 """Seconds between two bytes of an answer: some servers are silent while a model thinks between calls."""
 
-THOUGHTS = {"openrouter.ai": "reasoning_details", "api.groq.com": "reasoning", "api.openai.com": ""}
-"""The field that thinking goes back in, by host; all others take ``reasoning_content``."""
+HABITS = {
+    "api.openai.com": Habits(thoughts=""),
+    "api.groq.com": Habits(thoughts="reasoning"),
+    "api.mistral.ai": Habits(thoughts="", bridged=True),
+    "openrouter.ai": Habits(thoughts="reasoning_details"),
+}
+"""What servers do differently, by host."""
 
 
 @final
@@ -37,9 +42,10 @@ class OpenAIChat(HTTPModel):
     *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent. A
     *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
     one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
+    *prefix* is what the names of models begin with that are asked here, and is not sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -48,6 +54,7 @@ class OpenAIChat(HTTPModel):
         connect_timeout: float | None = 10.0,
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
+        prefix: str = PREFIX,
     ) -> None:
         url = (base_url or OPENAI).rstrip("/")
         key = (os.environ.get(KEY, "") if api_key is None else api_key).strip()
@@ -60,7 +67,7 @@ class OpenAIChat(HTTPModel):
             login=f"set {KEY} or pass api_key",
         )
         timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
-        wire = ChatWire(THOUGHTS.get(_host(url), "reasoning_content"))
+        wire = ChatWire(HABITS.get(_host(url), Habits()), prefix)
         super().__init__(wire, endpoint, timeouts, client)
 
 

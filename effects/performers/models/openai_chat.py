@@ -4,169 +4,189 @@ The chat-completions dialect: a request's body out of what was already encoded.
 Theory of operation. A message is encoded once, when a request first reaches it, and its bytes are kept under
 the identity of the history's log, whose prefix never changes. All messages of a log stand in one buffer, so
 the body of a request is three pieces joined: what is asked, a slice of that buffer, and the tools.
+
+What is meant for one request only stands at the end of the system prompt, whose beginning is the same for a
+whole session, so that a provider finds what it has cached. A second system message would do as well, but the
+templates of many models take one only, and that at the front.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, Any, final
-from weakref import WeakKeyDictionary
 
-import msgspec
+import attrs
 
-from ...messages import Binary, Message, Reasoning, Role, Text, ToolCall
+from ...messages import Binary, Reasoning, Role, Text
 from ...requests import Transcript
+from .encoding import (
+    HEADERS,
+    MAX_KEPT,
+    CallIds,
+    Kept,
+    effort,
+    is_object,
+    kind_of,
+    named,
+    to_json,
+    tool_name,
+    wire_name,
+)
 from .openai_stream import ChatParser
 from .transcript import transcript
 from .wire import Post
 
 if TYPE_CHECKING:
     from ...config import Config, ToolSpec
-    from ...history import History, Log
-    from ...messages import ToolResult
+    from ...history import History
+    from ...messages import Message, ToolCall, ToolResult
     from ...requests import CallModel
     from ..base import Scene
 
-WIRES = frozenset({"openai"})
-"""What may stand before the first colon of a model's name to choose this wire; it is not sent."""
-
-MAX_KEPT = 1_000
-"""
-Conversations whose encoded messages are kept, the least recently used going first.
-
-At a typical 100 KB each that is 100 MB. One that went is encoded again when it speaks again.
-"""
+PREFIX = "openai"
+"""What stands before the first colon of a model's name to choose this wire; it is not sent."""
 
 REASONING_MODELS = ("gpt-5", "o1", "o3", "o4")
-"""Models, by how their names begin, that refuse ``max_tokens`` and ``temperature``."""
+"""
+Models, by how their names begin, that take a word on how much to think, but no ``max_tokens`` and no
+``temperature``.
+"""
 
-_HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
+CHATS = ("gpt-5-chat",)
+"""Models that are named like those and do not reason."""
 
-_encode = msgspec.json.Encoder().encode
+NOTHING = "(nothing)"
+"""The text of a message without any: most providers refuse an empty one."""
+
+BRIDGE = "OK."
+"""What a model is made to say where a server lets no user speak right behind a tool."""
+
+AUDIO = {
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+}
+"""The sounds that have a part of their own, and what the API calls them."""
+
+
+@final
+@attrs.frozen
+class Habits:
+    """
+    What the servers of this dialect differ in.
+
+    *thoughts* is the field that thinking goes back in: as text, but for ``reasoning_details``, which hold
+    signatures, too. Those who take ``reasoning_content`` get what was signed or redacted in
+    ``thinking_blocks`` instead. Where it is empty, no thinking goes back. *bridged*: no user may speak right
+    behind a tool, so the model is made to say a word there.
+    """
+
+    thoughts: str = "reasoning_content"
+    bridged: bool = False
 
 
 @final
 class ChatWire:
     """
-    OpenAI's chat completions, as two dozen servers speak it.
+    OpenAI's chat completions, as two dozen servers speak it, each with its own *habits*.
 
-    *thoughts* is the field that thinking goes back in: ``reasoning_details`` with its signatures, any other
-    as text, with signed thinking in ``thinking_blocks`` instead. Where it is empty, no thinking goes back.
-    The encoded messages of *keep* conversations are kept.
+    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. How much
+    to think is told to the `REASONING_MODELS`, as a word; no other model of this dialect is told.
     """
 
-    def __init__(self, thoughts: str = "reasoning_content", keep: int = MAX_KEPT) -> None:
-        self._thoughts = thoughts
-        self._keep = keep
-        self._kept: WeakKeyDictionary[Log[Message], _Encoded] = WeakKeyDictionary()
+    def __init__(self, habits: Habits = Habits(), prefix: str = PREFIX, keep: int = MAX_KEPT) -> None:
+        self._prefix = prefix
+        self._kept = Kept(lambda: _Encoded(habits), keep)
 
     def encode(self, request: CallModel, scene: Scene) -> Post:
         """The HTTP request that asks for the answer to *request*, streamed."""
-        config = scene.config
+        model = wire_name(request.model, self._prefix)
+        system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
+        parts = [b'{"model":', to_json(model), b',"messages":[']
         if isinstance(request.view, Transcript):
-            system = request.instructions
             text = transcript(scene.history.slice(0, request.view.length))
             messages = memoryview(to_json({"role": "user", "content": text}))
         else:
-            system = "\n\n".join(filter(None, (config.system, request.instructions)))
-            messages = self._messages(scene.history, request.view.length)
-        parts = [b'{"model":', to_json(wire_name(request.model)), b',"messages":[']
+            messages = self._kept.of(scene.history.log).until(scene.history, request.view.length)
         if system:
             parts += [to_json({"role": "system", "content": system}), b"," if messages else b""]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
         with messages:  # the buffer it looks into cannot grow until it is released
-            rest = (*_tools(request, config), *_options(request, config), end)
+            rest = (*_tools(request, scene.config), *_options(request, model, scene.config), end)
             body = b"".join([*parts, messages, b"]", *rest])
-        return Post(path="/chat/completions", headers=_HEADERS, body=body)
+        return Post(path="/chat/completions", headers=HEADERS, body=body)
 
     def parser(self, scene: Scene) -> ChatParser:
         """A new parser for one answer."""
         return ChatParser(scene.config.stop)
-
-    def _messages(self, history: History, length: int) -> memoryview:
-        kept = self._kept.pop(history.log, None) or _Encoded(self._thoughts)
-        self._kept[history.log] = kept  # at the end again: the order is the order of use
-        while len(self._kept) > self._keep:
-            del self._kept[next(iter(self._kept))]
-        return kept.until(history, length)
 
 
 @final
 class _Encoded:
     """The messages of one log as JSON, joined by commas; *ends* says where each ends."""
 
-    def __init__(self, thoughts: str) -> None:
-        self._thoughts = thoughts
+    def __init__(self, habits: Habits) -> None:
+        self._habits = habits
         self._buffer = bytearray()
         self._ends: list[int] = []
-        self._ids: dict[str, str] = {}  # our id of a call to the one it has on the wire
-        self._used: set[str] = set()
+        self._role = ""  # of the last message in the buffer
+        self._ids = CallIds()
 
     def until(self, history: History, length: int) -> memoryview:
         """The first *length* messages; those not met before are encoded now."""
         for message in history.slice(len(self._ends), length):
-            for encoded in [to_json(value) for value in self._wire_messages(message)]:
-                self._buffer += b"," + encoded if self._buffer else encoded
+            for value in self._wire_messages(message):
+                self._add(value)
             self._ends.append(len(self._buffer))
         return memoryview(self._buffer)[: self._ends[length - 1] if length else 0]
 
+    def _add(self, value: dict[str, Any]) -> None:
+        role: str = value["role"]
+        if self._habits.bridged and (self._role, role) == ("tool", "user"):
+            self._add({"role": "assistant", "content": BRIDGE})
+        encoded = to_json(value)
+        self._buffer += b"," + encoded if self._buffer else encoded
+        self._role = role
+
     def _wire_messages(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.TOOL:
-            return [self._result(result) for result in message.results]
+            return [*map(self._result, message.results), *_files(message)]
         if message.role is Role.ASSISTANT:
-            return [self._assistant(message)]
+            return self._assistant(message)
         return [{"role": message.role.value, "content": _content(message)}]
 
     def _result(self, result: ToolResult) -> dict[str, Any]:
-        wire_id = self._ids.get(result.call) or result.wire_id or result.call
-        return {"role": "tool", "tool_call_id": wire_id, "content": result.content}
+        return {"role": "tool", "tool_call_id": self._ids.of(result), "content": _said(result.content)}
 
-    def _assistant(self, message: Message) -> dict[str, Any]:
-        calls = [self._call(call) for call in message.calls]
-        # Null beside calls and empty otherwise: every server takes these two, no other pair.
-        value: dict[str, Any] = {"role": "assistant", "content": _plain(message) or (None if calls else "")}
+    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+        calls, text = [self._call(call) for call in message.calls], _plain(message)
+        if not calls and not text.strip():
+            return []  # an empty message is refused, and nothing is lost without it
+        value: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
         if calls:
             value["tool_calls"] = calls
-        value.update(self._thinking(message, calling=bool(calls)))
-        return value
+        return [value | self._thinking(message, calling=bool(calls))]
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        wire_id = call.wire_id
-        if not wire_id or wire_id in self._used:
-            wire_id = call.id  # providers repeat their ids and leave them empty, then refuse to see it
-        while wire_id in self._used:
-            wire_id += "_"
-        self._used.add(wire_id)
-        self._ids[call.id] = wire_id
-        function = {"name": call.name, "arguments": call.arguments if _is_object(call.arguments) else "{}"}
-        return {"id": wire_id, "type": "function", "function": function}
+        arguments = call.arguments if is_object(call.arguments) else "{}"
+        function = {"name": tool_name(call.name), "arguments": arguments}
+        return {"id": self._ids.new(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
-        signed = [thought for thought in thoughts if thought.signature]
-        wanted = thoughts if calling else signed  # unsigned, it matters in the turns that call tools only
-        if not wanted or not self._thoughts:
-            return {}
-        if self._thoughts == "reasoning_details":
-            return {"reasoning_details": [_detail(thought) for thought in wanted]}
-        if signed:
-            return {"thinking_blocks": [_block(thought) for thought in signed]}
-        return {self._thoughts: "".join([thought.text for thought in wanted])}
-
-
-def wire_name(model: str) -> str:
-    """What *model* is called on the wire: ``openai:gpt-5`` is ``gpt-5``, and ``qwen3:8b`` stays as it is."""
-    wire, colon, name = model.partition(":")
-    return name if colon and wire in WIRES else model
-
-
-def to_json(value: object) -> bytes:
-    """*value* as JSON; half a surrogate pair, which is no character, becomes a question mark."""
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        proven = [thought for thought in thoughts if thought.signature or thought.redacted]
+        field = self._habits.thoughts
+        if field == "reasoning_details":
+            said = thoughts if calling else proven
+            wanted = [thought for thought in said if thought.text or thought.signature]
+            return {field: [_detail(thought) for thought in wanted]} if wanted else {}
+        if field == "reasoning_content" and proven:
+            return {"thinking_blocks": [_block(thought) for thought in proven]}
+        text = "".join([thought.text for thought in thoughts])
+        # Without a signature, it matters in the turns that call tools only.
+        return {field: text} if field and text and calling else {}
 
 
 def _detail(thought: Reasoning) -> dict[str, str]:
@@ -175,41 +195,58 @@ def _detail(thought: Reasoning) -> dict[str, str]:
 
 
 def _block(thought: Reasoning) -> dict[str, str]:
+    if thought.redacted:
+        return {"type": "redacted_thinking", "data": thought.redacted}
     return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+
+
+def _said(text: str) -> str:
+    return text if text.strip() else NOTHING
 
 
 def _plain(message: Message) -> str:
     said = [part for part in message.parts if isinstance(part, Text | Binary)]
-    return "".join([part.text if isinstance(part, Text) else _named(part) for part in said])
+    return "".join([part.text if isinstance(part, Text) else named(part) for part in said])
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
     """A user's or system's content: plain text, or a list of parts where something is attached."""
     if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
-        return _plain(message)
+        return _said(_plain(message))
     return [
-        {"type": "text", "text": part.text} if isinstance(part, Text) else _attached(part)
+        _text(part.text) if isinstance(part, Text) else _attached(part)
         for part in message.parts
-        if isinstance(part, Text | Binary)
+        if isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip())
     ]
 
 
-def _named(part: Binary) -> str:
-    return f"[attachment {part.name or part.media_type}]"
+def _files(message: Message) -> list[dict[str, Any]]:
+    """The user's message with the files of a batch's results, if there are any: a tool's own is text only."""
+    content: list[dict[str, Any]] = []
+    for result in message.results:
+        if result.files:
+            content += [_text(f"Files of {result.name}:"), *map(_attached, result.files)]
+    return [{"role": "user", "content": content}] if content else []
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _attached(part: Binary) -> dict[str, Any]:
-    url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
-    if part.media_type.startswith("image/"):
+    """The part that *part* is: text as text, and what else has no part of its own as a file."""
+    kind = kind_of(part)
+    if not part.data:
+        return _text(named(part))
+    if kind.startswith("text/"):
+        return _text(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
+    data = base64.b64encode(part.data).decode()
+    if kind in AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": data, "format": AUDIO[kind]}}
+    url = f"data:{kind or 'application/octet-stream'};base64,{data}"
+    if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "file", "file": {"filename": part.name or "attachment", "file_data": url}}
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _tools(request: CallModel, config: Config) -> list[bytes]:
@@ -223,14 +260,21 @@ def _tool(tool: ToolSpec) -> bytes:
     return b'{"type":"function","function":{"name":%b,"description":%b,"parameters":%b}}' % parts
 
 
-def _options(request: CallModel, config: Config) -> list[bytes]:
-    # A proxy's name for a model has the provider's in front of it.
-    reasons = wire_name(request.model).rpartition("/")[2].startswith(REASONING_MODELS)
+def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
+    spec, reasons = config.spec(request.model), _reasons(model)
     options: dict[str, Any] = {}
-    if config.model.max_output is not None:
-        options["max_completion_tokens" if reasons else "max_tokens"] = config.model.max_output
-    if config.model.temperature is not None and not reasons:
-        options["temperature"] = config.model.temperature
+    if spec.max_output is not None:
+        options["max_completion_tokens" if reasons else "max_tokens"] = spec.max_output
+    if spec.temperature is not None and not reasons:
+        options["temperature"] = spec.temperature
+    if request.thinking is not None and reasons:
+        options["reasoning_effort"] = effort(request.thinking)
     if config.stop:
         options["stop"] = config.stop
-    return [b",", _encode(options)[1:-1]] if options else []
+    return [b",", to_json(options)[1:-1]] if options else []
+
+
+def _reasons(model: str) -> bool:
+    # A proxy's name for a model has the provider's in front of it, a tuned one's begins with how it was made.
+    name = model.rpartition("/")[2].removeprefix("ft:")
+    return name.startswith(REASONING_MODELS) and not name.startswith(CHATS)

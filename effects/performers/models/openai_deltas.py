@@ -24,12 +24,20 @@ def reasoning_pieces(delta: Object) -> Sequence[Piece]:
     """
     text = first_text(delta, "reasoning_content", "reasoning")
     pieces = [
-        ReasoningPiece(first_text(block, "thinking", "text", "summary"), first_text(block, "signature"))
-        for block in objects(delta.get("thinking_blocks") or delta.get("reasoning_details"))
+        _thought(block) for block in objects(delta.get("thinking_blocks") or delta.get("reasoning_details"))
     ]
-    if text and len(pieces) <= 1:
-        return [ReasoningPiece(text, pieces[0].signature if pieces else "")]
-    return [piece for piece in pieces if piece.text or piece.signature]
+    if text and not pieces:
+        return [ReasoningPiece(text)]
+    if text and len(pieces) == 1:
+        [only] = pieces
+        return [ReasoningPiece(text), only] if only.redacted else [ReasoningPiece(text, only.signature)]
+    return [piece for piece in pieces if piece.text or piece.signature or piece.redacted]
+
+
+def _thought(block: Object) -> ReasoningPiece:
+    if block.get("type") == "redacted_thinking":
+        return ReasoningPiece(redacted=first_text(block, "data"))
+    return ReasoningPiece(first_text(block, "thinking", "text", "summary"), first_text(block, "signature"))
 
 
 def content_pieces(content: object) -> list[Piece]:

@@ -1,33 +1,25 @@
 """
 The parser of the chat-completions dialect, sans-I/O: bytes of one answer in, pieces and an ending out.
 
-Theory of operation. Chunks are decoded to plain dicts and every field is looked at before it is used, since
-two dozen servers speak this dialect and no two of them alike. What can be read is read, what cannot is passed
-over, and the stream is judged at its end: by its finish reason, by ``[DONE]``, by an error in its middle.
-An answer that is one JSON object instead of a stream is read as a stream of one chunk; its first byte, not
-its content type, tells the two apart.
+Theory of operation. An answer is chunks with a choice each, and a choice has a delta of text, thinking or
+calls. The stream is judged at its end: by its finish reason, by ``[DONE]``, by an error in its middle.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, final
-
-import attrs
-import msgspec
 
 from ...events import Failure
 from ...messages import StopReason
 from ...pieces import Piece, TextPiece
+from ...usage import Usage
+from .body import BodyParser
 from .errors import in_stream
-from .halves import Halves
 from .loose import an_object, objects
 from .openai_deltas import CallGatherer, content_pieces, reasoning_pieces, usage_of
-from .sse import BOM, Event, EventSplitter, OversizedEvent
 from .wire import Broken, Complete, Ending
 
 if TYPE_CHECKING:
-    from ...usage import Usage
     from .loose import Object
 
 FINISHES: dict[str, StopReason] = {
@@ -46,131 +38,36 @@ FINISHES: dict[str, StopReason] = {
 }
 """What a `finish_reason` means, in lower case; all others are `UNKNOWN`. None is a reliable sign of calls."""
 
-MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of an unstreamed answer that are kept: eight times the largest event of a stream."""
-
-_HEAD = 60  # bytes of a body's beginning that are kept, to be shown where it is no answer
-
-_decode = msgspec.json.Decoder().decode
-
 
 @final
-class ChatParser:
+class ChatParser(BodyParser):
     """Reads one answer. *stops* are the stop sequences that were asked for. No bytes make it raise."""
 
     def __init__(self, stops: tuple[str, ...] = ()) -> None:
-        self.done = False
+        super().__init__()
         self._stops = stops
-        self._head = b""
-        self._started = False  # the body's first byte is known
-        self._events = EventSplitter()
-        self._halves: Halves | None = None  # from the first torn character on
-        self._whole: bytearray | None = None  # the body so far, where it is one JSON object
         self._calls = CallGatherer()
         self._answered = False
         self._refused = False
         self._finish = ""
         self._sequence = ""
         self._usage: Object | None = None
-        self._broken: Broken | None = None
 
     @property
     def usage(self) -> Usage | None:
         """What the answer said it used so far, or None."""
         return None if self._usage is None else usage_of(self._usage)
 
-    def feed(self, data: bytes) -> list[Piece]:
-        """The pieces that *data*, the next bytes of the body, completes."""
-        if len(self._head) < _HEAD:
-            data = self._start(data)
-        if self.done or self._broken is not None:
-            return []
-        if self._whole is not None:
-            self._keep(self._whole, data)
-            return []
-        try:
-            events = self._events.feed(data)
-        except OversizedEvent as error:
-            self._broken = Broken(failure=Failure.CUT, message=str(error))
-            return []
-        return self._read(events)
-
-    def end(self, cut: Broken | None = None) -> Ending:
-        """
-        How the answer ended; *cut* is why its bytes stopped, where that was not their end.
-
-        An answer that has its finish reason is whole, whatever happened to the connection afterwards.
-        """
-        pieces = self._read(self._rest())
-        if self._halves is not None:
-            pieces += self._halves.rest()
-        if self._broken is None and self._finish == "error":
-            self._broken = Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
-        if self._broken is not None:
-            return attrs.evolve(self._broken, usage=self.usage)
-        if not self._finish and cut is not None and not self.done:
-            return attrs.evolve(cut, usage=self.usage)
-        if not self._finish and not (self.done and self._answered):
-            return Broken(failure=Failure.CUT, message=self._nothing(), usage=self.usage)
-        usage = usage_of(self._usage or {})
-        return Complete(stop=self._stop(), usage=usage, sequence=self._sequence, pieces=tuple(pieces))
-
-    def _start(self, data: bytes) -> bytes:
-        if self._started:
-            self._head = (self._head + data)[:_HEAD]
-            return data
-        # White space may come for a while before an unstreamed answer, to keep the connection alive.
-        begun = (self._head + data).lstrip()
-        if BOM.startswith(begun):
-            self._head = begun
-            return b""
-        begun = begun.removeprefix(BOM)
-        self._started = True
-        self._head = begun[:_HEAD]
-        if begun.startswith((b"{", b"[")):
-            self._whole = bytearray()
-        return begun
-
-    def _keep(self, whole: bytearray, data: bytes) -> None:
-        whole += data
-        if len(whole) > MAX_ANSWER:
-            whole.clear()
-            self._broken = Broken(
-                failure=Failure.CUT, message=f"an unstreamed answer is larger than {MAX_ANSWER} bytes"
-            )
-
-    def _rest(self) -> list[Event]:
-        if self.done or self._broken is not None:
-            return []
-        return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
-
-    def _read(self, events: list[Event]) -> list[Piece]:
-        pieces: list[Piece] = []
-        for name, data in events:
-            if data.startswith(b"{"):
-                try:
-                    chunk = _decode(data)
-                except (ValueError, RecursionError):
-                    chunk = an_object(_decode_leniently(data))
-                    self._halves = self._halves or Halves()
-            else:
-                chunk = self._other(data)
-            if name == b"error" and not self.done:
-                self._broken = in_stream(chunk or data.decode("utf-8", "replace"))
-            elif chunk:
-                self._chunk(chunk, pieces)
-            if self.done or self._broken is not None:
-                break
-        return pieces if self._halves is None else self._halves.join(pieces)
-
-    def _other(self, data: bytes) -> Object:
-        data = data.strip()
-        if data == b"[DONE]":
-            self.done = True
-            return {}
-        # Gemini's compatible endpoint wraps an error in a list.
-        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
-        return next(iter(objects(value)), an_object(value))
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+        # An answer that has its finish reason is whole, whatever happened to the connection afterwards.
+        if self._finish == "error":
+            return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
+        if self._finish or (self.done and self._answered):
+            usage = self.usage or Usage()
+            return Complete(stop=self._stop(), usage=usage, sequence=self._sequence, pieces=pieces)
+        if cut is not None and not self.done:
+            return cut
+        return self._nothing("a finish reason or [DONE]" if self._answered else "")
 
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
         if chunk.get("error") or chunk.get("object") == "error":
@@ -221,18 +118,3 @@ class ChatParser:
         if self._sequence:
             return StopReason.STOP_SEQUENCE
         return FINISHES.get(self._finish, StopReason.UNKNOWN)
-
-    def _nothing(self) -> str:
-        if not self._started:
-            return "the answer is empty"
-        if self._answered:
-            return "the stream ended without a finish reason or [DONE]"
-        return f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}"
-
-
-def _decode_leniently(data: bytes) -> object:
-    """What the standard library makes of *data*, or None: it takes NaN and half a surrogate pair."""
-    try:
-        return json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None

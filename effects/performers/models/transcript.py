@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...messages import Binary, Finish, Reasoning, Text, ToolCall, ToolResult
+from .encoding import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,9 +37,10 @@ def _line(part: Part) -> str:
             return f"[calls {part.name}] {_shorten(part.arguments, MAX_ARGUMENTS)}"
         case ToolResult():
             failed = f", {part.outcome}" if part.is_error else ""
-            return f"[result of {part.name}{failed}] {_shorten(part.content, MAX_RESULT)}"
+            said = f"[result of {part.name}{failed}] {_shorten(part.content, MAX_RESULT)}"
+            return "\n".join([said, *map(named, part.files)])
         case Binary():
-            return f"[attachment {part.name or part.media_type}]"
+            return named(part)
         case Reasoning() | Finish():
             return ""  # thinking is no part of what was said, and how it ended says nothing
 

@@ -58,7 +58,13 @@ class Post:
 
 
 class Parser(Protocol):
-    """Reads one answer. No bytes make it raise."""
+    """
+    Reads one answer. No bytes make it raise, and how they were cut makes no difference to what it reads.
+
+    What it has given out it stands by: a call's pieces have the call's number, from 0 in the order the calls
+    began, whatever the wire calls them. It never makes up what a stream did not say: one that stopped before
+    it said why is `Broken`.
+    """
 
     @property
     def done(self) -> bool:
@@ -71,7 +77,7 @@ class Parser(Protocol):
         ...
 
     def feed(self, data: bytes) -> list[Piece]:
-        """The pieces that *data*, the next bytes of the body, completes."""
+        """The pieces that *data*, the next bytes of the body, completes; as early as they can be told."""
         ...
 
     def end(self, cut: Broken | None = None) -> Ending:
@@ -80,10 +86,15 @@ class Parser(Protocol):
 
 
 class Wire(Protocol):
-    """A dialect that models are spoken to in."""
+    """A dialect that models are spoken to in. One wire serves any number of sessions at a time."""
 
     def encode(self, request: CallModel, scene: Scene) -> Post:
-        """The HTTP request that asks for the answer to *request*, streamed."""
+        """
+        The HTTP request that asks for the answer to *request*, streamed.
+
+        It shows the first ``request.view.length`` messages of the scene's history and the tools that the
+        request names, and takes its settings from ``scene.config.spec(request.model)``.
+        """
         ...
 
     def parser(self, scene: Scene) -> Parser:

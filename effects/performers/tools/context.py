@@ -8,6 +8,8 @@ from typing import Generic, TypeVar, final
 
 import attrs
 
+from ...history import History
+
 D_co = TypeVar("D_co", covariant=True)
 
 
@@ -25,9 +27,11 @@ class ToolContext(Generic[D_co]):
     """
     Where a tool runs and for whom. A parameter annotated with it is filled in and never shown to the model.
 
-    *directories* are all roots the file tools may touch, *cwd* among them. *key* is the idempotency key: a
-    call that is run again after a crash has the key it had before. *deps* is whatever the host handed to its
-    `ToolRunner`. A test of a tool may build one with *cwd* and *deps* alone.
+    *directories* are all roots the file tools may touch, *cwd* among them; an absolute one is taken as it is
+    and must be free of symlinks. *key* is the idempotency key: a call that is run again after a crash has the
+    key it had before. *deps* is whatever the host handed to its `ToolRunner`. *history* is the conversation
+    as it was when the call started, and does not change. A test of a tool may build one with *cwd* and *deps*
+    alone.
     """
 
     cwd: Path
@@ -36,6 +40,7 @@ class ToolContext(Generic[D_co]):
     session: str = ""
     call: str = ""
     key: str = ""
+    history: History = attrs.field(factory=History.of, repr=False)
     emit: Callable[[str], None] = attrs.field(default=_unheard, repr=False, eq=False)
 
     def progress(self, text: str) -> None:

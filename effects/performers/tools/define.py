@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Literal, ParamSpec, TypeVar, final, overload
 
 import attrs
@@ -12,7 +12,7 @@ import msgspec
 from ...config import Approval, SideEffect, ToolSpec
 from .context import ToolContext
 from .docstring import parse
-from .schema import Parameters, parameters, refusal, schema_of
+from .schema import Parameters, parameters, refusal, resource_keys, schema_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,10 +82,12 @@ def tool(
     timeout: float | None = ...,
     name: str | None = ...,
     description: str | None = ...,
+    edits: bool = ...,
+    resources: Iterable[str] | None = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
-def tool(
+def tool(  # noqa: PLR0913  # the function, and settings that each have a name and a default
     function: Callable[P, R] | None = None,
     /,
     *,
@@ -94,6 +96,8 @@ def tool(
     timeout: float | None = 30.0,
     name: str | None = None,
     description: str | None = None,
+    edits: bool = False,
+    resources: Iterable[str] | None = None,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """
     Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
@@ -102,9 +106,14 @@ def tool(
     `msgspec.Meta` included. The docstring's first paragraph is the description; its ``Args:`` section or its
     ``:param x:`` fields describe the parameters. A parameter annotated `ToolContext` is filled in by us.
 
+    It may return text, a `Binary` (a picture, a PDF), or a list or tuple with several of both: the model sees
+    the files, of `MAX_FILE` bytes each at most, beside the text. Any other value is shown as JSON.
+
     *side_effect* says what happens to parallel runs, approval and a crash in the middle; unless told, the
     worst is assumed. *timeout* is in seconds. *name* and *description* take the place of the function's own.
-    Raises `ToolDefinitionError` where the function cannot be a tool.
+    *edits*: it changes files and does nothing else, so it runs where edits are accepted. *resources* are keys
+    of what it works on, such as ``account:{id}``, where ``{id}`` stands for an argument of its: calls with no
+    key in common may run side by side. Raises `ToolDefinitionError` where the function cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
@@ -119,6 +128,8 @@ def tool(
                 side_effect=SideEffect(side_effect),
                 approval=Approval(approval),
                 timeout=timeout,
+                edits=edits,
+                resources=None if resources is None else resource_keys(function, resources, accepted),
             )
         except (TypeError, ValueError) as error:
             raise refusal(function, str(error.args[0])) from error

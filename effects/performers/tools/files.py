@@ -10,11 +10,11 @@ import contextlib
 import os
 import secrets
 import stat
-from functools import partial
 from typing import Annotated
 
 import msgspec
 
+from ...messages import Binary
 from .context import ToolContext
 from .define import tool
 from .paths import Place, locate
@@ -28,23 +28,33 @@ MAX_LINES = 2_000
 _SNIFFED = 8_192
 """Bytes at a file's beginning that tell whether it is binary, as git does it."""
 
+_PICTURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+"""What pictures begin with; a WebP is told by more than its beginning."""
+
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @tool(side_effect="read_only")
 def read(
     context: ToolContext[object], path: str, offset: Positive | None = None, limit: Positive | None = None
-) -> str:
+) -> str | Binary:
     """
-    Read a text file. Each line comes with its number and a tab before it.
+    Read a text file, each line with its number and a tab before it; or a PNG, JPEG, GIF, WebP or PDF file.
 
     Args:
         path: The file, relative to the working directory.
-        offset: The first line to read; the first of the file is 1.
-        limit: How many lines to read, 2000 unless told.
+        offset: The first line of text to read; the first of the file is 1.
+        limit: How many lines of text to read, 2000 unless told.
     """
     place = locate(context, path)
     data, _ = load(place)
+    if media_type := _seen_not_read(data):
+        return Binary(media_type=media_type, data=data, name=place.shown)
     if b"\0" in data[:_SNIFFED]:
         msg = f"{place.shown!r} is a binary file ({len(data):,} bytes)"
         raise ValueError(msg)
@@ -52,6 +62,17 @@ def read(
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
     return _numbered(lines, offset or 1, limit or MAX_LINES)
+
+
+def _seen_not_read(data: bytes) -> str:
+    """The media type of *data*, by its content, where a model takes it as it is; empty where not."""
+    if data.startswith(b"%PDF-"):
+        return "application/pdf"
+    if b"\0" not in data[:_SNIFFED]:  # a text about pictures, which no provider would take for one
+        return ""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for beginning, kind in _PICTURES if data.startswith(beginning)), "")
 
 
 def _numbered(lines: list[str], first: int, limit: int) -> str:
@@ -70,7 +91,7 @@ def _numbered(lines: list[str], first: int, limit: int) -> str:
     return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
 
 
-@tool(side_effect="idempotent")
+@tool(side_effect="idempotent", edits=True)
 def write(context: ToolContext[object], path: str, content: str) -> str:
     """
     Write a text file, in place of the one that may be there. Missing directories are made.
@@ -86,7 +107,7 @@ def write(context: ToolContext[object], path: str, content: str) -> str:
 
 
 # Not idempotent: where *new* contains *old*, a second run would replace it once more.
-@tool(side_effect="unsafe")
+@tool(side_effect="unsafe", edits=True)
 def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool = False) -> str:  # noqa: A002, FBT001, FBT002  # the model's words
     """
     Replace an exact piece of text in a file. It must occur once, unless all occurrences are to be replaced.
@@ -126,21 +147,11 @@ def _occurrences(text: str, old: str, shown: str, *, all_of_them: bool) -> int:
 
 def load(place: Place) -> tuple[bytes, os.stat_result]:
     """The content of the file at *place*, and what identifies that version of it."""
-    with place.parent() as folder, open(place.name, "rb", opener=partial(_opener, folder)) as file:
-        seen = os.fstat(file.fileno())
-        if not stat.S_ISREG(seen.st_mode):
-            msg = f"{place.shown!r} is not a regular file"
-            raise ValueError(msg)
-        data = file.read(MAX_BYTES + 1)
+    data, seen = place.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         msg = f"{place.shown!r} has more than {MAX_BYTES:,} bytes; take parts of it with bash"
         raise ValueError(msg)
     return data, seen
-
-
-def _opener(folder: int, name: str, flags: int) -> int:
-    # without O_NONBLOCK, opening a named pipe waits for somebody to write
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 
 def store(place: Place, data: bytes, seen: os.stat_result | None = None) -> None:

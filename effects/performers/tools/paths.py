@@ -5,19 +5,26 @@ A path is resolved first, `..` and symlinks and all, and must then lie in a root
 judged by its nearest parent that does. What was judged is also what is used: a resolved path has no symlinks,
 so it is opened from its root one step at a time and no step may be one. A symlink that somebody puts there in
 between is an error and not a way out. This needs POSIX (`dir_fd` and `O_NOFOLLOW`).
+
+The roots themselves are resolved once, when somebody names them, and never again: a root that lies in another
+one could be exchanged for a symlink, and would then lead anywhere. For the same reason the way begins at the
+outermost root.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator
+import stat
+from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import final
 
 import attrs
 
+from ...errors import ConfigError
 from .context import ToolContext
 
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -46,6 +53,19 @@ class Place:
         """A descriptor of the directory this place is in, made where it is missing and *make* says so."""
         return self._opened(self.parts[:-1], make=make)
 
+    def read(self, most: int) -> tuple[bytes, os.stat_result]:
+        """
+        The first *most* bytes of the file here, and what identifies that version of it.
+
+        Raises `OSError`, and `ValueError` for what is no regular file.
+        """
+        with self.parent() as folder, open(self.name, "rb", opener=partial(_opener, folder)) as file:
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode):
+                msg = f"{self.shown!r} is not a regular file"
+                raise ValueError(msg)
+            return file.read(most), seen
+
     @contextlib.contextmanager
     def _opened(self, parts: tuple[str, ...], *, make: bool) -> Generator[int]:
         with _named(self.shown):
@@ -56,6 +76,25 @@ class Place:
                 os.close(descriptor)
 
 
+def roots(cwd: Path | str, directories: Iterable[Path | str]) -> tuple[Path, ...]:
+    """
+    *cwd* and *directories*, each once, absolute and without symlinks; raises `ConfigError` for what is none.
+    """
+    return tuple(dict.fromkeys(_directory(path) for path in (cwd, *directories)))
+
+
+def _directory(path: Path | str) -> Path:
+    try:
+        real = Path(path).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        msg = f"tools cannot work in {str(path)!r}: {error}"
+        raise ConfigError(msg) from error
+    if not real.is_dir():
+        msg = f"tools cannot work in {str(path)!r}: it is no directory"
+        raise ConfigError(msg)
+    return real
+
+
 def locate(context: ToolContext[object], path: str) -> Place:
     """The place of *path*, relative to the working directory; raises `ValueError` where it is outside."""
     try:
@@ -63,14 +102,24 @@ def locate(context: ToolContext[object], path: str) -> Place:
     except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
         msg = f"{path!r} cannot be resolved: {error}"
         raise ValueError(msg) from error
-    cwd = context.cwd.resolve()
-    for root in (directory.resolve() for directory in context.directories):
+    cwd, *directories = map(_absolute, (context.cwd, *context.directories))
+    for root in sorted(directories, key=lambda directory: len(directory.parts)):
         if real.is_relative_to(root):
             shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
             return Place(root, real.relative_to(root).parts, str(shown))
     roots = ", ".join(map(str, context.directories))
     msg = f"{path!r} is outside of the directories open to tools ({roots})"
     raise ValueError(msg)
+
+
+def _absolute(directory: Path) -> Path:
+    """*directory*; resolved where it is relative, which one of a runner's never is."""
+    return directory if directory.is_absolute() else directory.resolve()
+
+
+def _opener(folder: int, name: str, flags: int) -> int:
+    # without O_NONBLOCK, opening a named pipe waits for somebody to write
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 
 def _descend(root: Path, parts: tuple[str, ...], *, make: bool) -> int:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import attrs
 
@@ -26,14 +26,22 @@ _POLL = 0.02
 _DRAIN = 0.5
 """Seconds we read on after the end, where a process that left the group keeps the output open."""
 
+_ERRORS = 2
+"""The descriptor of a process's error stream."""
+
 
 @final
 @attrs.frozen
 class Ended:
-    """How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out."""
+    """
+    How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out.
+
+    *errors* is what it said on its error stream, where that was not one with its *output*.
+    """
 
     output: str
     code: int | None
+    errors: str = ""
 
 
 async def run(
@@ -47,8 +55,7 @@ async def run(
     that group is ended when the command has ended, when time is up, and when we are cancelled. Raises
     `OSError` where the process cannot be started.
     """
-    loop = asyncio.get_running_loop()
-    transport, listener = await loop.subprocess_exec(
+    transport, listener = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Listener(keep),
         *command,
         stdin=subprocess.DEVNULL,
@@ -58,6 +65,34 @@ async def run(
         start_new_session=True,
         pass_fds=descriptors,
     )
+    return await _end_of(transport, listener, seconds)
+
+
+async def converse(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> Ended:
+    """
+    As `run`, for a *command* that reads what it is *given* and has all the time it wants.
+
+    Its two output streams are kept apart, each with *keep* bytes.
+    """
+    transport, listener = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Listener(keep),
+        *command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        start_new_session=True,
+    )
+    stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+    stdin.write(given)  # one that does not read it is fine, too
+    stdin.close()
+    return await _end_of(transport, listener, None)
+
+
+async def _end_of(
+    transport: asyncio.SubprocessTransport, listener: _Listener, seconds: float | None
+) -> Ended:
+    """How the process ended within *seconds*; nothing of it is left."""
     # The exit is waited for and not the end of the output: a child in the background may hold that open.
     try:
         await asyncio.wait({listener.exited}, timeout=seconds)
@@ -68,31 +103,24 @@ async def run(
             await asyncio.wait({listener.closed}, timeout=_DRAIN)
         finally:
             transport.close()
-    return Ended(listener.text(), transport.get_returncode() if in_time else None)
+    code = transport.get_returncode() if in_time else None
+    return Ended(listener.output.text(), code, listener.errors.text())
 
 
 @final
 class _Listener(asyncio.SubprocessProtocol):
-    """Keeps the beginning and the end of what a process says, and tells when it is over."""
+    """Keeps what a process says, and tells when it is over."""
 
     def __init__(self, keep: int) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        self._half = keep // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._cut = 0
+        self.output = _Kept(keep)
+        self.errors = _Kept(keep)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  # there is one pipe
-        """Keep *data* while there is room at the beginning, and push it through the end."""
-        room = self._half - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        excess = len(self._tail) - self._half
-        if excess > 0:
-            del self._tail[:excess]
-            self._cut += excess
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep *data*, with what else came that way."""
+        (self.errors if fd == _ERRORS else self.output).add(data)
 
     def process_exited(self) -> None:
         """Tell that the process is over; others of its group may not be."""
@@ -101,6 +129,27 @@ class _Listener(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the end is all we ask for
         """Tell that nobody has the output open any more."""
         self.closed.set_result(None)
+
+
+@final
+class _Kept:
+    """The beginning and the end of a stream, *keep* bytes of it together."""
+
+    def __init__(self, keep: int) -> None:
+        self._half = keep // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._cut = 0
+
+    def add(self, data: bytes) -> None:
+        """Keep *data* while there is room at the beginning, and push it through the end."""
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        excess = len(self._tail) - self._half
+        if excess > 0:
+            del self._tail[:excess]
+            self._cut += excess
 
     def text(self) -> str:
         """What was kept, with a count of what was not."""

@@ -12,12 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, final
-
-import attrs
 
 from ...config import ToolSpec
 from ...errors import ConfigError
@@ -25,10 +23,11 @@ from ...events import ToolFinished, ToolProgressed
 from ...messages import Outcome
 from ...requests import RunTool
 from ..base import Scene
+from ..work import Crew, Work
 from .context import ToolContext
 from .define import Tool
+from .paths import roots
 from .result import End, cut, guarded, guarded_async
-from .threads import Threads
 
 MAX_RESULT = 50_000
 """Characters of a result a model gets: some 12,000 tokens, a sixteenth of the usual window."""
@@ -63,12 +62,11 @@ class ToolRunner:
         grace: float = GRACE,
     ) -> None:
         self._tools = _by_name(tools)
-        self._roots = tuple(dict.fromkeys(_directory(path) for path in (cwd, *directories)))
+        self._roots = roots(cwd, directories)
         self._deps = deps
         self._max_result = max_result
         self._grace = grace
-        self._threads = Threads(THREADS)
-        self._abandoned: set[asyncio.Future[End]] = set()
+        self._crew = Crew(THREADS)
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -80,16 +78,17 @@ class ToolRunner:
         started = scene.clock.now()
         progress = _Progress(request.id, scene)
         try:
-            outcome, content = await self._run(request, self._context(request, scene, progress))
+            end = await self._run(request, self._context(request, scene, progress))
         finally:
             progress.closed = True
         ended = scene.clock.now()  # may be earlier than *started* on a clock that a test moves
         return ToolFinished(
             at=ended,
             request=request.id,
-            content=cut(content, self._max_result),
-            outcome=outcome,
+            content=cut(end.content, self._max_result),
+            outcome=end.outcome,
             seconds=max(0.0, ended - started),
+            files=end.files,
         )
 
     def _context(self, request: RunTool, scene: Scene, progress: _Progress) -> ToolContext[object]:
@@ -99,6 +98,7 @@ class ToolRunner:
             session=scene.session,
             call=request.call,
             key=request.id,
+            history=scene.history,
             deps=self._deps,
             emit=progress,
         )
@@ -107,60 +107,43 @@ class ToolRunner:
         """Find the tool, decode its arguments, start it, and see it to its end."""
         tool = self._tools.get(request.tool)
         if tool is None:
-            return Outcome.ERROR, f"Tool not found: {request.tool}"
+            return End(Outcome.ERROR, f"Tool not found: {request.tool}")
         try:
             arguments = tool.bind(request.arguments, context)
         except ValueError as error:
-            return Outcome.ERROR, str(error)
+            return End(Outcome.ERROR, str(error))
         try:
             work = self._start(tool, arguments)
         except RuntimeError as error:
-            return Outcome.CRASHED, f"Tool execution crashed: {error}"
+            return End(Outcome.CRASHED, f"Tool execution crashed: {error}")
         return await self._watch(work, request.timeout)
 
-    def _start(self, tool: Tool[..., Any], arguments: dict[str, object]) -> _Work:
+    def _start(self, tool: Tool[..., Any], arguments: dict[str, object]) -> Work[End]:
         """Set the tool to work; raises `RuntimeError` where there is no thread to be had."""
         function = partial(tool.function, **arguments)
         if tool.is_async:
-            task = asyncio.create_task(guarded_async(function), name=f"tool {tool.spec.name}")
-            return _Work(task, task.cancel, partial(self._leave, task))
-        job = self._threads.submit(partial(guarded, function))
-        return _Work(job.ended, job.withdraw, job.abandon)
+            return self._crew.task(guarded_async(function), f"tool {tool.spec.name}")
+        return self._crew.thread(partial(guarded, function))
 
-    def _leave(self, task: asyncio.Future[End]) -> None:
-        """Hold on to *task*, which the event loop alone would let go of, until it ends."""
-        self._abandoned.add(task)
-        task.add_done_callback(self._abandoned.discard)
-
-    async def _watch(self, work: _Work, seconds: float | None) -> End:
+    async def _watch(self, work: Work[End], seconds: float | None) -> End:
         """How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled."""
         why = await _wait(work.ended, seconds)
         if why is None:
-            outcome, content = _end(work.ended)
-            if outcome is Outcome.CANCELLED:  # by nobody else
-                return Outcome.CRASHED, "Tool execution crashed: it cancelled itself"
-            return outcome, content
+            end = _end(work.ended)
+            if end.outcome is Outcome.CANCELLED:  # by nobody else
+                return End(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
+            return end
         work.stop()
         said = "Cancelled" if why is Outcome.CANCELLED else f"Tool timed out after {seconds:g} s"
         if await _wait(work.ended, self._grace) is not None:
             work.abandon()
-            return why, f"{said}; it did not stop in time and may still be running"
-        outcome, content = _end(work.ended)
-        if outcome is Outcome.CANCELLED:
-            return why, said
+            return End(why, f"{said}; it did not stop in time and may still be running")
+        end = _end(work.ended)
+        if end.outcome is Outcome.CANCELLED:
+            return End(why, said)
         if why is Outcome.CANCELLED:  # too late to matter: what it did is what happened
-            return outcome, content
-        return why, f"{said}; it ended shortly after:\n{content}"
-
-
-@final
-@attrs.frozen
-class _Work:
-    """A tool that runs: *stop* asks it to end, *abandon* leaves it to itself."""
-
-    ended: asyncio.Future[End]
-    stop: Callable[[], object]
-    abandon: Callable[[], object]
+            return end
+        return End(why, f"{said}; it ended shortly after:\n{end.content}", end.files)
 
 
 @final
@@ -201,7 +184,7 @@ async def _wait(ended: asyncio.Future[End], seconds: float | None) -> Outcome | 
 
 def _end(ended: asyncio.Future[End]) -> End:
     """How a tool ended; one that was cancelled before it began has no more to say than that."""
-    return (Outcome.CANCELLED, "") if ended.cancelled() else ended.result()
+    return End(Outcome.CANCELLED) if ended.cancelled() else ended.result()
 
 
 def _by_name(tools: Iterable[Tool[..., object]]) -> dict[str, Tool[..., object]]:
@@ -213,16 +196,3 @@ def _by_name(tools: Iterable[Tool[..., object]]) -> dict[str, Tool[..., object]]
             raise ConfigError(msg)
         found[tool.spec.name] = tool
     return found
-
-
-def _directory(path: Path | str) -> Path:
-    """*path*, absolute and without symlinks, so that paths of tools can be compared with it."""
-    try:
-        real = Path(path).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        msg = f"tools cannot work in {str(path)!r}: {error}"
-        raise ConfigError(msg) from error
-    if not real.is_dir():
-        msg = f"tools cannot work in {str(path)!r}: it is no directory"
-        raise ConfigError(msg)
-    return real

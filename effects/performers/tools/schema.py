@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias, get_origin, get_type_hints
@@ -29,6 +30,9 @@ _USE = (
 )
 
 _REF = "#/$defs/"
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+"""``{name}`` in the key of a resource."""
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
 """What a schema is made of."""
@@ -108,6 +112,33 @@ def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
     if type(value).__hash__ is None and value:
         return msgspec.field(default_factory=partial(copy.deepcopy, value))
     return value
+
+
+def resource_keys(
+    function: Callable[..., object], keys: Iterable[str], accepted: Parameters
+) -> tuple[str, ...]:
+    """
+    *keys* of what *function* works on; raises `ToolDefinitionError` where one could never be filled in.
+
+    Such as ``account:{id}``, in which ``{id}`` stands for an argument that a model passes.
+    """
+    if isinstance(keys, str):
+        raise refusal(function, f"its resources are several keys; write [{keys!r}]")
+    found = tuple(keys)
+    for key in found:
+        if problem := _unfillable(key, accepted.struct.__struct_fields__):
+            raise refusal(function, f"the resource {key!r} {problem}")
+    return found
+
+
+def _unfillable(key: object, arguments: tuple[str, ...]) -> str:
+    """What is wrong with the *key* of a resource, where *arguments* are what there is; empty if nothing."""
+    if not isinstance(key, str):
+        return "is no text"
+    if re.search(r"[{}]", _PLACEHOLDER.sub("", key)):
+        return "has a brace that belongs to no {name}"
+    missing = [name for name in _PLACEHOLDER.findall(key) if name not in arguments]
+    return f"names no argument {missing[0]!r}; there are: {', '.join(arguments) or 'none'}" if missing else ""
 
 
 def schema_of(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:

@@ -100,7 +100,7 @@ class Threads:
         """Start threads for waiting jobs while there is room; called with the lock held."""
         while self._waiting and self._running < self._limit:
             job = self._waiting[0]
-            threading.Thread(target=self._work, args=(job,), name="turnwheel-tool", daemon=True).start()
+            threading.Thread(target=self._work, args=(job,), name="turnwheel-work", daemon=True).start()
             self._waiting.popleft()
             job.slot = True
             self._running += 1

@@ -1,0 +1,160 @@
+"""
+What the parsers of all dialects share, sans-I/O: the bytes of one answer in, decoded chunks out.
+
+Theory of operation. Chunks are decoded to plain dicts and every field is looked at before it is used, since
+many servers speak each dialect and no two of them alike. What can be read is read, what cannot is passed
+over, and the answer is judged at its end. An answer that is one JSON object instead of a stream is read as a
+stream of one chunk; its first byte, not its content type, tells the two apart.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import attrs
+import msgspec
+
+from ...events import Failure
+from .errors import in_stream
+from .halves import Halves
+from .loose import an_object, objects
+from .sse import BOM, Event, EventSplitter, OversizedEvent
+from .wire import Broken, Ending
+
+if TYPE_CHECKING:
+    from ...pieces import Piece
+    from ...usage import Usage
+    from .loose import Object
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes of an unstreamed answer that are kept: eight times the largest event of a stream."""
+
+_HEAD = 60  # bytes of a body's beginning that are kept, to be shown where it is no answer
+
+_decode = msgspec.json.Decoder().decode
+
+
+class BodyParser(ABC):
+    """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._broken: Broken | None = None
+        self._head = b""
+        self._started = False  # the body's first byte is known
+        self._events = EventSplitter()
+        self._halves: Halves | None = None  # from the first torn character on
+        self._whole: bytearray | None = None  # the body so far, where it is one JSON object
+
+    @property
+    @abstractmethod
+    def usage(self) -> Usage | None:
+        """What the answer said it used so far, or None."""
+
+    @abstractmethod
+    def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
+        """Read *chunk*: its pieces are added to *pieces*, an error is set as `_broken`, the end as `done`."""
+
+    @abstractmethod
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+        """How an answer without an error ended; *cut* and *pieces* are as in `end` and in `Complete`."""
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces that *data*, the next bytes of the body, completes."""
+        if len(self._head) < _HEAD:
+            data = self._start(data)
+        if self.done or self._broken is not None:
+            return []
+        if self._whole is not None:
+            self._keep(self._whole, data)
+            return []
+        try:
+            events = self._events.feed(data)
+        except OversizedEvent as error:
+            self._broken = Broken(failure=Failure.CUT, message=str(error))
+            return []
+        return self._read(events)
+
+    def end(self, cut: Broken | None = None) -> Ending:
+        """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
+        pieces = self._read(self._rest())
+        if self._halves is not None:
+            pieces += self._halves.rest()
+        ending = self._broken or self._ending(cut, tuple(pieces))
+        return attrs.evolve(ending, usage=self.usage) if isinstance(ending, Broken) else ending
+
+    def _nothing(self, missing: str) -> Broken:
+        """The ending of an answer that holds nothing, or, where *missing* names it, lacks its end."""
+        if not self._started:
+            message = "the answer is empty"
+        elif missing:
+            message = f"the stream ended without {missing}"
+        else:
+            message = f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}"
+        return Broken(failure=Failure.CUT, message=message)
+
+    def _start(self, data: bytes) -> bytes:
+        if self._started:
+            self._head = (self._head + data)[:_HEAD]
+            return data
+        # White space may come for a while before an unstreamed answer, to keep the connection alive.
+        begun = (self._head + data).lstrip()
+        if BOM.startswith(begun):
+            self._head = begun
+            return b""
+        begun = begun.removeprefix(BOM)
+        self._started = True
+        self._head = begun[:_HEAD]
+        if begun.startswith((b"{", b"[")):
+            self._whole = bytearray()
+        return begun
+
+    def _keep(self, whole: bytearray, data: bytes) -> None:
+        whole += data
+        if len(whole) > MAX_ANSWER:
+            whole.clear()
+            message = f"an unstreamed answer is larger than {MAX_ANSWER} bytes"
+            self._broken = Broken(failure=Failure.CUT, message=message)
+
+    def _rest(self) -> list[Event]:
+        if self.done or self._broken is not None:
+            return []
+        return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
+
+    def _read(self, events: list[Event]) -> list[Piece]:
+        pieces: list[Piece] = []
+        for name, data in events:
+            if data.startswith(b"{"):
+                try:
+                    chunk = _decode(data)
+                except (ValueError, RecursionError):
+                    chunk = an_object(_decode_leniently(data))
+                    self._halves = self._halves or Halves()
+            else:
+                chunk = self._other(data)
+            if name == b"error" and not self.done:
+                self._broken = in_stream(chunk or data.decode("utf-8", "replace"))
+            elif chunk:
+                self._chunk(chunk, pieces)
+            if self.done or self._broken is not None:
+                break
+        return pieces if self._halves is None else self._halves.join(pieces)
+
+    def _other(self, data: bytes) -> Object:
+        data = data.strip()
+        if data == b"[DONE]":
+            self.done = True
+            return {}
+        # Gemini's compatible endpoint wraps an error in a list.
+        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
+        return next(iter(objects(value)), an_object(value))
+
+
+def _decode_leniently(data: bytes) -> object:
+    """What the standard library makes of *data*, or None: it takes NaN and half a surrogate pair."""
+    try:
+        return json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
