@@ -8,14 +8,14 @@ import uuid
 from concurrent.futures import Future
 from contextlib import aclosing
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, final
 
 import attrs
 
 from ..effects.config import (
     ChildSpec,
     Config,
-    Grant,
     Limits,
     ModelSpec,
     Policy,
@@ -24,18 +24,25 @@ from ..effects.config import (
     ToolKind,
     ToolSpec,
 )
-from ..effects.errors import ArgumentError, ConfigError
+from ..effects.errors import ArgumentError
 from ..effects.events import ApprovalGiven, Decision, TimerFired
+from ..effects.hooks import Hook
 from ..effects.performers.base import Clock, SystemClock
-from ..effects.performers.models import OpenAIChat
+from ..effects.performers.hooks import HookRunner
+from ..effects.performers.hooks_define import HostHook
+from ..effects.performers.instructions import InstructionReader
+from ..effects.performers.models.router import DEFAULT, Models, wire_of
 from ..effects.performers.tools import Tool, ToolRunner
-from ..effects.requests import AskApproval, CallModel, RunAgent, RunTool, SetTimer
+from ..effects.permissions import Rule
+from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunAgent, RunTool, SetTimer
+from ..states.rules.hooks import told
 from .child import ChildRunner, refuse
-from .session import Session, Setting
+from .conductor import Setting
+from .posts import decided
+from .session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-    from pathlib import Path
 
     import httpx
 
@@ -88,87 +95,147 @@ async def sleep(request: SetTimer, scene: Scene) -> TimerFired:
 class Asker:
     """Performs a question by calling the host's *approver*."""
 
-    def __init__(self, approver: Callable[[AskApproval], Awaitable[Decision]]) -> None:
+    def __init__(self, approver: Callable[[AskApproval], Awaitable[Decision | None]]) -> None:
         self._approver = approver
 
-    async def __call__(self, request: AskApproval, scene: Scene) -> ApprovalGiven:
-        """Ask, however long it takes."""
+    async def __call__(self, request: AskApproval, scene: Scene) -> ApprovalGiven | None:
+        """Ask, however long it takes; None leaves the question to somebody else."""
         decision = await self._approver(request)
-        return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=decision)
+        if decision is None:
+            return None
+        return decided(request.id, decision, scene.clock.now(), "callback")
+
+
+def _spec(model: str | ModelSpec) -> ModelSpec:
+    return model if isinstance(model, ModelSpec) else ModelSpec(name=model)
+
+
+def _specs(models: Iterable[str | ModelSpec]) -> tuple[ModelSpec, ...]:
+    return tuple([_spec(model) for model in models])
+
+
+def _tools(tools: Iterable[object]) -> tuple[Tool[..., Any], ...]:
+    made = tuple(tools)
+    for each in made:
+        if not isinstance(each, Tool):
+            msg = f"{each!r} is no tool: make one of it with @tool"
+            raise ArgumentError(msg)
+    return cast("tuple[Tool[..., Any], ...]", made)
+
+
+def _hooks(hooks: Iterable[object]) -> tuple[HostHook[Any], ...]:
+    made = tuple(hooks)
+    for each in made:
+        if not isinstance(each, HostHook):
+            msg = f"{each!r} is no hook: make one of it with @hook"
+            raise ArgumentError(msg)
+    return cast("tuple[HostHook[Any], ...]", made)
+
+
+def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        msg = f"several texts are wanted, not one: write ({texts!r},)"
+        raise ArgumentError(msg)
+    return tuple(texts)
+
+
+def _rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    return tuple(rules)
+
+
+def _children(children: Iterable[ChildSpec]) -> tuple[ChildSpec, ...]:
+    return tuple(children)
+
+
+def _paths(paths: Iterable[str | Path]) -> tuple[str | Path, ...]:
+    return tuple(paths)
+
+
+def _runner_of(agent: Agent) -> ToolRunner:
+    return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
+
+
+def _host_of(agent: Agent) -> HookRunner:
+    return HookRunner(agent.hooks)
+
+
+def _models_of(agent: Agent) -> Models:
+    """Who asks models; one that cannot be asked is said now, not when it is needed."""
+    models = Models(
+        wire_of(agent.model.name) or DEFAULT,
+        base_url=agent.base_url,
+        api_key=agent.api_key,
+        client=agent.client,
+    )
+    if CallModel not in agent.performers:
+        children = [child.model for child in agent.children if child.model is not None]
+        for model in (agent.model, *agent.models, *children):
+            models.check(model.name)
+    return models
+
+
+def _config_of(agent: Agent) -> Config:
+    specs = tuple([tool.spec for tool in agent.tools])
+    return Config(
+        model=agent.model,
+        models=agent.models,
+        system=agent.system,
+        instructions=agent.instructions,
+        tools=(*specs, _spawn(specs, agent.children)) if agent.children else specs,
+        children=agent.children,
+        limits=agent.limits,
+        policy=agent.policy,
+        retries=agent.retries,
+        rules=agent.rules,
+        hooks=tuple([each.spec for each in agent.hooks]),
+        stop=agent.stop,
+        cwd=str(agent.cwd),
+    )
 
 
 @final
-@attrs.define(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False)
 class Agent:
     """
-    An agent: a model, its tools and its rules.
+    An agent: a model, its tools and its rules. It does not change once it is made.
 
-    *model* is a name such as ``openai:gpt-5`` (any OpenAI-compatible *base_url*; without *api_key* the
-    environment's ``OPENAI_API_KEY``) or a `ModelSpec` with window and price. *tools* are functions made with
-    `tool`. *cwd* and *directories* are what file tools may touch, *deps* is handed to tools that ask for
-    it. *approver* answers questions; without one a run rests on them. *store* keeps sessions; without one
-    they live in memory. *children* may be started by the model, each with tools of its parent's only.
-    *performers* replaces who performs what, by type of request.
+    *model* is a name such as ``openai:gpt-5`` or ``anthropic:claude-sonnet-4-5`` (also any compatible
+    *base_url*; without *api_key* the environment's) or a `ModelSpec` with window and price; *models* are
+    others that a session may be switched to. *instructions* are files, such as ``AGENTS.md``, that are read
+    when a session starts. *tools* are functions made with `tool`, *hooks* with `hook`. *rules* answer for
+    calls, *approver* answers the questions that are left, or returns None to leave one to somebody else;
+    without one a run rests on them. *cwd* and *directories* are what file tools may touch, *deps* is handed
+    to tools that ask for it. *store* keeps sessions; without one they live in memory. *children* may be
+    started by the model, each with tools of its parent's only. *performers* replaces who performs what, by
+    type of request.
     """
 
-    model: str | ModelSpec = DEFAULT_MODEL
-    tools: Iterable[Tool[..., Any]] = ()
+    model: ModelSpec = attrs.field(default=ModelSpec(name=DEFAULT_MODEL), converter=_spec)
+    models: tuple[ModelSpec, ...] = attrs.field(default=(), converter=_specs)
+    tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
     system: str = ""
+    instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     limits: Limits = Limits()
     policy: Policy = Policy()
     retries: Retries = Retries()
-    allow: tuple[Grant, ...] = ()
-    stop: tuple[str, ...] = ()
-    children: tuple[ChildSpec, ...] = ()
+    rules: tuple[Rule, ...] = attrs.field(default=(), converter=_rules)
+    hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
+    stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    children: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_children)
     base_url: str | None = None
     api_key: str | None = None
     client: httpx.AsyncClient | None = None
     store: Store | None = None
     cwd: str | Path = "."
-    directories: Iterable[str | Path] = ()
+    directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
     deps: object = None
-    approver: Callable[[AskApproval], Awaitable[Decision]] | None = None
+    approver: Callable[[AskApproval], Awaitable[Decision | None]] | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
-    config: Config = attrs.field(init=False)
-    _all: dict[type, Performer[Any]] = attrs.field(init=False)
-    _chat: OpenAIChat = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        tools = ToolRunner(self._checked(), cwd=self.cwd, directories=self.directories, deps=self.deps)
-        specs = (*tools.specs, _spawn(tools.specs, self.children)) if self.children else tools.specs
-        self.config = Config(
-            model=self.model if isinstance(self.model, ModelSpec) else ModelSpec(name=self.model),
-            system=self.system,
-            tools=specs,
-            children=self.children,
-            limits=self.limits,
-            policy=self.policy,
-            retries=self.retries,
-            allow=self.allow,
-            stop=self.stop,
-        )
-        self._chat = OpenAIChat(base_url=self.base_url, api_key=self.api_key, client=self.client)
-        self._all = {
-            CallModel: self._chat,
-            RunTool: tools,
-            SetTimer: sleep,
-        }
-        if self.approver is not None:
-            self._all[AskApproval] = Asker(self.approver)
-        self._all.update(self.performers)
-
-    def _checked(self) -> tuple[Tool[..., Any], ...]:
-        """The tools; what an agent cannot be made of is said before anything is made."""
-        tools = tuple(self.tools)
-        for each in tools:
-            _must_be_a_tool(each)
-        name = self.model.name if isinstance(self.model, ModelSpec) else self.model
-        wire, colon, _ = name.partition(":")
-        if colon and wire != "openai" and self.base_url is None and CallModel not in self.performers:
-            msg = f"no wire {wire!r} for {name!r}: known is 'openai'; for another server give its base_url"
-            raise ConfigError(msg)
-        return tools
+    config: Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
+    _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
+    _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
+    _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -179,9 +246,32 @@ class Agent:
         return self._session(_new_id() if id is None else id, self.store if store is None else store, {})
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
-        performers = {RunAgent: ChildRunner(self._all, store), **fallback, **self._all}
-        setting = Setting(config=self.config, performers=performers, clock=self.clock, new_id=_new_id)
+        mine = self._performers()
+        performers = {RunAgent: ChildRunner(mine, store), **fallback, **mine}
+        setting = Setting(
+            config=self.config,
+            performers=performers,
+            clock=self.clock,
+            new_id=_new_id,
+            ended=self._session_ended if self.hooks else None,
+        )
         return Session(id, setting, store)
+
+    def _performers(self) -> dict[type, Performer[Any]]:
+        found: dict[type, Performer[Any]] = {
+            CallModel: self._models,
+            RunTool: self._runner,
+            FireHook: self._host,
+            ReadInstructions: InstructionReader(self.cwd, self.directories),
+            SetTimer: sleep,
+        }
+        if self.approver is not None:
+            found[AskApproval] = Asker(self.approver)
+        return {**found, **self.performers}
+
+    async def _session_ended(self, session: str, reason: str) -> None:
+        """Tell the hooks that want to know; what goes wrong with one is its own affair by now."""
+        await self._host.tell(Hook.SESSION_END, told(reason=reason), session)
 
     async def run(self, prompt: str) -> Result:
         """
@@ -216,19 +306,13 @@ class Agent:
 
     async def aclose(self) -> None:
         """Close the connections to the model, where they are this agent's own. It can be used again."""
-        await self._chat.aclose()
+        await self._models.aclose()
 
     async def __aenter__(self) -> Agent:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _must_be_a_tool(given: object) -> None:
-    if not isinstance(given, Tool):
-        msg = f"{given!r} is no tool: make one of it with @tool"
-        raise ArgumentError(msg)
 
 
 def _new_id() -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, final
 
 import attrs
 
 from ..effects.config import Config, ToolKind
+from ..effects.errors import SessionClosed
 from ..effects.events import AgentFinished, ApprovalGiven, Deny
 from ..effects.messages import Outcome
 from ..effects.notices import AgentNoticed, DoneReason
@@ -16,7 +17,8 @@ from ..effects.performers.base import LEAVING
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states.rules import texts
-from .session import Session, Setting
+from .conductor import Setting
+from .session import Session
 
 if TYPE_CHECKING:
     from ..effects.config import ChildSpec
@@ -43,7 +45,18 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
     )
     system = child.system or SYSTEM.format(name=child.name, description=child.description).strip()
     model = child.model or parent.model
-    return attrs.evolve(parent, model=model, system=system, tools=offered, children=(), limits=request.limits)
+    return attrs.evolve(
+        parent,
+        model=model,
+        models=(),  # nobody switches a child
+        system=system,
+        instructions=(),  # a child gets its task and no more
+        tools=offered,
+        children=(),
+        limits=request.limits,
+        policy=attrs.evolve(parent.policy, mode=request.mode),
+        agent=child.name,
+    )
 
 
 async def refuse(request: AskApproval, scene: Scene) -> ApprovalGiven:
@@ -102,11 +115,16 @@ class _Run:
         self._request = request
         self._scene = scene
         self._interrupted = False
+        self._stops: list[asyncio.Future[None]] = []
 
     def interrupt(self) -> None:
         """Stop; asked twice, wait for nothing."""
         self._interrupted = True
-        self._session.interrupt()
+        self._stops.append(asyncio.ensure_future(self._stop()))
+
+    async def _stop(self) -> None:
+        with suppress(SessionClosed):  # it has come to its end meanwhile
+            await self._session.interrupt()
 
     async def to_the_end(self) -> AgentFinished:
         """Begin, or go on where a lost process was, and say what came of it."""
@@ -116,7 +134,7 @@ class _Run:
             if self._interrupted:
                 if prompt is not None:
                     return _answer(request, scene, texts.CANCELLED, Outcome.CANCELLED)
-                session.interrupt()
+                await session.interrupt()
             async with aclosing(session.stream(prompt, wait=True)) as notices:
                 async for notice in notices:
                     scene.emit(AgentNoticed(call=request.call, notice=notice))

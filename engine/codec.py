@@ -19,7 +19,6 @@ from cattrs.strategies import configure_tagged_union
 from ..effects.config import (
     ChildSpec,
     Config,
-    Grant,
     Limits,
     ModelSpec,
     Policy,
@@ -28,14 +27,18 @@ from ..effects.config import (
     ToolSpec,
 )
 from ..effects.errors import JournalError
-from ..effects.events import Decision, Event
+from ..effects.events import Decision, Event, Post
+from ..effects.hooks import HookSpec
 from ..effects.messages import Part
 from ..effects.notices import AgentNoticed, Notice
+from ..effects.permissions import Rule
 from ..effects.pieces import Piece, Rope
-from ..effects.records import Record, SetMode, SetModel
+from ..effects.records import Change, Record, SetInstructions, SetThinking
 from ..effects.requests import Request, View
 from ..effects.text import clean
-from ..states.state import CompactStage, Phase, Stage, State
+from ..states.batch import Forever, Phase, Timer
+from ..states.context import AsConfigured, NotBegun
+from ..states.state import CompactStage, Stage, State
 from .entries import Entry
 
 if TYPE_CHECKING:
@@ -51,11 +54,15 @@ UNIONS: tuple[Any, ...] = (
     Part,
     Decision,
     View,
-    SetModel | SetMode,
+    Change,
+    Timer | Forever,
+    SetThinking | AsConfigured,
+    SetInstructions | NotBegun,
     Phase,
     Stage,
     CompactStage,
     Event,
+    Post,
     Request,
     Record,
     Notice,
@@ -102,7 +109,7 @@ def make_converter() -> cattrs.Converter:
     made.register_structure_hook(bytes, _structure_bytes)
     made.register_unstructure_hook(Rope, _unstructure_rope)
     made.register_structure_hook(Rope, _structure_rope)
-    for settings in (ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Grant, ChildSpec, Config):
+    for settings in (ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Rule, HookSpec, ChildSpec, Config):
         # Written in full: a default that changes one day must not change what an old run was told.
         made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
@@ -114,6 +121,16 @@ def make_converter() -> cattrs.Converter:
 
 
 converter = make_converter()
+
+UNREADABLE = (
+    msgspec.MsgspecError,
+    cattrs.BaseValidationError,
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+"""What the converter raises for JSON that is not what it should be."""
 
 _structure: Callable[..., Any] = converter.structure
 
@@ -149,7 +166,14 @@ def decode(data: bytes, as_type: Any, where: str = "this entry") -> Any:  # noqa
     """
     try:
         return _structure(msgspec.json.decode(data), as_type)
-    except (msgspec.MsgspecError, cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
+    except (
+        msgspec.MsgspecError,
+        cattrs.BaseValidationError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         shown = data[:200]
         msg = f"{where} cannot be read, a newer version may have written it: {shown!r} ({error})"
         raise JournalError(msg) from error

@@ -19,7 +19,8 @@ from ..effects import is_request
 from ..effects.errors import NoPerformer, WorldError
 from ..effects.notices import AgentNoticed
 from ..effects.performers.base import LEAVING, Clock, Performer, Scene, SystemClock
-from ..effects.requests import AskApproval, Cancel, Request, RunAgent
+from ..effects.requests import AskApproval, Cancel, Request, RunAgent, SetTimer
+from ..states.state import Confirming
 from .failures import answer_for, checked
 from .inbox import Inbox
 from .log import StepLog
@@ -52,7 +53,7 @@ class Work:
     """A *request* that is being performed, by *task*."""
 
     request: Request
-    task: asyncio.Future[Answer]
+    task: asyncio.Future[Answer | None]
 
     def cancel(self) -> None:
         """
@@ -96,7 +97,11 @@ class Driver:
     @property
     def resting(self) -> bool:
         """Whether nothing goes on until somebody posts an event: all that is open are questions."""
-        return not self._work and not self.inbox
+        if self.inbox:
+            return False
+        state = self.machine.state
+        deadlines = isinstance(state, Confirming) and state.batch.rests
+        return all(deadlines and isinstance(work.request, SetTimer) for work in self._work.values())
 
     async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
         """
@@ -118,10 +123,8 @@ class Driver:
                 if self.machine.done or (self.resting and not wait):
                     return
                 event = await self.inbox.get()
-                if event is None:
-                    return
-                if isinstance(event, AgentNoticed):
-                    effects = (event,)
+                if event is None or isinstance(event, AgentNoticed):
+                    effects = () if event is None else (event,)
                     continue
                 effects = self.machine.advance(event)
                 await self._keep(event, effects)
@@ -160,13 +163,15 @@ class Driver:
         elif not isinstance(request, AskApproval):
             raise NoPerformer(type(request).__name__)
 
-    def _ended(self, request: Request, task: asyncio.Future[Answer]) -> None:
+    def _ended(self, request: Request, task: asyncio.Future[Answer | None]) -> None:
         # A callback and not a wrapper: a task cancelled before its first step runs no line of its own.
         del self._work[request.id]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
         answer = checked(request, task.result(), now) if error is None else answer_for(request, error, now)
-        if answer is not None:
+        if answer is None:
+            self.inbox.nudge()  # nobody works on it any more: the run may rest now
+        else:
             self.inbox.put(answer)
 
     async def _stop(self) -> None:

@@ -12,7 +12,7 @@ from typing import final
 import attrs
 
 from ..effects.config import Config
-from ..effects.events import ApprovalGiven, Event
+from ..effects.events import Event, Post
 
 VERSION = 1
 """The version of what is written here. A journal of a newer one is refused."""
@@ -21,12 +21,10 @@ VERSION = 1
 @final
 @attrs.frozen(kw_only=True)
 class RunOpened:
-    """A run began with *prompt*, under *config*. *sender* is the id the prompt came with."""
+    """A run began under *config*, with the inputs that were posted or left over before."""
 
     at: float
     run: str
-    sender: str
-    prompt: str
     config: Config
     version: int
 
@@ -47,9 +45,13 @@ class TakenOver:
 @final
 @attrs.frozen(kw_only=True)
 class Posted:
-    """*event* came in while nobody drove the run; it is applied when somebody does."""
+    """
+    *event* came in from outside, through whichever process; whoever drives the run applies it.
 
-    event: ApprovalGiven
+    It is the one entry that may be written while somebody else drives.
+    """
+
+    event: Post
 
 
 @final

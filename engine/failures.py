@@ -13,13 +13,24 @@ from ..effects.events import (
     Event,
     Failure,
     HookAnswered,
+    InstructionsRead,
     ModelFailed,
     ModelFinished,
     TimerFired,
     ToolFinished,
 )
+from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
-from ..effects.requests import AskApproval, CallModel, FireHook, Request, RunAgent, RunTool, SetTimer
+from ..effects.requests import (
+    AskApproval,
+    CallModel,
+    FireHook,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from ..states.rules import texts
 
 ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
@@ -27,21 +38,30 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     RunTool: (ToolFinished,),
     AskApproval: (ApprovalGiven,),
     FireHook: (HookAnswered,),
+    ReadInstructions: (InstructionsRead,),
     RunAgent: (AgentFinished,),
     SetTimer: (TimerFired,),
 }
 """What each request may be answered with."""
 
 
-def checked(request: Request, answer: Answer, at: float) -> Event | None:
-    """*answer*; or that the performer is broken, where it is none to *request*: nobody waits for ever."""
+def checked(request: Request, answer: Answer | None, at: float) -> Event | None:
+    """
+    *answer*; or that the performer is broken, where it is none to *request*: nobody waits for ever.
+
+    None is an answer to a question only: whoever was asked leaves it to somebody else.
+    """
+    if answer is None and isinstance(request, AskApproval):
+        return None
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
         return answer
     fault = TypeError(f"whoever performs {type(request).__name__} answered {request.id} with {answer!r}")
     return answer_for(request, fault, at)
 
 
-def answer_for(request: Request, error: BaseException, at: float) -> Event | None:
+def answer_for(  # noqa: PLR0911  # one return for each kind of request
+    request: Request, error: BaseException, at: float
+) -> Event | None:
     """
     What *error*, raised by whoever performed *request*, means; None where a cancelled request dies.
 
@@ -66,9 +86,15 @@ def answer_for(request: Request, error: BaseException, at: float) -> Event | Non
                 else ApprovalGiven(at=at, request=request.id, decision=Deny(message=message))
             )
         case FireHook():
-            return None if cancelled else HookAnswered(at=at, request=request.id)
+            said = tuple([HookSaid(name=name, fault=_said(error)) for name in request.names])
+            return None if cancelled else HookAnswered(at=at, request=request.id, said=said)
+        case ReadInstructions():
+            faults = (f"the instructions cannot be read: {_said(error)}",)
+            return None if cancelled else InstructionsRead(at=at, request=request.id, text="", faults=faults)
         case SetTimer():
-            return None
+            return (
+                None if cancelled else TimerFired(at=at, request=request.id)
+            )  # late or early, but not never
         case _:
             assert_never(request)
 

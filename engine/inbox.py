@@ -23,10 +23,16 @@ class Inbox:
         self._waiting: deque[Event | AgentNoticed] = deque()
         self._reader: asyncio.Future[None] | None = None
         self.closed = False
+        self._nudged = False
 
     def put(self, event: Event | AgentNoticed) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
+        self._wake()
+
+    def nudge(self) -> None:
+        """Let the reader look around, although there is nothing to read."""
+        self._nudged = True
         self._wake()
 
     def close(self) -> None:
@@ -42,14 +48,15 @@ class Inbox:
         return bool(self._waiting)
 
     async def get(self) -> Event | AgentNoticed | None:
-        """The next event; waits for one. None when it is closed."""
-        while not self._waiting and not self.closed:
+        """The next event; waits for one. None when it is closed, or after a nudge where there is none."""
+        while not (self._waiting or self.closed or self._nudged):
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
-        if self.closed:
+        self._nudged = False
+        if self.closed or not self._waiting:
             return None
         first = self._waiting.popleft()
         return self._gathered(first) if isinstance(first, ModelStreamed) else first

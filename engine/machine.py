@@ -7,17 +7,19 @@ and is sent events.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, final
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
 from ..effects.config import Config
 from ..effects.errors import ConfigError, InternalError
-from ..effects.events import Entered, Event
+from ..effects.events import ControlReceived, Entered, Event, Post, UserSent
 from ..effects.history import History
-from ..effects.records import Lane
-from ..states.context import RECALL, Mail, Memory
+from ..effects.messages import Binary
+from ..effects.records import SetModel
+from ..states.context import INPUTS, Memory
+from ..states.rules.control import refusal
 from ..states.rules.sizes import history_size
 from ..states.rules.validity import history_faults
 from ..states.state import Done, Start, State, Thinking
@@ -48,7 +50,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         self.memory = memory
 
     @classmethod
-    def start(
+    def start(  # noqa: PLR0913  # what a run begins with, most of it with a default
         cls,
         config: Config,
         prompt: str,
@@ -56,57 +58,69 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         run: str = "run",
         sender: str = "",
         at: float = 0.0,
+        files: tuple[Binary, ...] = (),
         history: History | None = None,
     ) -> Machine:
         """
         A machine about to begin with *prompt*; call `advance` with no event to set it going.
 
-        *run* prefixes every id, *sender* is the id the prompt came with and *at* when. *history* is what was
-        said before; a call in it without a result is a `ConfigError`.
+        *run* prefixes every id, *sender* is the id the prompt came with, *files* what came with it and *at*
+        when. *history* is what was said before; a call in it without a result is a `ConfigError`.
         """
         before = History.of() if history is None else history
         if faults := history_faults(before):
             # Providers refuse such a conversation for good, and nothing that comes later mends it.
             msg = f"this history cannot be gone on with: {'; '.join(faults)}"
             raise ConfigError(msg)
-        sender = sender or f"{run}-prompt"
         memory = Memory(
             run=run,
             model=config.model.name,
             mode=config.policy.mode,
             history=before,
             size=history_size(before),
-            mail=(Mail(lane=Lane.PROMPT, id=sender, text=prompt, at=at),),
-            received=(sender,),
         )
-        return cls(config, Thinking(stage=Start()), memory)
+        prompted = memory.receive(UserSent(at=at, id=sender or f"{run}-prompt", text=prompt, files=files))
+        return cls(config, Thinking(stage=Start()), prompted)
 
     @classmethod
-    def open(cls, opened: RunOpened, before: Machine | None = None) -> Machine:
+    def open(cls, opened: RunOpened, before: Machine | None = None, posted: Iterable[Post] = ()) -> Machine:
         """
         The machine of a run that begins as *opened* says, over what the run *before* it left.
 
-        That is its history, the rules a person granted for good, and the mail it did not take.
+        That is its history, what a person changed or granted for the session, and the mail it did not take;
+        then come the inputs among what was *posted* since. What else was posted was meant for a run that is
+        over.
         """
-        machine = cls.start(opened.config, opened.prompt, run=opened.run, sender=opened.sender, at=opened.at)
+        config = opened.config
+        memory = Memory(run=opened.run, model=config.model.name, mode=config.policy.mode)
         if before is not None:
             left = before.memory
-            machine.memory = attrs.evolve(
-                machine.memory,
+            memory = attrs.evolve(
+                memory,
+                **_chosen(left, config),
+                thinking=left.thinking,
+                instructions=left.instructions,
                 history=left.history,
                 size=left.size,
                 granted=left.granted,
-                mail=(*left.mail, *machine.memory.mail),
-                received=(*left.received[-RECALL:], *machine.memory.received),
+                pending_context=left.pending_context,
+                mail=left.mail,
+                received=left.received,
             )
-        return machine
+        for event in posted:
+            if isinstance(event, INPUTS) and not memory.has(event):
+                memory = memory.receive(event)
+                if isinstance(event, ControlReceived) and not refusal(config, event.change):
+                    memory = memory.record((event.change,))
+        return cls(config, Thinking(stage=Start()), memory)
 
     def snapshot(self) -> bytes:
         """
         This machine as JSON, without its history and its configuration, which are kept elsewhere once.
 
         It names the length and the revision of the history it goes with; `restore` takes all three. It is
-        small however long the conversation, and a convenience: a journal folds to the same machine.
+        small however long the conversation, and a convenience: a journal folds to the same machine. It says
+        what was allowed, so keep it where only you can write, as the journal.
         """
         from .snapshots import taken  # noqa: PLC0415  # the converter costs more than the rest of the engine
 
@@ -117,8 +131,9 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         """
         The machine that `snapshot` gave *data* of, over *history* and under *config*.
 
-        Raises `JournalError` for what is no snapshot, or one of another history. It grants nothing: what is
-        not configured does not run.
+        Raises `JournalError` for what is no snapshot, or one of another history. What is not configured does
+        not run, whatever *data* says; what it says was allowed counts as allowed, so it is to be trusted as
+        far as the journal is.
         """
         from .snapshots import restored  # noqa: PLC0415  # as above
 
@@ -126,14 +141,9 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
 
     def reconfigure(self, config: Config) -> None:
         """
-        Go on under *config*. What was changed for this run only, such as its model, stays as it was changed.
+        Go on under *config*. What a person changed, such as the model, stays as it was changed.
         """
-        before, memory = self.config, self.memory
-        self.memory = attrs.evolve(
-            memory,
-            model=config.model.name if memory.model == before.model.name else memory.model,
-            mode=config.policy.mode if memory.mode is before.policy.mode else memory.mode,
-        )
+        self.memory = attrs.evolve(self.memory, **_chosen(self.memory, config))
         self.config = config
 
     @property
@@ -181,6 +191,16 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
     def __repr__(self) -> str:
         waits = f", waits for {', '.join(self.state.open)}" if self.state.open else ""
         return f"<Machine {self.memory.run!r}: {self.state.label}{waits}>"
+
+
+def _chosen(memory: Memory, config: Config) -> dict[str, Any]:
+    """What a session with *memory* uses under *config*: what a person chose, where it can be, else that."""
+    chosen = memory.chosen
+    if refusal(config, SetModel(model=memory.model)):
+        chosen = tuple([name for name in chosen if name != "model"])
+    model = memory.model if "model" in chosen else config.model.name
+    mode = memory.mode if "mode" in chosen else config.policy.mode
+    return {"model": model, "mode": mode, "chosen": chosen}
 
 
 def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Event, Done]:

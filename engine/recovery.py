@@ -3,44 +3,75 @@ Taking over a run whose process is gone: what becomes of the requests that were 
 
 A request in the journal was perhaps started, perhaps finished, and nobody knows. Models are asked again, and
 what they had said is dropped. Reads run again, idempotent tools run again with the key they had; an unsafe
-tool is reported as one that may have run. Questions, children and timers are simply open again. Exactly once
-is never claimed.
+tool is reported as one that may have run. Questions, children and timers are simply open again, and hooks are
+asked again. Exactly once is never claimed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, assert_never, final
 
 import attrs
 
-from ..effects.config import SideEffect
-from ..effects.events import AgentFinished, Event, Failure, ModelFailed, ToolFinished
-from ..effects.messages import Outcome
-from ..effects.requests import AskApproval, Cancel, Request, RunAgent, RunTool, SetTimer
-from ..states.rules import texts
-from ..states.rules.children import child_prompt, child_tools
-from ..states.rules.schema import arguments_of
-from ..states.starting import child_run, question, reads, tool_run
-from ..states.state import (
+from ..effects.config import SideEffect, ToolSpec
+from ..effects.events import AgentFinished, Event, Failure, HookAnswered, ModelFailed, ToolFinished
+from ..effects.hooks import Hook
+from ..effects.messages import Outcome, ToolCall
+from ..effects.requests import (
+    AskApproval,
+    Cancel,
+    FireHook,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from ..states.batch import (
     Asked,
-    Batch,
     Call,
+    Delegated,
+    Forever,
+    Hearing,
+    Hooked,
+    Order,
+    Reviewed,
+    Running,
+    Settled,
+    Timer,
+    Vetted,
+)
+from ..states.judging import question
+from ..states.opening import source_of
+from ..states.rules import hooks, texts
+from ..states.rules.children import child_prompt, child_tools
+from ..states.rules.gate import Law
+from ..states.rules.resources import reach
+from ..states.rules.schema import arguments_of
+from ..states.starting import child_run, tool_run
+from ..states.state import (
+    Admitting,
     Compacting,
     Confirming,
-    Delegated,
+    Consulting,
     Dispatching,
+    Ending,
     Executing,
+    Opening,
+    Reading,
     Retry,
-    Running,
-    Stopping,
     Streaming,
     Summary,
     Thinking,
+    Waiting,
 )
 
 if TYPE_CHECKING:
-    from ..effects.config import Config
     from .machine import Machine
+
+
+Found = Request | Cancel | ToolFinished | AgentFinished | HookAnswered | ModelFailed
+"""What may become of a request that was open."""
 
 
 @final
@@ -59,22 +90,28 @@ def recover(machine: Machine, now: float, *, kept: bool) -> Recovery:
     *kept* says whether children have journals of their own. Where they have not, one that was at work is
     what an unsafe tool is.
     """
+    found = _found(machine, now, kept=kept)
+    return Recovery(
+        again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
+        events=tuple([one for one in found if not isinstance(one, Request | Cancel)]),
+    )
+
+
+def _found(machine: Machine, now: float, *, kept: bool) -> list[Found]:
     state = machine.state
     match state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
             lost = "the process that waited for the answer is gone"
-            event = ModelFailed(at=now, request=request, failure=Failure.LOST, message=lost)
-            return Recovery(events=(event,))
-        case Thinking(stage=Retry(request=request, due=due)):
-            return Recovery(again=(SetTimer(id=request, due=due),))
+            return [ModelFailed(at=now, request=request, failure=Failure.LOST, message=lost)]
+        case Thinking(stage=stage) if isinstance(stage, Waiting):
+            return [_stage(stage, machine, now)]
+        case Compacting(stage=Consulting(request=request)):
+            told = hooks.told(reason=state.reason, size=machine.memory.size)
+            return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
-            found = [effect for call in batch.calls for effect in _call(call, batch, machine, now, kept=kept)]
-            return Recovery(
-                again=tuple([one for one in found if not isinstance(one, ToolFinished | AgentFinished)]),
-                events=tuple([one for one in found if isinstance(one, ToolFinished | AgentFinished)]),
-            )
+            return [one for call in batch.calls for one in _call(call, machine, now, kept=kept)]
         case _:
-            return Recovery()
+            return []
 
 
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
@@ -82,43 +119,117 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     state = machine.state
     if not isinstance(state, Confirming):
         return ()
-    asked = [call for call in state.batch.calls if isinstance(call.phase, Asked)]
-    return tuple([question(call.call, request) for call in asked for request in call.open])
+    return tuple(
+        [question(call.call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)]
+    )
 
 
-def _call(
-    call: Call, batch: Batch, machine: Machine, now: float, *, kept: bool
-) -> tuple[RunTool | AskApproval | RunAgent | Cancel | ToolFinished | AgentFinished, ...]:
-    """What becomes of the open request of *call*, if it has one."""
+def calls_of(machine: Machine) -> tuple[str, ...]:
+    """The ids of the calls that are not over in *machine*."""
+    state = machine.state
+    if not isinstance(state, Executing | Confirming | Dispatching):
+        return ()
+    return tuple(
+        [call.call.id for call in state.batch.calls if not isinstance(call.phase, Settled | Reviewed)]
+    )
+
+
+def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
+    """What becomes of the open request of a *stage* of thinking."""
+    memory = machine.memory
+    match stage:
+        case Retry(request=request, due=due):
+            return SetTimer(id=request, due=due)
+        case Reading(request=request):
+            return ReadInstructions(id=request, files=machine.config.instructions)
+        case Opening(request=request):
+            return _hook(Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now)
+        case Admitting(request=request, ids=ids):
+            told = hooks.told(prompts=[mail.text for mail in memory.mail if mail.id in ids])
+            return _hook(Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
+        case Ending(request=request, reason=reason):
+            hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
+            told = hooks.told(reason=reason, continued=memory.continues)
+            return _hook(hook, request, told, machine, now)
+        case _:
+            assert_never(stage)
+
+
+def _hook(  # the hook, its request and payload, and where and when
+    hook: Hook, request: str, payload: str, machine: Machine, now: float, call: ToolCall | None = None
+) -> FireHook | HookAnswered:
+    """The hooks are asked again; where none is left that could answer, none has a say."""
+    arguments = {} if call is None else arguments_of(call.arguments)
+    names = hooks.asked_at(machine.config, hook, "" if call is None else call.name, arguments)
+    if not names:
+        return HookAnswered(at=now, request=request)
+    return FireHook(id=request, hook=hook, names=names, payload=payload, call="" if call is None else call.id)
+
+
+def _call(  # noqa: PLR0911  # one return for each phase
+    call: Call, machine: Machine, now: float, *, kept: bool
+) -> tuple[Found, ...]:
+    """What becomes of the open requests of *call*, if it has any."""
+    wish = call.call
+    arguments = arguments_of(wish.arguments) or {}
     match call.phase:
-        case Asked(request=request):
-            return (question(call.call, request),)
-        case Delegated(request=request):
-            return _child(call, request, batch.stopping, machine, now, kept=kept)
-        case Running(request=request):
-            return (_tool(call, request, batch.stopping, machine.config, now),)
+        case Asked(deadline=Forever()) as asked:
+            return (question(wish, asked),)
+        case Asked(deadline=Timer() as deadline) as asked:
+            return (question(wish, asked), SetTimer(id=deadline.request, due=deadline.due))
+        case Hooked(request=request, hooks=hearing) | Vetted(request=request, hooks=hearing):
+            return (_unheard(wish, request, hearing, machine, now),)
+        case Reviewed(request=request, hook=hook, result=result):
+            told = hooks.told_of_result(result, arguments)
+            return (_hook(hook, request, told, machine, now, wish),)
+        case Delegated() as phase:
+            return _child(call, phase, machine, now, kept=kept)
+        case Running() as phase:
+            return (_tool(call, phase, machine, now),)
         case _:
             return ()
 
 
-def _tool(call: Call, request: str, stopping: Stopping, config: Config, now: float) -> RunTool | ToolFinished:
-    wish = call.call
-    spec = config.tool(wish.name)
+def _unheard(
+    wish: ToolCall, request: str, hearing: Hearing, machine: Machine, now: float
+) -> FireHook | HookAnswered:
+    """Those of the hooks that were being asked about *wish* are asked again that are still there."""
+    there = {spec.name for spec in machine.config.hooks}
+    said = {one.name for one in hearing.said}
+    names = tuple([name for name in hearing.asked if name in there and name not in said])
+    if not names:
+        return HookAnswered(at=now, request=request)
+    payload = hooks.told_of_call(wish.name, arguments_of(wish.arguments) or {})
+    return FireHook(id=request, hook=Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id)
+
+
+def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
+    """Whether rules or mode deny *call* now, under what may be another configuration."""
+    memory = machine.memory
+    law = Law(mode=memory.mode, rules=machine.config.rules, granted=memory.granted)
+    return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
+
+
+def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished:
+    spec, request = machine.config.tool(call.call.name), phase.request
     if spec is None or spec.side_effect is SideEffect.UNSAFE:
         return ToolFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN)
-    if stopping is Stopping.INTERRUPTED:
+    if phase.told is Order.STOP or _denied(call, spec, machine):
         return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
-    return tool_run(wish, spec, request)
+    return tool_run(call.call, spec, request)
 
 
 def _child(
-    call: Call, request: str, stopping: Stopping, machine: Machine, now: float, *, kept: bool
+    call: Call, phase: Delegated, machine: Machine, now: float, *, kept: bool
 ) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
-    config = machine.config
+    config, request = machine.config, phase.request
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
-    child = config.child(name)
-    if child is None or not (kept or all(map(reads, map(config.tool, child_tools(config, child))))):
+    child, spec = config.child(name), config.tool(call.call.name)
+    reads = child is not None and all(
+        reach(config.tool(tool), None).reads for tool in child_tools(config, child)
+    )
+    if child is None or spec is None or _denied(call, spec, machine) or not (kept or reads):
         return (AgentFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN),)
-    again = child_run(call.call, child, config, machine.memory.spent, request)
-    # An interrupt that was accepted holds, also for the child, whose own journal may not know of it.
-    return (again, Cancel(request=request)) if stopping is Stopping.INTERRUPTED else (again,)
+    again = child_run(call.call, child, config, machine.memory.spent, machine.memory.mode, request)
+    # A cancel that was accepted holds, also for the child, whose own journal may not know of it.
+    return (again, Cancel(request=request)) if phase.told is Order.STOP else (again,)

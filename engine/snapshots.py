@@ -6,11 +6,13 @@ from typing import final
 
 import attrs
 
-from ..effects.config import Config, Grant, PermissionMode
+from ..effects.config import Config
 from ..effects.errors import JournalError
 from ..effects.history import History
+from ..effects.permissions import PermissionMode, Rule
+from ..effects.records import SetInstructions, SetThinking
 from ..effects.usage import Spent
-from ..states.context import Mail, Memory
+from ..states.context import AsConfigured, Mail, Memory, NotBegun
 from ..states.state import State
 from .codec import decode, encode
 from .entries import VERSION
@@ -32,12 +34,16 @@ class Snapshot:
     size: int
     spent: Spent
     mode: PermissionMode
+    thinking: SetThinking | AsConfigured
+    instructions: SetInstructions | NotBegun
     mail: tuple[Mail, ...]
     received: tuple[str, ...]
     pending_context: tuple[str, ...]
-    granted: tuple[Grant, ...]
+    granted: tuple[Rule, ...]
     compactions: int
     compaction_failures: int
+    continues: int
+    chosen: tuple[str, ...]
 
 
 KEPT = tuple(

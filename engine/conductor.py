@@ -1,0 +1,361 @@
+"""
+Who runs a session, and when: the life of a session object.
+
+Theory of operation. Whoever streams claims the session before the first await, so two cannot both begin. Runs
+follow each other until nothing waits: one that is not over is taken over first, then each prompt gets a run
+of its own. What is said meanwhile goes through one lock, is written down first, and is then handed to the run
+that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ..effects import is_notice
+from ..effects.errors import (
+    SessionBusy,
+    SessionClosed,
+    StoreConflict,
+    StoreError,
+    TurnwheelError,
+    UnknownSession,
+    WorldError,
+)
+from ..effects.events import ApprovalGiven, Event, Post
+from ..effects.notices import ApprovalRequested, Notice
+from ..effects.requests import AskApproval
+from ..states.rules.inputs import prompt_group
+from ..states.state import Done
+from .broker import Broker
+from .driver import Driver, Performers
+from .recovery import recover
+from .session_log import SessionLog
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from ..effects.config import Config
+    from ..effects.performers.base import Clock
+    from ..effects.performers.stores.base import Store
+    from .posts import Said
+
+TURNS_TO_NOTICE = 5
+"""
+Turns of the event loop after which a stream that was merely dropped (a ``break`` without `aclosing`) has
+begun to close: asyncio closes it in a task of its own.
+"""
+
+TRIES = 20
+"""How often something is posted again where another process wrote in between, a few times a turn."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Setting:
+    """
+    What a session works with: its *config* and *clock*, and who performs what.
+
+    *ended* is told when a session that had a run is closed, and why that run ended. *poll* is how often it is
+    looked what other processes posted to a run that is under way here, in seconds.
+    """
+
+    config: Config
+    performers: Performers
+    clock: Clock
+    new_id: Callable[[], str]
+    ended: Callable[[str, str], Awaitable[None]] | None = None
+    poll: float = 0.5
+
+
+@final
+@attrs.frozen
+class Idle:
+    """Nobody runs it here."""
+
+
+@final
+@attrs.frozen
+class Opening:
+    """Somebody is about to run it."""
+
+
+@final
+@attrs.frozen
+class Driving:
+    """A run is under way here."""
+
+    driver: Driver
+
+
+@final
+@attrs.frozen
+class Leaving:
+    """Whoever ran it is on the way out."""
+
+
+@final
+@attrs.frozen
+class Closed:
+    """It was let go of."""
+
+
+Use = Idle | Opening | Driving | Leaving | Closed
+"""What a session object is being used for."""
+
+
+@final
+class Conductor:
+    """Runs the session *id* with what *setting* says, over what is kept of it in *store*."""
+
+    def __init__(self, id: str, setting: Setting, store: Store | None) -> None:  # noqa: A002  # the field's word
+        self.id = id
+        self.setting = setting
+        self.log = SessionLog(id, store)
+        self.broker = Broker()
+        self.use: Use = Idle()
+        self._free = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._ran = False
+
+    @property
+    def driver(self) -> Driver | None:
+        """Whoever drives a run here, now."""
+        return self.use.driver if isinstance(self.use, Driving) else None
+
+    async def load(self) -> None:
+        """Read what is new in the journal; while a run is under way here, it knows more than the store."""
+        async with self._lock:
+            if not isinstance(self.use, Opening | Driving):
+                await self._read()
+
+    async def _read(self) -> None:
+        if isinstance(self.use, Closed):
+            raise SessionClosed(self.id)
+        await self.log.read()
+
+    # Running it
+
+    async def stream(self, said: Said | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
+        """Post what was *said*, and run until nothing waits any more; see `Session.stream`."""
+        await self._claim()
+        try:
+            begun = await self._first(said)
+            while begun is not None:
+                async with aclosing(self._drive(*begun, wait=wait)) as notices:
+                    try:
+                        async for notice in notices:
+                            self.broker.publish(notice)
+                            yield notice
+                    except GeneratorExit:
+                        self._now_used_for(Leaving())  # before the work is stopped, which may take a while
+                        raise
+                begun = await self._next()
+        except TurnwheelError:
+            await self._see_what_holds()
+            raise
+        finally:
+            self.log.listener = None
+            self._now_used_for(Idle())
+            self._free.set()
+
+    async def _see_what_holds(self) -> None:
+        """After a failure: what was not kept did not happen, whatever the machine here says."""
+        if self.log.kept and self.log.stale:
+            with suppress(TurnwheelError):
+                async with self._lock:
+                    await self.log.read()
+
+    def _now_used_for(self, use: Use) -> None:
+        if not isinstance(self.use, Closed):
+            self.use = use
+
+    async def _claim(self) -> None:
+        """Be the one who runs. Between looking and taking nobody else gets a turn."""
+        for _ in range(TURNS_TO_NOTICE):
+            if not isinstance(self.use, Opening | Driving):
+                break
+            await asyncio.sleep(0)
+        while isinstance(self.use, Leaving):
+            await self._free.wait()
+        if isinstance(self.use, Closed):
+            raise SessionClosed(self.id)
+        if not isinstance(self.use, Idle):
+            raise SessionBusy(self.id)
+        self.use = Opening()
+        self._free.clear()
+
+    async def _first(self, said: Said | None) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """
+        The driver of the run that is opened or taken over; None where there is nothing to do.
+
+        The lock is held until there is one, so that an interrupt that comes meanwhile finds it.
+        """
+        log = self.log
+        async with self._lock:
+            await self._read()
+            if said is not None:
+                if log.unfinished:
+                    raise SessionBusy(self.id)
+                while not log.knows(said.id) and not await log.post(said.sent(self.setting.clock.now())):
+                    pass
+            elif log.machine is None and not log.prompted:
+                raise UnknownSession(self.id)
+            if log.unfinished or self._due() is None:
+                return await self._begin()
+        return await self._settled()
+
+    async def _next(self) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """The driver of the next run, for a prompt that came in meanwhile; None where none did."""
+        self.log.listener = None
+        self._now_used_for(Opening())
+        return None if self.log.unfinished or isinstance(self.use, Closed) else await self._settled()
+
+    async def _settled(self) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """The driver of a run for the next prompt, once its sender has had time to say more."""
+        while True:
+            async with self._lock:
+                await self._read()
+                due = self._due()
+                if due is None:
+                    return await self._begin()
+            await self.setting.clock.sleep_until(due)
+
+    def _due(self) -> float | None:
+        """Until when the sender of the next prompt has time to say more; None where that is over."""
+        window = self.setting.config.policy.coalesce
+        group = prompt_group(self.log.prompts, window)
+        if not group or not group[0].sender:
+            return None
+        said = group[-1].at
+        # What another clock calls later than now is not waited for: it may be hours ahead.
+        return said + window if said <= self.setting.clock.now() < said + window else None
+
+    async def _begin(self) -> tuple[Driver, tuple[Effect, ...]] | None:
+        log, setting, at = self.log, self.setting, self.setting.clock.now()
+        if not log.unfinished and not log.prompted:
+            return None
+        log.stale = log.kept  # left in the middle, by whatever, the journal is what holds
+        events: tuple[Event, ...] = ()
+        if log.unfinished:
+            first, events = await self._take_over(at)
+        else:
+            first = await log.open_run(setting.new_id(), setting.config, at)
+        if log.machine is None or isinstance(self.use, Closed):
+            raise SessionClosed(self.id)
+        driver = Driver(
+            machine=log.machine,
+            performers=setting.performers,
+            session=self.id,
+            journal=log,
+            clock=setting.clock,
+        )
+        for event in (*events, *log.pending):
+            driver.post(event)
+        log.listener = driver.post
+        self.use, self._ran = Driving(driver), True
+        return driver, first
+
+    async def _take_over(self, at: float) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
+        """What is done again, and what has happened, in the run that is taken over."""
+        machine = await self.log.take_over(self.setting.config, at)
+        recovery = recover(machine, at, kept=self.log.kept)
+        answered = {event.request for event in self.log.pending if isinstance(event, ApprovalGiven)}
+        again = [one for one in recovery.again if not isinstance(one, AskApproval) or one.id not in answered]
+        asked = [_asked(request) for request in again if isinstance(request, AskApproval)]
+        return (*again, *asked), recovery.events
+
+    async def _drive(
+        self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
+    ) -> AsyncGenerator[Notice, None]:
+        async with self._looking(driver) as found, aclosing(driver.effects(first, wait=wait)) as effects:
+            async for effect in effects:
+                if is_notice(effect):
+                    yield effect
+        if found:
+            raise found[0]
+        if not isinstance(self.use, Closed):
+            self.log.stale = False
+
+    @asynccontextmanager
+    async def _looking(self, driver: Driver) -> AsyncGenerator[list[StoreConflict], None]:
+        """Meanwhile look what others post; where somebody else goes on with the session, *driver* stops."""
+        found: list[StoreConflict] = []
+
+        async def look() -> None:
+            while not found:
+                await asyncio.sleep(self.setting.poll)
+                try:
+                    await self.log.look()
+                except StoreConflict as conflict:
+                    found.append(conflict)
+                    driver.inbox.close()
+                except WorldError:
+                    continue  # the driver's next entry says so
+
+        task = asyncio.ensure_future(look()) if self.log.kept else None
+        try:
+            yield found
+        finally:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    task.result()  # a store that is broken is not passed over
+
+    # What is said to it
+
+    async def post(self, event: Callable[[], Post | None]) -> None:
+        """
+        Keep the event that *event* makes of what the session is now, and hand it to whoever runs it.
+
+        It is called under the lock, and again where another process wrote something first; None posts
+        nothing.
+        """
+        async with self._lock:
+            for _ in range(TRIES):
+                driven = self.driver is not None
+                if not driven:
+                    await self._read()
+                made = event()
+                try:
+                    if made is None or await self.log.post(made):
+                        return
+                except StoreConflict as conflict:
+                    if driven:
+                        raise
+                    self.log.stale = conflict.actual < conflict.expected  # it was deleted meanwhile
+        msg = f"session {self.id!r} is written to all the time; try again"
+        raise StoreError(msg)
+
+    # Letting go of it
+
+    async def close(self) -> None:
+        """Let go; a run that is under way is left. Closing twice is fine."""
+        driver, before = self.driver, self.use
+        self.use = Closed()
+        if isinstance(before, Closed):
+            return
+        try:
+            if driver is not None:
+                await driver.leave()
+        finally:
+            self.broker.close()
+            if self._ran and self.setting.ended is not None:
+                over = self.log.machine is not None and self.log.machine.state
+                reason = over.reason if isinstance(over, Done) else "unfinished"
+                await self.setting.ended(self.id, reason)
+
+
+def _asked(question: AskApproval) -> ApprovalRequested:
+    """What whoever watches a run that is taken over is told of a question that was open."""
+    return ApprovalRequested(
+        request=question.id,
+        call=question.call,
+        tool=question.tool,
+        arguments=question.arguments,
+        why=question.why,
+    )

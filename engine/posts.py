@@ -1,0 +1,106 @@
+"""What people say to a session, as events: checked and cleaned before anything is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import attrs
+
+from ..effects.checks import tuple_of
+from ..effects.config import Steering
+from ..effects.errors import ArgumentError, ConfigError
+from ..effects.events import (
+    ApprovalGiven,
+    Approve,
+    ApproveAlways,
+    ControlReceived,
+    Decision,
+    Deny,
+    UserSent,
+    UserSteered,
+)
+from ..effects.messages import Binary
+from ..effects.permissions import PermissionMode
+from ..effects.records import Change, SetMode, SetModel, SetThinking
+from ..effects.text import clean
+from ..states.rules.control import refusal
+
+if TYPE_CHECKING:
+    from ..effects.config import Config
+
+DECISIONS = frozenset(get_args(Decision))
+MODES = tuple(PermissionMode)
+
+
+def _text(value: object) -> str:
+    """*value* as text that can be written down; `ArgumentError` where it is none."""
+    if isinstance(value, str):
+        return clean(value)
+    msg = f"what is said, its id and who says it are text, not {value!r}"
+    raise ArgumentError(msg)
+
+
+@attrs.frozen(kw_only=True)
+class Said:
+    """A text, its *files*, and who said it: *id* is the sender's own, *sender* who that is."""
+
+    text: str = attrs.field(converter=_text)
+    id: str = attrs.field(converter=_text)
+    files: tuple[Binary, ...] = attrs.field(default=(), validator=tuple_of(Binary))
+    sender: str = attrs.field(default="", converter=_text)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.text.strip() and not self.files:
+            msg = f"a prompt has to say something; got {self.text!r}"
+            raise ConfigError(msg)
+        if not self.id:
+            msg = f"an id tells one prompt from another; got {self.id!r}: leave it out to have one made up"
+            raise ConfigError(msg)
+
+    def sent(self, at: float) -> UserSent:
+        """As a prompt for a run of its own."""
+        return UserSent(at=at, id=self.id, text=self.text, files=self.files, sender=self.sender)
+
+    def steered(self, at: float, how: Steering) -> UserSteered:
+        """As something said into the run that is under way."""
+        return UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
+
+
+def decided(request: str, decision: Decision, at: float, by: str) -> ApprovalGiven:
+    """The answer *decision* to the question *request*, given *by* somebody."""
+    if type(decision) not in DECISIONS:
+        msg = f"a decision is Approve(), ApproveAlways() or Deny(), not {decision!r}"
+        raise ArgumentError(msg)
+    if not _can_be_kept(decision):
+        msg = f"arguments (JSON) and message are text, and interrupt is a bool; got {decision!r}"
+        raise ArgumentError(msg)
+    if isinstance(decision, Deny):
+        decision = attrs.evolve(decision, message=clean(decision.message))
+    if isinstance(decision, Approve):
+        decision = attrs.evolve(decision, arguments=clean(decision.arguments))
+    return ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
+
+
+def _can_be_kept(decision: object) -> bool:
+    """Whether a journal with *decision* can be read again."""
+    match decision:
+        case Approve(arguments=str()) | ApproveAlways() | Deny(message=str(), interrupt=bool()):
+            return True
+        case _:
+            return False
+
+
+def changed(change: Change, config: Config, at: float, name: str) -> ControlReceived:
+    """The *change* of a setting under *config*, with the id *name*; `ConfigError` where it cannot be made."""
+    match change:
+        case SetModel(model=str()) | SetThinking(tokens=int() | None):
+            pass
+        case SetMode(mode=mode) if mode in MODES:
+            change = SetMode(mode=PermissionMode(mode))  # a mode's bare name is none to those who compare
+        case _:
+            msg = f"a change is SetModel(a name), SetMode(a mode) or SetThinking(a number), not {change!r}"
+            raise ArgumentError(msg)
+    if why := refusal(config, change):
+        msg = f"{change!r} cannot be made: {why}"
+        raise ConfigError(msg)
+    return ControlReceived(at=at, id=name, change=change)
