@@ -1,102 +1,123 @@
-"""Asking a person whether a call may run, at a terminal."""
+"""Asking a person whether a call may run, at a terminal, key by key."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping
+import termios
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import final
 
-from rich.text import Text
+import attrs
 
-from ..effects.config import ToolSpec
-from ..effects.events import Approve, ApproveAlways, Decision, Deny
+from ..effects.events import ApprovalGiven, Approve, ApproveAlways, Decision, Deny
+from ..effects.performers.base import Scene
 from ..effects.requests import AskApproval
-from ..states.rules.schema import arguments_of, problem
+from .card import Question, card, fault, on_one_line, pretty
 from .editor import chosen, edited
-from .gist import PREVIEWED, essence, preview
 from .keyboard import Keyboard
 from .plain import clean, one_line
 from .screen import INDENT, Screen
 from .terminal import Terminal
 
-STYLES = {"+": "green", "-": "red", "$": "bold"}
-"""How the lines of a preview look, by their sign."""
+BY_OPTION = "--yes"
+"""Who answers where everything is approved, as the journal is told."""
+
+
+async def say_yes(request: AskApproval, scene: Scene) -> ApprovalGiven:
+    """Answer a question where the command line has answered them all."""
+    return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=Approve(), by=BY_OPTION)
 
 
 @final
 class Asker:
     """
-    Asks at *keyboard* and *screen*, one question at a time; *face*, where there is one, is quiet meanwhile.
+    Performs questions: asks at *keyboard* and *screen*, one at a time; *face* is quiet meanwhile.
 
-    *tools* are what can be asked about, *cwd* is where they work. *deaf* makes Ctrl-C the business of an
-    editor while one is open.
+    *cwd* is where the tools work, *by* who answers. *deaf* makes Ctrl-C the business of an editor while one
+    is open, *gone* is called where the terminal is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a part of the terminal
         self,
         keyboard: Keyboard,
         screen: Screen,
         face: Terminal | None,
+        *,
         cwd: Path,
+        by: str,
         deaf: Callable[[], AbstractContextManager[None]],
+        gone: Callable[[], None],
     ) -> None:
-        self.tools: Mapping[str, ToolSpec] = {}
         self._keyboard = keyboard
         self._screen = screen
         self._face = face
         self._cwd = cwd
+        self._by = by
         self._deaf = deaf
+        self._gone = gone
         self._one_at_a_time = asyncio.Lock()
-        self._always: set[str] = set()
+        self._asking: dict[str, asyncio.Future[Decision]] = {}
 
-    async def __call__(self, question: AskApproval) -> Decision:
-        """Ask until there is an answer."""
+    async def __call__(self, request: AskApproval, scene: Scene) -> ApprovalGiven | None:
+        """Ask until there is an answer; None where somebody else gave it."""
+        asking = asyncio.ensure_future(self._in_turn(request, scene))
+        self._asking[request.id] = asking
+        try:
+            decision = await asking
+        except asyncio.CancelledError:
+            if request.id not in self._asking:
+                return None
+            raise
+        except (EOFError, OSError, termios.error):  # the terminal is gone, and nobody said no
+            self._gone()
+            raise asyncio.CancelledError from None
+        finally:
+            self._asking.pop(request.id, None)
+        return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=decision, by=self._by)
+
+    def answered(self, request: str) -> None:
+        """The question *request* is no longer open, whoever has answered it."""
+        if (asking := self._asking.pop(request, None)) is not None:
+            asking.cancel()
+
+    async def _in_turn(self, request: AskApproval, scene: Scene) -> Decision:
         async with self._one_at_a_time:
-            if question.tool in self._always:  # said while this one waited
-                return Approve()
             if self._face is not None:
                 self._face.hold()
             try:
-                return await self._ask(question)
+                return await self._ask(request, scene)
             finally:
                 self._screen.start_of_line()
                 if self._face is not None:
                     self._face.release()
 
-    async def _ask(self, question: AskApproval) -> Decision:
-        arguments = question.arguments
+    async def _ask(self, request: AskApproval, scene: Scene) -> Decision:
+        question = Question.of(request, scene.config.policy.answer_within)
         while True:
-            as_it_was = arguments == question.arguments
-            ask = partial(self._show, question.tool, arguments, always=as_it_was)
-            match await self._keyboard.key("yane" if as_it_was else "yne", ask):
+            match await self._keyboard.key(_keys(question), partial(self._show, question)):
                 case "y":
                     self._told(f"{self._screen.yes} yes", "green")
-                    return Approve() if as_it_was else Approve(arguments=arguments)
+                    return Approve(arguments=question.arguments) if question.edited else Approve()
                 case "a":
                     self._told(f"{self._screen.yes} always {question.tool}", "green")
-                    self._always.add(question.tool)
                     return ApproveAlways()
                 case "n":
-                    return await self._deny()
+                    self._told(f"{self._screen.no} no", "red")
+                    return Deny(message=await self._line("why? (Enter: no reason)"))
+                case "s":
+                    self._told(f"{self._screen.no} no, and stop", "red")
+                    return Deny(message=await self._line("why? (Enter: no reason)"), interrupt=True)
                 case _:
                     self._told("edit", "dim")
-                    arguments = await self._edit(question.tool, arguments)
+                    question = await self._edit(question, scene)
 
-    def _show(self, tool: str, arguments: str, *, always: bool) -> None:
-        name = one_line(tool, 64)
-        about = essence(tool, arguments, self._screen.width - len(name) - 4) if tool in PREVIEWED else ""
-        head = Text.assemble(("? ", "bold yellow"), (name, "bold"), f" {about}")
-        lines = [
-            Text(f"{INDENT}{sign} {text}", style=STYLES.get(sign, ""))
-            for sign, text in preview(tool, arguments, self._cwd)
-        ]
-        self._screen.lines(head, *lines)
-        keys = [("y", "yes"), ("n", "no"), *([("a", f"always {name}")] if always else []), ("e", "edit")]
-        self._offer(keys)
+    def _show(self, question: Question) -> None:
+        self._screen.lines(*card(question, self._cwd, self._screen.width))
+        always = [] if question.edited else [("a", f"always {one_line(question.tool, 64)}")]
+        self._offer([("y", "yes"), ("n", "no"), *always, ("e", "edit"), ("s", "no, and stop")])
 
     def _offer(self, keys: list[tuple[str, str]]) -> None:
         """Show which *keys* can be pressed, and what each says."""
@@ -110,34 +131,31 @@ class Asker:
         self._screen.run_on(clean(what), style)
         self._screen.start_of_line()
 
-    async def _deny(self) -> Deny:
-        self._told(f"{self._screen.no} no", "red")
-        return Deny(message=await self._line("why? (Enter: no reason)"))
-
     async def _line(self, what: str) -> str:
         line = await self._keyboard.line(lambda: self._screen.run_on(f"{INDENT}{what} ", "dim"))
         self._screen.typed(line)
         return line.strip()
 
-    async def _edit(self, tool: str, arguments: str) -> str:
-        """Other arguments, or the same where they are left alone; asks until they can be used."""
-        text = _pretty(arguments)
+    async def _edit(self, question: Question, scene: Scene) -> Question:
+        """*question* with other arguments that can be used; as it was where they are left alone."""
+        tools = {tool.name: tool for tool in scene.config.tools}
+        text = pretty(question.arguments)
         while True:
             try:
                 text = await self._changed(text)
             except (OSError, ValueError) as error:
                 self._screen.line(f"{INDENT}not edited: {error}", "red")
-                return arguments
-            if not text.strip():
-                return arguments
-            fault = self._fault(tool, text)
-            if not fault:
-                return arguments if _pretty(text) == _pretty(arguments) else text.strip()
-            self._screen.line(f"{INDENT}{fault}", "red")
+                return question
+            if not text.strip() or pretty(text) == pretty(question.arguments):
+                return question
+            wrong = fault(question.tool, text, tools)
+            if not wrong:
+                return attrs.evolve(question, arguments=text.strip(), edited=True)
+            self._screen.line(f"{INDENT}{wrong}", "red")
             again = [("e", "edit again"), ("n", "leave it as it was")]
             if await self._keyboard.key("en", partial(self._offer, again)) == "n":
                 self._told("as it was", "dim")
-                return arguments
+                return question
             self._told("edit", "dim")
 
     async def _changed(self, text: str) -> str:
@@ -145,21 +163,9 @@ class Asker:
         if command := chosen():
             with self._deaf():
                 return await edited(text, command)
-        flat = json.dumps(json.loads(text), ensure_ascii=False) if arguments_of(text) is not None else text
-        self._screen.line(f"{INDENT}now: {flat}", "dim")
+        self._screen.line(f"{INDENT}now: {on_one_line(text)}", "dim")
         return await self._line("new (JSON, one line; Enter leaves it):")
 
-    def _fault(self, tool: str, text: str) -> str:
-        """Why a call of *tool* cannot have the arguments *text*; empty where it can."""
-        arguments = arguments_of(text)
-        if arguments is None:
-            return f"no JSON object: {one_line(text, 60)!r}"
-        spec = self.tools.get(tool)
-        return "" if spec is None else problem(spec.schema, arguments)
 
-
-def _pretty(arguments: str) -> str:
-    try:
-        return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False) + "\n"
-    except (ValueError, RecursionError):
-        return arguments
+def _keys(question: Question) -> str:
+    return "ynes" if question.edited else "yanes"

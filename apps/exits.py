@@ -1,4 +1,4 @@
-"""How `turnwheel run` ends: the one table of exit codes, which `--help` and docs/cli.md show."""
+"""How a command ends: the one table of exit codes, which `--help` and docs/cli.md show."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Exit(IntEnum):
     BUDGET = 5
     MAX_TOKENS = 6
     LOOP = 7
+    BLOCKED = 8
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -32,13 +33,14 @@ MEANS: Final[Mapping[Exit, str]] = {
     Exit.ENDED: "the run ended by itself",
     Exit.FAILED: "an error, of the model, the store or ours",
     Exit.USAGE: "what was asked cannot be done as asked",
-    Exit.RESTS: "the run rests on a question and can be resumed",
+    Exit.RESTS: "the run is not over: it rests on a question, or was left; it can be resumed",
     Exit.MAX_TURNS: "--max-turns is used up",
     Exit.BUDGET: "--max-usd, --max-tokens or --max-seconds is used up",
     Exit.MAX_TOKENS: "the model's answers were cut at its output limit",
     Exit.LOOP: "the model repeated itself and was stopped",
+    Exit.BLOCKED: "a hook did not let the prompt in",
     Exit.HUNG_UP: "the terminal was closed; the run can be resumed",
-    Exit.INTERRUPTED: "interrupted by Ctrl-C; what was said is kept",
+    Exit.INTERRUPTED: "interrupted; what was said is kept",
     Exit.BROKEN_PIPE: "whoever read the output left; the run can be resumed",
     Exit.TERMINATED: "terminated by SIGTERM; the run can be resumed",
 }
@@ -54,6 +56,7 @@ BY_REASON: Final[Mapping[DoneReason, Exit]] = {
     DoneReason.TIME_BUDGET: Exit.BUDGET,
     DoneReason.INTERRUPTED: Exit.INTERRUPTED,
     DoneReason.ABORTED: Exit.FAILED,
+    DoneReason.BLOCKED: Exit.BLOCKED,
     DoneReason.LOOP_DETECTED: Exit.LOOP,
     DoneReason.ERROR: Exit.FAILED,
 }

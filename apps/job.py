@@ -1,37 +1,35 @@
-"""What `turnwheel run` was asked to do, checked; and the agent that follows from it."""
+"""What `turnwheel run` or `turnwheel chat` was asked to do, checked."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+import shlex
+import shutil
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import attrs
 
-from ..effects.config import Concurrency, Config, Grant, Limits, ModelSpec, PermissionMode, Policy, Price
+from ..effects.config import Config, ModelSpec, Price
 from ..effects.errors import ConfigError
-from ..effects.events import Decision
-from ..effects.performers.stores.base import Store
-from ..effects.performers.tools import Tool, builtin_tools
-from ..effects.requests import AskApproval
-from ..engine.agent import DEFAULT_MODEL, Agent
+from ..effects.performers.tools import builtin_tools
+from ..effects.permissions import PermissionMode, Rule
+from ..engine.agent import DEFAULT_MODEL
+from .plain import clean
 from .standin_script import MODEL, MODELS
-from .values import Answer
+from .values import HookOption
 
 STAND_IN = f"openai:{MODEL}"
 """The model that is asked where there is no key."""
 
-FREE = Price(input=0, output=0)
-"""What the stand-in costs."""
+ANTHROPIC_MODEL = "anthropic:claude-sonnet-4-5"
+"""The model that is asked where the only key is Anthropic's."""
 
-SYSTEM = """\
-You are an agent at work in a terminal. Look before you change things, use the tools you have rather than \
-guess, and keep what you say short and plain. When you are done, say what you did and what is left.
-Your working directory is """
-"""The system prompt, to which the directory is added. It names no date, so that equal runs stay equal."""
+INSTRUCTIONS = ("AGENTS.md",)
+"""The instruction files that are read, where they are there, unless told."""
 
 BUILT_IN = {tool.spec.name: tool for tool in builtin_tools()}
 
@@ -51,52 +49,83 @@ class Job:
     """
     What a command line asked for. What is None was not told: a session then goes on as it was set up.
 
-    *answers* are given to questions that are open when the job begins.
+    *resume* names a session that is there, *session* a new one. *rules* of one verdict take the place of
+    those with the same verdict that the session had.
     """
 
-    prompt: str | None
+    prompt: str | None = None
     resume: str | None = None
     session: str | None = None
     store: Path
     cwd: Path = Path()
     directories: tuple[Path, ...] = ()
     model: str | None = None
+    models: tuple[ModelSpec, ...] = ()
     base_url: str | None = None
     stand_in: bool = False
     system: str | None = None
+    instructions: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
-    allow: tuple[Grant, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    mode: PermissionMode | None = None
+    hooks: tuple[HookOption, ...] = ()
+    no_hooks: bool = False
     yes: bool = False
+    answer_within: float | None = None
     turns: int | None = None
     tokens: int | None = None
     usd: float | None = None
     seconds: float | None = None
     price: Price | None = None
     parallel: bool = False
-    answers: tuple[Answer, ...] = ()
     output: Output = Output.HUMAN
+    verbose: bool = False
 
     def __attrs_post_init__(self) -> None:
-        problem = next(
-            filter(None, (check(self) for check in (_about_session, _about_model, _about_tools))), ""
-        )
+        checks = (_about_session, _about_model, _about_answers, _about_tools, _about_hooks)
+        problem = next(filter(None, (check(self) for check in checks)), "")
         if problem:
             raise ConfigError(problem)
+
+    def reach(self, verb: str, session: str) -> str:
+        """The command that does *verb* to *session*."""
+        words = ["turnwheel", *verb.split(), session]
+        if self.store != default_store():
+            words += ["--store", str(self.store)]
+        return clean(shlex.join(words))
+
+    def again(self, verb: str, session: str) -> str:
+        """The command that goes on with *session*; what is not kept in it is told again."""
+        words = [self.reach(verb, session)]
+        if self.cwd != Path():
+            words += ["--cwd", shlex.quote(str(self.cwd))]
+        for directory in self.directories:
+            words += ["--dir", shlex.quote(str(directory))]
+        if self.base_url is not None:
+            words += ["--base-url", shlex.quote(self.base_url)]
+        for hook in self.hooks:
+            words += ["--hook", shlex.quote(str(hook))]
+        return clean(" ".join(words))
+
+
+def default_store() -> Path:
+    """Where sessions are kept unless told."""
+    told = os.environ.get("TURNWHEEL_STORE", "")
+    if told:
+        return Path(told)
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "turnwheel" / "sessions.db"
 
 
 def _about_session(job: Job) -> str:
     """Why what *job* says of prompt and session cannot be done; empty where it can."""
-    if job.prompt is None and job.resume is None:
-        return "nothing to do: give a prompt, or a session to --resume"
     if job.prompt is not None and not job.prompt.strip():
         return "the prompt is empty"
     for text in (job.prompt, job.system, job.resume, job.session):
-        if text is not None and not _is_unicode(text):
+        if text is not None and not is_unicode(text):
             return f"{text!r} is no valid text in the encoding of this terminal"
     if job.resume is not None and job.session is not None:
         return "--session names a new session and --resume one that is there; give one of them"
-    if job.answers and job.resume is None:
-        return "--approve and --deny answer the questions of a session; say which one with --resume"
     return ""
 
 
@@ -110,7 +139,15 @@ def _about_model(job: Job) -> str:
     return ""
 
 
-def _is_unicode(text: str) -> bool:
+def _about_answers(job: Job) -> str:
+    """Why nobody could answer as *job* says; empty where it can be done."""
+    if job.yes and job.mode is PermissionMode.DONT_ASK:
+        return "--yes answers questions and --mode dont_ask asks none; give one of them"
+    return ""
+
+
+def is_unicode(text: str) -> bool:
+    """Whether *text* can be written down: what a shell passes on need not be."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -124,15 +161,29 @@ def _about_tools(job: Job) -> str:
     for name in there:
         if name not in BUILT_IN:
             return f"no tool {name!r}; there are: {', '.join(BUILT_IN)}"
-    for grant in job.allow:
-        if grant.tool not in there:
-            return (
-                f"--allow names {grant.tool!r}, which is no tool of this run; there are: {', '.join(there)}"
-            )
-        takes = json.loads(BUILT_IN[grant.tool].spec.schema)["properties"]
-        for name, _ in grant.where:
+    for rule in job.rules:
+        covered = [name for name in there if fnmatchcase(name, rule.tool)]
+        if not covered:
+            names = ", ".join(there) or "none"
+            return f"--{rule.verdict} names {rule.tool!r}, which is no tool of this run; there are: {names}"
+        takes = dict.fromkeys(name for tool in covered for name in _arguments(tool))
+        for name, _ in rule.where:
             if name not in takes:
-                return f"--allow names an argument {name!r}; {grant.tool!r} takes: {', '.join(takes)}"
+                return f"--{rule.verdict} names an argument {name!r}; {rule.tool!r} takes: {', '.join(takes)}"
+    return ""
+
+
+def _arguments(tool: str) -> list[str]:
+    return list(json.loads(BUILT_IN[tool].spec.schema)["properties"])
+
+
+def _about_hooks(job: Job) -> str:
+    """Why a hook of *job* could not be asked, which would guard nothing then; empty where all can."""
+    if job.hooks and job.no_hooks:
+        return "--hook adds hooks and --no-hooks goes without; give one of them"
+    for hook in job.hooks:
+        if shutil.which(hook.command[0]) is None:
+            return f"the command of --hook {str(hook)!r} is not there, or may not be run"
     return ""
 
 
@@ -150,84 +201,11 @@ def model_of(job: Job, before: Config | None) -> str:
     if before is not None:
         return before.model.name
     told = os.environ.get("TURNWHEEL_MODEL", "").strip()
-    able = job.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip()
-    return told or (DEFAULT_MODEL if able else STAND_IN)
+    return told or _by_key(job)
 
 
-def agent_for(
-    job: Job,
-    before: Config | None,
-    *,
-    base_url: str | None,
-    store: Store,
-    approver: Callable[[AskApproval], Awaitable[Decision]] | None,
-) -> Agent:
-    """
-    The agent that *job* asks for, over how its session was set up *before*.
-
-    Raises `ConfigError` where a setting is wrong.
-    """
-    name = model_of(job, before)
-    model = _model(job, name, before)
-    limits = _limits(job, before)
-    if limits.usd is not None and model.price is None:
-        msg = f"--max-usd needs to know what {name!r} costs; say it with --price IN,OUT"
-        raise ConfigError(msg)
-    return Agent(
-        model=model,
-        tools=_tools(job, before),
-        system=_system(job, before),
-        limits=limits,
-        policy=_policy(job, before),
-        allow=job.allow or (before.allow if before else ()),
-        base_url=base_url,
-        api_key="" if base_url != job.base_url else None,
-        cwd=job.cwd,
-        directories=job.directories,
-        store=store,
-        approver=approver,
-    )
-
-
-def _model(job: Job, name: str, before: Config | None) -> ModelSpec:
-    price = job.price or (FREE if is_stand_in(name) and job.base_url is None else None)
-    if before is not None and before.model.name == name:
-        return before.model if price is None else attrs.evolve(before.model, price=price)
-    return ModelSpec(name=name, price=price)
-
-
-def _tools(job: Job, before: Config | None) -> list[Tool[..., Any]]:
-    names = job.tools
-    if names is None:
-        names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
-    return [BUILT_IN[name] for name in dict.fromkeys(names) if name in BUILT_IN]
-
-
-def _system(job: Job, before: Config | None) -> str:
-    """What was told, now or before; else ours, which names the directory of this very run."""
-    if job.system is not None:
-        return job.system
-    if before is not None and not before.system.startswith(SYSTEM):
-        return before.system
-    also = "".join(f" You may also work in {directory.resolve()}." for directory in job.directories)
-    return f"{SYSTEM}{job.cwd.resolve()}.{also}"
-
-
-def _limits(job: Job, before: Config | None) -> Limits:
-    limits = Limits() if before is None else before.limits
-    return Limits(
-        turns=limits.turns if job.turns is None else job.turns,
-        tokens=limits.tokens if job.tokens is None else job.tokens,
-        usd=limits.usd if job.usd is None else job.usd,
-        seconds=limits.seconds if job.seconds is None else job.seconds,
-    )
-
-
-def _policy(job: Job, before: Config | None) -> Policy:
-    """A yes to everything is never taken over: it has to be said each time."""
-    policy = Policy() if before is None else before.policy
-    return attrs.evolve(
-        policy,
-        mode=PermissionMode.BYPASS if job.yes else PermissionMode.DEFAULT,
-        concurrency=Concurrency.PARALLEL_READS if job.parallel else policy.concurrency,
-    )
+def _by_key(job: Job) -> str:
+    """The model that can be asked with what is in the environment."""
+    if job.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip():
+        return DEFAULT_MODEL
+    return ANTHROPIC_MODEL if os.environ.get("ANTHROPIC_API_KEY", "").strip() else STAND_IN

@@ -20,6 +20,7 @@ class Keyboard:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._before = termios.tcgetattr(descriptor)
 
     async def key(self, accepted: Collection[str], ask: Callable[[], None]) -> str:
         """
@@ -28,10 +29,10 @@ class Keyboard:
         What was typed before the question could be read is no answer to it and is thrown away, as is what a
         cursor key or a paste sends. Raises `EOFError` where the terminal is gone.
         """
-        with self._raw():
+        with self.raw():
             ask()
             while True:
-                pressed = (await self._read()).strip().lower()
+                pressed = (await self.read()).decode(errors="replace").strip().lower()
                 if pressed in accepted:
                     return pressed
 
@@ -40,22 +41,40 @@ class Keyboard:
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
         ask()
         try:
-            return await self._read()
+            return (await self.read()).decode(errors="replace")
         except EOFError:
             return ""
 
     @contextlib.contextmanager
-    def _raw(self) -> Generator[None]:
+    def raw(self) -> Generator[None]:
         """Keys come one by one and are not shown; Ctrl-C is still a signal."""
-        before = termios.tcgetattr(self._descriptor)
+        self._before = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
         try:
             yield
         finally:
-            with contextlib.suppress(termios.error):  # the terminal is gone
-                termios.tcsetattr(self._descriptor, termios.TCSADRAIN, before)
+            self._as_before()
 
-    async def _read(self) -> str:
+    @contextlib.contextmanager
+    def lent(self) -> Generator[None]:
+        """Within `raw`: another program has the terminal, as it was before."""
+        self._as_before()
+        try:
+            yield
+        finally:
+            self.raw_again()
+
+    def raw_again(self) -> None:
+        """Within `raw`: whoever had the terminal meanwhile has changed it."""
+        with contextlib.suppress(termios.error):
+            tty.setcbreak(self._descriptor, termios.TCSADRAIN)
+
+    def _as_before(self) -> None:
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+
+    async def read(self) -> bytes:
+        """What was typed next. Raises `EOFError` where the terminal is gone."""
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
         loop.add_reader(self._descriptor, _set, ready)
@@ -69,7 +88,7 @@ class Keyboard:
             raise EOFError(str(error)) from error
         if not data:
             raise EOFError
-        return data.decode(errors="replace")
+        return data
 
 
 def _set(ready: asyncio.Future[None]) -> None:

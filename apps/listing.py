@@ -12,14 +12,17 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from ..effects.errors import TurnwheelError
+from ..effects.events import UserSent
 from ..effects.performers.stores.base import SessionInfo
-from ..engine.journal import fold
+from ..effects.records import Lane
+from ..engine.journal import Folded, fold
 from ..engine.machine import Machine
-from ..states.state import Asked, Confirming, Done
+from ..states.batch import Asked
+from ..states.state import Confirming, Done
 from .gist import number
+from .place import open_store
 from .plain import clean, one_line
 from .screen import Screen
-from .work import open_store
 
 HEADINGS = ("session", "runs", "active", "state", "first prompt")
 
@@ -31,6 +34,9 @@ PROMPT_WIDTH = 8
 
 STATE_WIDTH = 40
 """Columns of a state, which may be the reason why there is none."""
+
+SAID = frozenset({"UserSent", "UserSteered"})
+"""The events with which somebody says something."""
 
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -46,11 +52,18 @@ class Row:
     prompt: str
 
 
-class _Opened(msgspec.Struct):
+class _Event(msgspec.Struct):
+    """As much of what was posted as a list needs."""
+
+    type: str
+    text: str = ""
+
+
+class _Entry(msgspec.Struct):
     """As much of an entry as a list needs."""
 
     type: str
-    prompt: str = ""
+    event: _Event | None = None
 
 
 async def rows(path: Path) -> list[Row]:
@@ -72,21 +85,34 @@ async def delete(path: Path, session: str) -> bool:
 
 
 def _row(info: SessionInfo, entries: Sequence[bytes]) -> Row:
-    opened = [entry for entry in map(_opened, entries) if entry.type == "RunOpened"]
+    known = [_entry(entry) for entry in entries]
+    said = [entry.event.text for entry in known if entry.event is not None and entry.event.type in SAID]
     try:
-        machine = fold(entries, info.session).machine
-        state = "empty" if machine is None else state_of(machine)
+        state = _state(fold(entries, info.session))
     except (TurnwheelError, ValueError, LookupError, TypeError, AttributeError) as error:
         state = f"cannot be read: {error}"  # whatever was written there must not hide the other sessions
-    prompt = opened[0].prompt if opened else ""
-    return Row(session=info.session, runs=len(opened), updated=info.updated, state=state, prompt=prompt)
+    runs = sum(entry.type == "RunOpened" for entry in known)
+    return Row(
+        session=info.session, runs=runs, updated=info.updated, state=state, prompt=said[0] if said else ""
+    )
 
 
-def _opened(entry: bytes) -> _Opened:
+def _entry(entry: bytes) -> _Entry:
     try:
-        return msgspec.json.decode(entry, type=_Opened)
+        return msgspec.json.decode(entry, type=_Entry)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Opened(type="")
+        return _Entry(type="")
+
+
+def _state(folded: Folded) -> str:
+    """Where a session is, with the prompts that wait."""
+    left = () if folded.machine is None else folded.machine.memory.waiting(Lane.PROMPT)
+    waiting = len(left) + sum(isinstance(event, UserSent) for event in folded.posted)
+    words = [
+        "" if folded.machine is None else state_of(folded.machine),
+        f"{number(waiting, 'prompt')} waiting" if waiting else "",
+    ]
+    return ", ".join(filter(None, words)) or "empty"
 
 
 def state_of(machine: Machine) -> str:

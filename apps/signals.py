@@ -1,11 +1,12 @@
-"""What Ctrl-C and kill mean while a run is at work."""
+"""What Ctrl-C and kill mean while a session is at work."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 from .exits import Exit
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ..engine.session import Session
 
 PATIENCE = 2
-"""Interrupts that the run itself answers; one more and we leave without it."""
+"""Interrupts that a run itself answers; one more and we leave without it."""
 
 
 @final
@@ -22,19 +23,23 @@ class Signals:
     """
     Ctrl-C interrupts the run, once more leaves its work behind; to be terminated leaves the run unfinished.
 
-    `ended_by` says what ended the task that entered `heard`, where it was a signal.
+    `ended_by` says what ended the task that entered `heard`, where it was a signal. Where no run is under
+    way Ctrl-C ends that task too, unless *idle* does something else.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle: Callable[[], None] | None = None) -> None:
         self.ended_by: Exit | None = None
+        self.failure: BaseException | None = None
+        self._idle = idle or partial(self._end, Exit.INTERRUPTED)
         self._session: Session | None = None
         self._interrupts = 0
         self._deaf = False
         self._task: asyncio.Task[object] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def heard(self) -> Generator[None]:
-        """Listen, on behalf of the current task."""
+        """Listen, on behalf of the current task; raise what kept an interrupt from being posted."""
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -42,6 +47,10 @@ class Signals:
         loop.add_signal_handler(signal.SIGHUP, self._end, Exit.HUNG_UP)
         try:
             yield
+        except asyncio.CancelledError:
+            if self.failure is not None:
+                raise self.failure from None
+            raise
         finally:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
@@ -49,6 +58,10 @@ class Signals:
     def interrupts(self, session: Session) -> None:
         """From now on, Ctrl-C interrupts the run of *session*."""
         self._session = session
+
+    def fresh(self) -> None:
+        """Another run begins, which nobody has interrupted."""
+        self._interrupts = 0
 
     @contextmanager
     def deaf(self) -> Generator[None]:
@@ -72,8 +85,21 @@ class Signals:
         """Interrupt the run, or end where there is none that could heed it."""
         if self._deaf:
             return
+        if self._session is None or not self._session.running:
+            self._idle()
+            return
         self._interrupts += 1
-        if self._session is None or not self._session.unfinished or self._interrupts > PATIENCE:
+        if self._interrupts > PATIENCE:
             self._end(Exit.INTERRUPTED)
-        else:
-            self._session.interrupt()
+            return
+        asking = asyncio.ensure_future(self._session.interrupt())
+        self._asking.add(asking)  # the event loop itself holds a task but weakly
+        asking.add_done_callback(self._asked)
+
+    def _asked(self, asking: asyncio.Task[None]) -> None:
+        """An interrupt that could not be posted ends the work: whoever asked must not wait for nothing."""
+        self._asking.discard(asking)
+        if not asking.cancelled() and (error := asking.exception()) is not None:
+            self.failure = error
+            if self._task is not None:
+                self._task.cancel()

@@ -31,10 +31,13 @@ DEFINITIONS = "^(def|class|async def) "
 """A search for definitions at the top level of Python files."""
 
 _FAILURE = re.compile(
-    r"Tool (?:raised an exception|execution crashed|timed out|not found)|Invalid arguments for |Denied by "
-    r"|Skipped: |Cancelled(?:[:;]|$)|Not run: |Interrupted while |The process stopped while "
+    r"Tool (?:raised an exception|execution crashed|timed out|not found)|Invalid arguments for "
+    r"|Denied(?: by|:) |Skipped: |Cancelled(?:[:;]|$)|Not run: |Interrupted while |The process stopped while "
 )
 """How the text of a call begins that did not succeed; the wire has no other sign of it."""
+
+_GIVEN_UP = re.compile(r"Skipped: the user said |Cancelled$")
+"""How the text of a call begins that was given up because the user spoke."""
 
 _SIGNS = {
     "read": re.compile(r"^ *\d+\t|^\[the file is empty\]$", re.MULTILINE),
@@ -72,6 +75,16 @@ class Result:
         """Whether the call did not do what it was to do."""
         sign = _SIGNS.get(self.name)
         return bool(_FAILURE.match(self.text)) or (sign is not None and not sign.search(self.text))
+
+    @property
+    def refused(self) -> bool:
+        """Whether a person said no to the call in words of their own."""
+        return self.failed and not _FAILURE.match(self.text)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the call did not run, or not to its end, since the user said something else."""
+        return bool(_GIVEN_UP.match(self.text))
 
     @property
     def incomplete(self) -> bool:
@@ -140,24 +153,25 @@ class File:
 @final
 @attrs.frozen(kw_only=True)
 class Survey:
-    """What is known of a folder: the last result of each tool, None where it was not called."""
+    """What is known of a folder: the last result of each tool, None where it was not called; each `write`."""
 
     listing: Result | None
     python: Result | None
     text: Result | None
     search: Result | None
-    written: Result | None
+    written: tuple[Result, ...]
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Survey:
         """The survey that *results* make."""
-        last = {result.name: result for result in results}
+        known = tuple(results)
+        last = {result.name: result for result in known}
         return cls(
             listing=last.get("ls"),
             python=last.get("glob"),
             text=last.get("read"),
             search=last.get("grep"),
-            written=last.get("write"),
+            written=tuple([result for result in known if result.name == "write"]),
         )
 
     @property
@@ -180,16 +194,23 @@ class Survey:
         ]
         return "\n\n".join(parts) + "\n"
 
+    def digest(self) -> str:
+        """The numbers of the report, as Markdown."""
+        numbers = "\n".join(f"- {number}" for number in self._numbers()) or "Nothing was counted."
+        return f"# In numbers\n\n{numbers}\n"
+
     def answer(self, task: str) -> str:
         """The last words: the numbers, and where the report is, or the report where it is nowhere else."""
         said = f"I looked over the folder. {'. '.join(self._numbers()) or 'I was shown nothing of it'}."
-        if self.written is not None and not self.written.failed:
-            where = self.written.arguments.get("path", "the file that was written")
-            return f"{said} The report is in {where}. As a scripted stand-in I count and quote, nothing more."
-        if self.written is None:
+        there = [str(result.arguments.get("path", "")) for result in self.written if not result.failed]
+        failed = [result for result in self.written if result.failed]
+        if there:
+            kept = "".join(f" {_refusal(result)}" for result in failed)
+            return f"{said} {_places(there)}{kept} As a scripted stand-in I count and quote, nothing more."
+        if not self.written:
             why = "No `write` tool is offered, so the report is here instead of in a file."
         else:
-            why = f"The report is not in a file but here: `write` said {_one_line(self.written.text)!r}."
+            why = f"The report is not in a file but here: `write` said {_one_line(failed[0].text)!r}."
         return f"{said} {why}\n\n{self.report(task)}"
 
     def _numbers(self) -> list[str]:
@@ -248,6 +269,33 @@ class Survey:
             return []
         said = [f"- `{result.name}`: {_one_line(result.text)}" for result in failed]
         return ["## What did not work", "\n".join(said)]
+
+
+def _places(paths: Sequence[str]) -> str:
+    report, *more = paths
+    numbers = f", its numbers in {', '.join(more)}" if more else ""
+    return f"The report is in {report}{numbers}."
+
+
+def _refusal(result: Result) -> str:
+    return f"Of {result.arguments.get('path', 'a file')} `write` said {_one_line(result.text)!r}."
+
+
+def deeds(results: Sequence[Result]) -> str:
+    """What was done with *results*: how many calls of what, and what they wrote."""
+    if not results:
+        return "I have called no tool yet."
+    written = [
+        str(result.arguments.get("path"))
+        for result in results
+        if result.name == "write" and not result.failed
+    ]
+    wrote = f" I wrote {', '.join(dict.fromkeys(written))}." if written else ""
+    failed = sum(result.failed for result in results)
+    not_all = f" {failed:,} of them did not succeed." if failed else ""
+    return (
+        f"I made {len(results):,} tool calls: {_tally([result.name for result in results])}.{not_all}{wrote}"
+    )
 
 
 def about_file(path: str, result: Result) -> str:

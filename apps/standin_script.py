@@ -1,10 +1,11 @@
 """
 The script of the stand-in: a pure function from a conversation to the next step of it.
 
-Theory of operation. Nothing is remembered between requests. The prompt is the last thing the user said, what
-was done since are the calls after it with their results, and the next step follows from these two. A survey
-has three stages of calls (look, read, write) and an answer; the stage after the last one that was begun is
-next, so whatever tools return, a survey ends. Only tools that are offered are called.
+Theory of operation. Nothing is remembered between requests. A task begins with what the user said after the
+last answer; what they said on the way belongs to it. What was done for it are the calls since with their
+results, and the next step follows from these two. A survey has three stages of calls (look, read, write) and
+an answer; the stage after the last one that was begun is next, so whatever tools return, a survey ends. Only
+tools that are offered are called.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from typing import cast, final
 
 import attrs
 
-from .standin_report import DEFINITIONS, SUMMARY_TASK, Result, Survey, about_file, returned, summary
+from ..states.rules.compaction import INSTRUCTIONS
+from .standin_report import (
+    DEFINITIONS,
+    SUMMARY_TASK,
+    Result,
+    Survey,
+    about_file,
+    deeds,
+    returned,
+    summary,
+)
 from .standin_wire import Call, Message, Offer, OfferedFunction, Step
 
 MODEL = "stand-in"
@@ -32,7 +43,12 @@ _NAMED_FILE = re.compile(rf"(?<![\w./-]){_FILE}")
 _TARGET = re.compile(rf"\b(?:to|into|as)\s+[`'\"]?({_FILE})[`'\"]?", re.IGNORECASE)
 _TERM = re.compile(r"[\"“`]([^\"“”`\n]{2,80})[\"”`]")
 _ORDER = re.compile(r"\b(?:write|report|save|survey)\b", re.IGNORECASE)
-_COMMAND = re.compile(r"\brun:[ \t]*(\S.*)", re.IGNORECASE)
+_COMMAND = re.compile(r"\brun:[ \t]*(\S.*?)(?=\s+(?:and\s+)?run:|[ \t]*$)", re.IGNORECASE | re.MULTILINE)
+_STOP = re.compile(r"\b(?:stop|enough|never mind|forget it)\b", re.IGNORECASE)
+_LOOK_BACK = re.compile(r"\bwhat (?:did|have) you (?:do|done)\b", re.IGNORECASE)
+_WORK = re.compile(
+    r"\b(?:write|report|save|survey|look|find|search|compare|count|again|continue|go on)\b", re.IGNORECASE
+)
 _SMALL_TALK = re.compile(
     r"\W*(?:hello|hi|hey|good (?:morning|evening|day)|thanks|thank you|ok|okay|help|who are you"
     r"|what can you do)(?: there| again| very much)?\W*",
@@ -46,16 +62,41 @@ Wish = tuple[str, Mapping[str, str]]
 @final
 @attrs.frozen(kw_only=True)
 class _Talk:
-    """A conversation as the script sees it; *made* counts the calls in all of it, for the ids of new ones."""
+    """
+    A conversation as the script sees it.
 
-    prompt: str
+    *texts* are what the user said of the task; *results* what was done for it, *fresh* of them since the user
+    spoke last. *before* was done for other tasks, *answered* says whether there were any. *made* counts all
+    calls, for the ids of new ones.
+    """
+
+    texts: tuple[str, ...]
     results: tuple[Result, ...]
+    fresh: tuple[Result, ...]
+    before: tuple[Result, ...]
+    answered: bool
     made: int
     offers: Mapping[str, OfferedFunction]
+
+    @property
+    def prompt(self) -> str:
+        """The whole task."""
+        return "\n".join(self.texts)
+
+    @property
+    def said(self) -> str:
+        """What the user said last."""
+        return self.texts[-1] if self.texts else ""
+
+    @property
+    def steered(self) -> bool:
+        """Whether the user spoke on the way, just now."""
+        return len(self.texts) > 1 and not self.fresh
 
     def step(self, text: str, wishes: Sequence[Wish]) -> Step:
         """The step that says *text* and makes those of *wishes* whose tool is offered."""
         offered = [wish for wish in wishes if wish[0] in self.offers]
+        text = f"You said {self.said!r}, so I go on with that. {text}" if self.steered else text
         calls = tuple(
             Call(id=f"call_{number}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
             for number, (name, arguments) in enumerate(offered, self.made)
@@ -67,39 +108,62 @@ def decide(messages: Sequence[Message], tools: Sequence[Offer] = (), *, model: s
     """
     The next step of the conversation *messages*, with *tools* on offer.
 
-    A transcript to be summarised gets its summary, a question that names a file an answer from that file, and
-    any other prompt a survey of the folder with a report. *model* `BASH_MODEL` runs the command that follows
-    ``run:`` in the prompt instead.
+    A transcript to be summarised gets its summary, a question that names a file an answer from that file, the
+    question what was done an account, and any other prompt a survey of the folder with a report; later in a
+    conversation only where it asks for some work. *model* `BASH_MODEL` runs the commands that follow ``run:``
+    in the prompt instead.
     """
     if not tools and _wants_summary(messages):
         return Step(text=summary(messages[-1].text))
     talk = _talk(messages, tools)
     if model == BASH_MODEL:
         return _bash(talk)
-    if _SMALL_TALK.fullmatch(talk.prompt):
-        return Step(text=_introduction(talk))
-    asked = _asked_file(talk.prompt)
-    return _survey(talk) if asked is None else _question(talk, asked)
+    if _LOOK_BACK.search(talk.said):
+        return Step(text=deeds((*talk.before, *talk.results)))
+    return _stopped(talk) or _question(talk) or _task(talk)
 
 
 def _wants_summary(messages: Sequence[Message]) -> bool:
     roles = [message.role for message in messages]
-    return roles == ["system", "user"] and "summar" in messages[0].text.lower()
+    return roles == ["system", "user"] and messages[0].text.startswith(INSTRUCTIONS.strip())
 
 
 def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
-    """What *messages* come down to: what the user said last, and what was done since."""
-    said = [index for index, message in enumerate(messages) if message.role == "user"]
-    last = said[-1] if said else -1
-    first = last
-    while first > 0 and messages[first - 1].role == "user":
-        first -= 1
+    """What *messages* come down to: the task that is under way, and what was done for it."""
+    answers = [
+        index
+        for index, message in enumerate(messages)
+        if message.role == "assistant" and not message.tool_calls and index + 1 < len(messages)
+    ]
+    first = answers[-1] + 1 if answers else 0
+    task = messages[first:]
+    texts, last = _texts(task)
+    before_last, fresh = tuple(_results(task[:last])), tuple(_results(task[last:]))
     return _Talk(
-        prompt=_prompt([message.text for message in messages[max(first, 0) : last + 1]]),
-        results=tuple(_results(messages[last + 1 :])),
+        texts=texts,
+        # What was given up when the user spoke is still to be done.
+        results=(*[result for result in before_last if not result.given_up], *fresh),
+        fresh=fresh,
+        before=tuple(_results(messages[:first])),
+        answered=bool(answers),
         made=sum(len(message.tool_calls or ()) for message in messages),
         offers={tool.function.name: tool.function for tool in tools},
     )
+
+
+def _texts(task: Sequence[Message]) -> tuple[tuple[str, ...], int]:
+    """What the user said in *task*, each time they spoke, and the index behind the last of it."""
+    groups: list[list[str]] = []
+    last = 0
+    for index, message in enumerate(task):
+        if message.role != "user":
+            continue
+        if groups and task[index - 1].role == "user":
+            groups[-1].append(message.text)
+        else:
+            groups.append([message.text])
+        last = index + 1
+    return tuple([_prompt(group) for group in groups]), last
 
 
 def _prompt(texts: Sequence[str]) -> str:
@@ -146,16 +210,19 @@ def _introduction(talk: _Talk) -> str:
 
 
 def _bash(talk: _Talk) -> Step:
-    """Run the command of the prompt, then say what it returned."""
-    ran = [result for result in talk.results if result.name == "bash"]
+    """Run the commands of the prompt, all at once, then say what they returned."""
+    ran = [result for result in talk.fresh if result.name == "bash"]
     if ran:
-        return Step(text=returned(ran[-1]))
-    command = _COMMAND.search(talk.prompt)
-    if command is None:
+        return Step(text="\n\n".join(returned(result) for result in ran))
+    commands = _COMMAND.findall(talk.said)
+    if not commands and (stopped := _stopped(talk)) is not None:
+        return stopped
+    if not commands:
         return Step(text="I am a scripted stand-in; give me a command, as in `run: sleep 30; echo done`.")
     if "bash" not in talk.offers:
         return Step(text="I am a scripted stand-in and would run the command, but no `bash` is offered.")
-    return talk.step("I run the command.", [("bash", {"command": command[1].strip()})])
+    text = "I run the command." if len(commands) == 1 else f"I run the {len(commands)} commands."
+    return talk.step(text, [("bash", {"command": command}) for command in commands])
 
 
 def _asked_file(prompt: str) -> str | None:
@@ -166,10 +233,13 @@ def _asked_file(prompt: str) -> str | None:
     return named[0]
 
 
-def _question(talk: _Talk, path: str) -> Step:
-    """Read the file, with `read` or a tool that takes just a path, then answer with facts."""
-    if talk.results:
-        result = talk.results[-1]
+def _question(talk: _Talk) -> Step | None:
+    """Read the file that is asked about, with `read` or a tool that takes just a path; answer with facts."""
+    path = _asked_file(talk.said)
+    if path is None:
+        return None
+    if talk.fresh:
+        result = talk.fresh[-1]
         return Step(text=about_file(path, result) if result.name == "read" else returned(result))
     readers = [name for name, offer in talk.offers.items() if _takes_path(offer)]
     if "read" in talk.offers:
@@ -184,6 +254,21 @@ def _takes_path(offer: OfferedFunction) -> bool:
     return (offer.parameters or {}).get("required") == ["path"]
 
 
+def _task(talk: _Talk) -> Step:
+    """A survey, unless the user says hello or, later in a conversation, something that is no work."""
+    if _SMALL_TALK.fullmatch(talk.said) or (talk.answered and not _WORK.search(talk.prompt)):
+        return Step(text=_introduction(talk))
+    return _survey(talk)
+
+
+def _stopped(talk: _Talk) -> Step | None:
+    """The end, where the user said on the way that there shall be one."""
+    if not talk.steered or not _STOP.search(talk.said):
+        return None
+    so_far = f" {deeds(talk.results)}" if talk.results else ""
+    return Step(text=f"You said {talk.said!r}, so I stop here.{so_far}")
+
+
 def _survey(talk: _Talk) -> Step:
     """The next stage of the survey whose tools are offered, or the answer."""
     survey = Survey.of(talk.results)
@@ -195,7 +280,22 @@ def _survey(talk: _Talk) -> Step:
             return step
     if not talk.results:
         return Step(text=_introduction(talk))
-    return Step(text=survey.answer(talk.prompt))
+    return _elsewhere(talk) or Step(text=survey.answer(talk.prompt))
+
+
+def _elsewhere(talk: _Talk) -> Step | None:
+    """Write what a person did not let us write where they said instead; None where they named no place."""
+    writes = [result for result in talk.results if result.name == "write"]
+    if not writes or not writes[-1].refused:
+        return None
+    tried = {result.arguments.get("path") for result in writes}
+    named = [path for path in _NAMED_FILE.findall(writes[-1].text) if path not in tried]
+    if not named:
+        return None
+    wish = {"path": named[0], "content": str(writes[-1].arguments.get("content", ""))}
+    return talk.step(
+        f"You said no to {writes[-1].arguments.get('path')}, so I write it to {named[0]}.", [("write", wish)]
+    )
 
 
 def _look(talk: _Talk, survey: Survey) -> Step:
@@ -213,9 +313,12 @@ def _read(talk: _Talk, survey: Survey) -> Step:
 
 
 def _write(talk: _Talk, survey: Survey) -> Step:
-    path = _target(talk.prompt, survey.readme)
-    wish: Wish = ("write", {"path": path, "content": survey.report(talk.prompt)})
-    return talk.step(f"That is enough for a report. I write it to {path}.", [wish])
+    """The report into the first place that was named, and its numbers into each further one."""
+    path, *more = _targets(talk, survey.readme)
+    wishes: list[Wish] = [("write", {"path": path, "content": survey.report(talk.prompt)})]
+    wishes += [("write", {"path": other, "content": survey.digest()}) for other in more]
+    text = f"That is enough for a report. I write it to {path}"
+    return talk.step(f"{text}, and its numbers to {', '.join(more)}." if more else f"{text}.", wishes)
 
 
 _Stage = Callable[[_Talk, Survey], Step]
@@ -228,7 +331,10 @@ _STAGES: tuple[tuple[frozenset[str], _Stage], ...] = (
 """The tools of each stage, which tell that it was begun, and what it does."""
 
 
-def _target(prompt: str, readme: str) -> str:
-    """Where the report goes; never over the file it quotes."""
-    named = [path.removeprefix("./") for path in _TARGET.findall(prompt)]
-    return named[-1] if named and named[-1] != readme else REPORT
+def _targets(talk: _Talk, readme: str) -> list[str]:
+    """Where the report goes, as was said last; never over the file it quotes."""
+    for text in reversed(talk.texts):
+        named = [path.removeprefix("./") for path in _TARGET.findall(text)]
+        if found := [path for path in dict.fromkeys(named) if path != readme]:
+            return found
+    return [REPORT]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ..effects.events import Event, ModelFailed, ToolFinished
 from ..effects.messages import Outcome, ToolCall
-from ..effects.requests import Cancel, Request, RunAgent, RunTool, SetTimer
+from ..effects.requests import Cancel, FireHook, Request, RunAgent, RunTool, SetTimer
 from ..engine.machine import Machine
 from ..engine.recovery import recover
-from ..states.state import Confirming, Dispatching, Executing
+from ..states.state import Confirming, Dispatching, Executing, Thinking
 from .gist import essence
 
 WIDTH = 80
@@ -30,7 +30,10 @@ def told(machine: Machine, now: float) -> Iterator[str]:
     for event in recovery.events:
         yield from _of_event(event, names)
     for request in recovery.again:
-        yield from _of_request(request, names)
+        if not isinstance(request, SetTimer):
+            yield from _of_request(request, names)
+        elif isinstance(machine.state, Thinking):  # else it is a question's deadline
+            yield "recovered: the model is asked again when its time has come"
 
 
 def _names(machine: Machine) -> dict[str, str]:
@@ -62,7 +65,7 @@ def _of_request(request: Request | Cancel, names: dict[str, str]) -> Iterator[st
             yield f"recovered: {names.get(request.id, request.tool)} - is run again"
         case RunAgent():
             yield f"recovered: agent {request.agent} - goes on"
-        case SetTimer():
-            yield "recovered: the model is asked again when its time has come"
+        case FireHook(names=hooks):
+            yield f"recovered: hooks are asked again: {', '.join(hooks)}"
         case _:
             pass

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import final
 
 import attrs
 from rich.text import Text
 
-from ..effects.config import Price
+from ..effects.config import Price, Steering
 from ..effects.messages import Outcome
 from ..effects.notices import (
+    AgentNoticed,
+    AgentStarted,
     AnswerDropped,
+    ApprovalAnswered,
     ApprovalRequested,
-    Compacted,
-    CompactionFailed,
     CompactionStarted,
+    InputReceived,
+    InputTaken,
     InterruptRequested,
     ModelCalled,
     Notice,
@@ -26,20 +30,29 @@ from ..effects.notices import (
     ToolProgress,
     ToolStarted,
     TurnEnded,
-    Warned,
 )
+from ..effects.records import Lane
 from ..effects.usage import Spent
+from ..states.context import Mail
 from .gist import essence, gist, number, took
-from .plain import clean, one_line
+from .plain import clean, first_lines, one_line
+from .remarks import decided, details, remarks
 from .screen import INDENT, Screen, timer
+from .values import short
 from .wrap import Wrap
 
 PROMPT_LINES = 6
-"""Lines shown of the prompt: whoever wrote it knows it."""
-
+"""Lines shown of a prompt: whoever wrote it knows it."""
 
 STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
 """How running text looks that is not the answer."""
+
+READ = {
+    Steering.NOW: "is read now",
+    Steering.AFTER_TOOL: "is read after what runs",
+    Steering.WHEN_DONE: "is read when all calls are done",
+}
+"""When what was said into a run is read."""
 
 
 @final
@@ -55,28 +68,35 @@ class _Call:
 class Terminal:
     """
     Shows notices on *screen*. While `hold` is in effect, what comes is kept back: a question is being asked.
+
+    *verbose* shows judgements and hooks too. *by* is who answers here, whose answers need not be told. *mail*
+    says what waits, by its id.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        verbose: bool = False,
+        by: str = "",
+        mail: Callable[[str], Mail | None] | None = None,
+    ) -> None:
         self.screen = screen
+        self._verbose = verbose
+        self._by = by
+        self._mail = mail or (lambda _: None)
         self._calls: dict[str, _Call] = {}
+        self._questions: dict[str, str] = {}
         self._at_work: dict[str, str] = {}
         self._latest = ""
         self._speaking: type[Notice] | None = None
         self._held: list[Notice] | None = None
         self._wrap = Wrap(lambda: screen.width) if screen.is_terminal else None
 
-    def begin(self, model: str, session: str, prompt: str | None) -> None:
-        """Say who is asked, where it is kept, and what the question is."""
-        self.screen.lines(Text.assemble((clean(model), "bold"), (clean(f"  session {session}"), "dim")))
-        if prompt is not None:
-            lines = prompt.strip().splitlines()
-            shown = "\n".join(lines[:PROMPT_LINES])
-            more = (
-                f"\n... {number(len(lines) - PROMPT_LINES, 'more line')}" if len(lines) > PROMPT_LINES else ""
-            )
-            self.screen.line(f"> {shown}{more}", "cyan")
-        self.screen.line()
+    def begin(self, model: str, session: str, more: str = "") -> None:
+        """Say who is asked and where it is kept, and what *more* there is to know."""
+        about = f"  session {session}{'  ' * bool(more)}{more}"
+        self.screen.lines(Text.assemble((clean(model), "bold"), (clean(about), "dim")), Text())
 
     def know(self, call: str, tool: str, arguments: str) -> None:
         """Remember a call, so that its end can be told with what it was about."""
@@ -106,11 +126,16 @@ class Terminal:
                 self._tool(notice)
             case ModelCalled() | TurnEnded() | RetryScheduled() | AnswerDropped():
                 self._model(notice)
-            case ApprovalRequested(call=call, tool=tool, arguments=arguments):
-                self._silence()
-                self.know(call, tool, arguments)
+            case ApprovalRequested() | ApprovalAnswered():
+                self._question(notice)
+            case InputReceived() | InputTaken():
+                self._input(notice)
+            case AgentStarted() | AgentNoticed():
+                self._child(notice)
             case _:
                 self._aside(notice)
+
+    # What the model says
 
     def _say(self, text: str, kind: type[Notice]) -> None:
         """Running text; thinking and speaking look different and begin on lines of their own."""
@@ -129,7 +154,7 @@ class Terminal:
         if self._wrap is not None and self._speaking is not None and (rest := self._wrap.end()):
             self.screen.run_on(rest, STYLES.get(self._speaking, ""))
 
-    def _silence(self) -> None:
+    def silence(self) -> None:
         """End the text that is running, and leave a line free behind it."""
         if self._speaking is not None:
             self._end_of_text()
@@ -142,12 +167,14 @@ class Terminal:
         match notice:
             case ModelCalled():
                 self._spin("thinking")
-            case TurnEnded():
+            case TurnEnded(calls=calls):
+                for call in calls:
+                    self.know(call.id, call.name, call.arguments)
                 screen.still()
-                self._silence()
+                self.silence()
             case AnswerDropped():
                 screen.still()
-                self._silence()
+                self.silence()
                 screen.line("what the model said is void: its answer broke off", "yellow")
             case RetryScheduled():
                 self._retry(notice)
@@ -162,10 +189,12 @@ class Terminal:
             screen.line(f"{INDENT}try {notice.attempt} in {wait:.0f} s", "yellow")
         screen.spin(lambda: f"try {notice.attempt} in {max(0.0, notice.due - time.time()):.0f} s")
 
+    # Calls, and questions about them
+
     def _tool(self, notice: ToolStarted | ToolProgress | ToolEnded) -> None:
         match notice:
             case ToolStarted():
-                self._silence()
+                self.silence()
                 self.know(notice.call, notice.tool, notice.arguments)
                 self._at_work[notice.call] = notice.tool
                 self._headline(notice.call)
@@ -174,17 +203,24 @@ class Terminal:
                 self.screen.line(f"{INDENT}{one_line(notice.text, self.screen.width - 2)}", "dim")
                 self._spin_for_tools()
             case ToolEnded():
-                self._silence()
+                self.silence()
                 self._ended(notice)
                 if self._at_work:
                     self._spin_for_tools()
 
     def _headline(self, call: str) -> None:
-        told = self._calls[call]
-        name = one_line(told.tool, 64)
-        about = essence(told.tool, told.arguments, self.screen.width - len(name) - 4)
-        self.screen.lines(Text.assemble((f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}"))
+        self.screen.lines(self.named(call))
         self._latest = call
+
+    def named(self, call: str) -> Text:
+        """*call* on a line: its tool, what it is about, and what it is called."""
+        told = self._calls.get(call, _Call("a call", ""))
+        name = one_line(told.tool, 64)
+        number_ = f"  #{clean(short(call))}"
+        about = essence(told.tool, told.arguments, self.screen.width - len(name) - len(number_) - 4)
+        return Text.assemble(
+            (f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
+        )
 
     def _ended(self, notice: ToolEnded) -> None:
         """What came of a call, below its headline; that is told again where something else came between."""
@@ -192,9 +228,9 @@ class Terminal:
             self.know(notice.call, notice.tool, "")
         if notice.call != self._latest:
             self._headline(notice.call)
-        del self._calls[notice.call]
         self._at_work.pop(notice.call, None)
         self._latest = ""
+        self.screen.still()
         seconds = f"  {took(notice.seconds)}" if notice.seconds else ""
         room = self.screen.width - len(seconds) - 4
         came = gist(notice.tool, notice.outcome, notice.content, room)
@@ -205,25 +241,65 @@ class Terminal:
     def _spin_for_tools(self) -> None:
         self._spin(one_line(", ".join(self._at_work.values()), self.screen.width // 2))
 
+    def _question(self, notice: ApprovalRequested | ApprovalAnswered) -> None:
+        self.silence()
+        if isinstance(notice, ApprovalRequested):
+            self.know(notice.call, notice.tool, notice.arguments)
+            self._questions[notice.request] = notice.call
+        elif notice.by != self._by:
+            call = short(self._questions.get(notice.request, notice.request))
+            by = notice.by or "somebody"
+            self.screen.line(f"#{call} was answered by {by}: {decided(notice.decision)}", "cyan")
+
+    # What comes in
+
+    def _input(self, notice: InputReceived | InputTaken) -> None:
+        self.silence()
+        self._latest = ""
+        if isinstance(notice, InputTaken):
+            for message in notice.messages:
+                self.prompted(message.text)
+        elif (mail := self._mail(notice.id)) is not None:
+            how = "waits for its turn" if mail.lane is Lane.PROMPT else READ[mail.how]
+            self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "cyan dim")
+
+    def prompted(self, text: str) -> None:
+        """Show what a person said."""
+        lines, more = first_lines(text.strip(), PROMPT_LINES)
+        rest = [f"... {number(more, 'more line')}"] if more else []
+        self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "cyan")
+        self.screen.line()
+
+    # What else there is
+
+    def _child(self, notice: AgentStarted | AgentNoticed) -> None:
+        """A child's calls are shown below its own headline, a line each."""
+        if isinstance(notice, AgentStarted):
+            self.silence()
+            self.know(notice.call, notice.agent, notice.prompt)
+            self._at_work[notice.call] = notice.agent
+            self._headline(notice.call)
+        elif isinstance(notice.notice, ToolStarted):
+            told = notice.notice
+            about = essence(told.tool, told.arguments, self.screen.width - len(told.tool) - 6)
+            self.screen.line(f"{INDENT}{self.screen.dot} {one_line(told.tool, 64)} {about}".rstrip(), "dim")
+        elif isinstance(notice.notice, ToolEnded) and notice.notice.outcome is not Outcome.OK:
+            came = one_line(notice.notice.content, self.screen.width - 6)
+            self.screen.line(f"{INDENT * 2}{self.screen.elbow} {came}", "red")
+        self._spin_for_tools()
+
     def _aside(self, notice: Notice) -> None:
-        match notice:
-            case InterruptRequested():
-                self.screen.still()
-                self._silence()
-                self.screen.line("stopping; Ctrl-C again leaves at once", "yellow")
-            case Warned(text=text):
-                self._silence()
-                self.screen.line(text, "yellow")
-            case CompactionStarted(size=size):
-                self._silence()
-                self.screen.line(f"summarising the conversation ({size:,} tokens)", "dim")
-                self._spin("summarising")
-            case Compacted(before=before, after=after):
-                self.screen.line(f"summarised: {before:,} tokens are now {after:,}", "dim")
-            case CompactionFailed(reason=reason):
-                self.screen.line(f"the conversation stays as it is: {reason}", "yellow")
-            case _:
-                pass
+        if isinstance(notice, InterruptRequested):
+            self._remark("stopping; Ctrl-C again leaves at once", "yellow")
+        for text, style in [*remarks(notice), *(details(notice) if self._verbose else ())]:
+            self._remark(text, style)
+        if isinstance(notice, CompactionStarted):
+            self._spin("summarising")
+
+    def _remark(self, text: str, style: str) -> None:
+        self.silence()
+        self._latest = ""
+        self.screen.say(text, style)
 
     def _spin(self, what: str) -> None:
         passed = timer()
@@ -232,7 +308,7 @@ class Terminal:
     def bill(self, spent: Spent, price: Price | None) -> None:
         """Say what the run used: turns, tokens, money where a price is known, and active seconds."""
         self.screen.still()
-        self._silence()
+        self.silence()
         usage = spent.usage
         cached = f" ({usage.cached:,} cached)" if usage.cached else ""
         parts = (

@@ -1,16 +1,19 @@
-"""Options that are more than a word: rules, prices, amounts and answers, as a command line writes them."""
+"""Options that are more than a word: rules, hooks, prices, amounts, as a command line writes them."""
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import final
 
 import attrs
 
-from ..effects.config import Grant, Price
-from ..effects.events import Approve, Decision, Deny
+from ..effects.config import ModelSpec, Price
+from ..effects.hooks import ABOUT_TOOLS, Hook
+from ..effects.permissions import Rule, Verdict
 
 ALL = "all"
 """Stands for every question that is open."""
@@ -18,24 +21,69 @@ ALL = "all"
 _NEXT = re.compile(r",(?=\w+=)")
 """Ends an argument's glob, which may itself have commas: the next one has to follow."""
 
+Where = tuple[tuple[str, str], ...]
+"""For each named argument a glob, as a `Rule` has them."""
+
 
 @final
-@attrs.frozen
-class Answer:
-    """What to say to the question *request*, or to `ALL` that are open."""
+@attrs.frozen(kw_only=True)
+class HookOption:
+    """A hook as a command line tells it: the *command* to run *at* a place, for calls of *tool*, a glob."""
 
-    request: str
-    decision: Decision
+    at: Hook
+    command: tuple[str, ...]
+    tool: str = "*"
+
+    def __str__(self) -> str:
+        tool = f":{self.tool}" if self.tool != "*" else ""
+        return f"{self.at}{tool}={shlex.join(self.command)}"
 
 
-def rule(text: str) -> Grant:
+def rule(text: str, verdict: Verdict = Verdict.ALLOW) -> Rule:
     """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
     tool, colon, rest = text.partition(":")
-    pairs = [part.partition("=") for part in _NEXT.split(rest)] if colon else []
-    if not tool or not all(name and equals for name, equals, _ in pairs):
+    pairs = _pairs(rest) if colon else ()
+    if not tool.strip() or pairs is None:
         msg = f"{text!r} is no rule; write TOOL or TOOL:ARGUMENT=GLOB"
         raise ValueError(msg)
-    return Grant(tool=tool, where=tuple((name, glob) for name, _, glob in pairs))
+    return Rule(verdict=verdict, tool=tool, where=pairs)
+
+
+def where(text: str) -> Where:
+    """The arguments of ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
+    pairs = _pairs(text)
+    if pairs is None:
+        msg = f"{text!r} says nothing of arguments; write ARGUMENT=GLOB, such as path=docs/*.md"
+        raise ValueError(msg)
+    return pairs
+
+
+def _pairs(text: str) -> Where | None:
+    pairs = [part.partition("=") for part in _NEXT.split(text)]
+    if not all(name and equals for name, equals, _ in pairs):
+        return None
+    return tuple([(name, glob) for name, _, glob in pairs])
+
+
+def hook(text: str) -> HookOption:
+    """The hook ``EVENT[:TOOL]=COMMAND``; raises `ValueError` for anything else."""
+    place, equals, told = text.partition("=")
+    at, colon, tool = place.partition(":")
+    try:
+        command = tuple(shlex.split(told))
+    except ValueError as error:  # a quote is open
+        msg = f"the command of {text!r} cannot be read: {error}"
+        raise ValueError(msg) from error
+    if not equals or not command or (colon and not tool):
+        msg = f"{text!r} is no hook; write EVENT=COMMAND or EVENT:TOOL=COMMAND"
+        raise ValueError(msg)
+    if at not in tuple(Hook):
+        msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
+        raise ValueError(msg)
+    if colon and Hook(at) not in ABOUT_TOOLS:
+        msg = f"{at!r} is about no call; leave out :{tool}"
+        raise ValueError(msg)
+    return HookOption(at=Hook(at), command=command, tool=tool or "*")
 
 
 def price(text: str) -> Price:
@@ -50,6 +98,15 @@ def price(text: str) -> Price:
     return Price(input=told, output=answered)
 
 
+def priced_model(text: str) -> ModelSpec:
+    """The model ``NAME`` or ``NAME=IN,OUT``, the latter its price; raises `ValueError` for anything else."""
+    name, equals, told = text.partition("=")
+    if not name.strip():
+        msg = f"{text!r} names no model; write NAME or NAME=IN,OUT"
+        raise ValueError(msg)
+    return ModelSpec(name=name.strip(), price=price(told) if equals else None)
+
+
 def amount(text: str) -> float:
     """A number more than 0; raises `ValueError` for anything else."""
     try:
@@ -62,12 +119,32 @@ def amount(text: str) -> float:
     return number
 
 
-def approval(text: str) -> Answer:
-    """A yes to ``REQUEST`` or ``all``."""
-    return Answer(text, Approve())
+def thinking(text: str) -> int | None:
+    """A number of tokens to think, or ``off`` for the provider's own way; raises `ValueError` otherwise."""
+    if text == "off":
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        msg = f"{text!r} is no number of tokens to think; write one above 0, or off"
+        raise ValueError(msg)
+    return int(text)
 
 
-def denial(text: str) -> Answer:
-    """A no to ``REQUEST[:WHY]`` or ``all[:WHY]``."""
-    request, _, why = text.partition(":")
-    return Answer(request, Deny(message=why.strip()))
+def short(name: str) -> str:
+    """What a call or question is called on screen: the number at the end of its id."""
+    return name.rpartition("-")[2]
+
+
+def meant(name: str, ids: Iterable[str]) -> str | None:
+    """The one of *ids* that *name* is, or that is called so on screen; None where that is not sure."""
+    there = tuple(ids)
+    if name in there:
+        return name
+    found = [one for one in there if short(one) == name.removeprefix("#")]
+    return found[0] if len(found) == 1 else None
+
+
+def meant_question(name: str, calls: Mapping[str, str]) -> str | None:
+    """Which question is meant by *name*, which is its own or its call's; *calls* has the call of each."""
+    by_call = {call: request for request, call in calls.items()}
+    call = meant(name, by_call)
+    return meant(name, calls) if call is None else by_call[call]

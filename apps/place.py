@@ -1,0 +1,140 @@
+"""Where a command works: its store, its agent, its session, and the stand-in where no model is asked."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, final
+
+import attrs
+
+from ..effects.config import Config, Price
+from ..effects.errors import UnknownSession
+from ..effects.performers.base import Performer
+from ..effects.performers.stores.base import Store
+from ..effects.performers.stores.sqlite import SQLiteStore
+from ..effects.permissions import PermissionMode
+from ..effects.records import SetMode, SetModel
+from ..engine.agent import Agent
+from ..engine.journal import fold
+from ..engine.session import Session
+from .job import Job, default_store, is_stand_in, model_of
+from .setup import agent_for
+from .standin import StandIn
+
+CALLED = "scripted stand-in (no model, no key)"
+"""What the stand-in is called on screen: nobody shall take it for a model."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Place:
+    """An *agent* and its *session*, kept in *store*."""
+
+    store: Store
+    agent: Agent
+    session: Session
+
+    @property
+    def model(self) -> str:
+        """Who is asked, as it is shown: what a person chose for the session, else what is configured."""
+        config, machine = self.agent.config, self.session.machine
+        name = config.model.name
+        if machine is not None and machine.memory.model != machine.config.model.name:
+            name = machine.memory.model
+        return CALLED if is_stand_in(name) and self.agent.api_key == "" else name
+
+    @property
+    def about(self) -> str:
+        """What else is to be known at the beginning: a mode that is not the usual one, what is read first."""
+        config, machine = self.agent.config, self.session.machine
+        mode = config.policy.mode if machine is None else machine.memory.mode
+        words = [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
+        if machine is None or machine.memory.instructions is None:
+            words += [f"reads {file}" for file in config.instructions if self._has(file)]
+        return "  ".join(words)
+
+    def _has(self, file: str) -> bool:
+        folders = (self.agent.cwd, *self.agent.directories)
+        return any((Path(folder) / file).is_file() for folder in folders)
+
+    @property
+    def waits(self) -> bool:
+        """Whether questions have a deadline, so that a run goes on by itself, and need not rest."""
+        return self.agent.config.policy.answer_within is not None
+
+    @property
+    def price(self) -> Price | None:
+        """What whoever was asked last costs."""
+        machine = self.session.machine
+        return None if machine is None else machine.config.spec(machine.memory.model).price
+
+
+def open_store(path: Path) -> SQLiteStore:
+    """The store at *path*; our own directory is made for its owner's eyes only."""
+    if path == default_store():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return SQLiteStore(path)
+
+
+def somebody(where: str) -> str:
+    """Who answers and *where*, as the journal is told."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        user = "somebody"
+    return f"{user} ({where})"
+
+
+async def before(store: Store, session: str) -> Config | None:
+    """How *session* was set up; None where prompts wait for its first run. Raises `UnknownSession`."""
+    entries = await store.load(session)
+    if not entries:
+        raise UnknownSession(session)
+    machine = fold(entries, session).machine
+    return None if machine is None else machine.config
+
+
+async def exists(path: Path, session: str) -> bool:
+    """Whether there is *session* in the store at *path*."""
+    store = open_store(path)
+    try:
+        return bool(await store.load(session))
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened(
+    job: Job, performers: Mapping[type, Performer[Any]], pace: float
+) -> AsyncGenerator[Place, None]:
+    """
+    The place that *job* asks for, while it is needed; *performers* take the place of the agent's own.
+
+    *pace* is the stand-in's, in seconds between two pieces.
+    """
+    async with AsyncExitStack() as stack:
+        store = open_store(job.store)
+        stack.push_async_callback(store.close)
+        config = None if job.resume is None else await before(store, job.resume)
+        url = job.base_url
+        if url is None and is_stand_in(model_of(job, config)):
+            url = (await stack.enter_async_context(StandIn(pace=pace))).base_url
+        agent = agent_for(job, config, base_url=url, store=store, performers=performers)
+        await stack.enter_async_context(agent)
+        session = agent.session(job.resume or job.session)
+        await stack.enter_async_context(session)
+        yield Place(store=store, agent=agent, session=session)
+
+
+async def insist(job: Job, place: Place) -> None:
+    """What the command line says of model and mode holds, also where a person chose another one before."""
+    machine, model = place.session.machine, place.agent.config.model.name
+    if machine is None:
+        return
+    if job.mode is not None:
+        await place.session.control(SetMode(mode=job.mode))
+    if (job.model is not None or job.stand_in) and machine.memory.model != model:
+        await place.session.control(SetModel(model=model))

@@ -1,0 +1,157 @@
+"""Reaching into a session from another process: what is said is kept, and whoever runs it takes it up."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import final
+
+import attrs
+
+from ..effects.config import Config, ModelSpec, Steering, ToolSpec
+from ..effects.errors import ConfigError, UnknownCall, UnknownRequest
+from ..effects.events import Approve, ApproveAlways, Decision, Deny
+from ..effects.performers.base import SystemClock
+from ..effects.performers.stores.base import Store
+from ..effects.records import Change, SetModel
+from ..effects.requests import AskApproval
+from ..engine.agent import DEFAULT_MODEL
+from ..engine.conductor import Setting
+from ..engine.recovery import calls_of
+from ..engine.session import Session
+from ..engine.why import Why
+from .account import told
+from .card import fault
+from .gist import essence, number
+from .place import before, open_store, somebody
+from .remarks import changed
+from .setup import unfit
+from .terminal import READ
+from .values import ALL, meant, meant_question, short
+
+WIDTH = 100
+"""Columns for what a call is about."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Reach:
+    """A *session* that is not run here, and how it was set up: its *config*."""
+
+    store: Store
+    session: Session
+    config: Config
+
+    # Questions
+
+    async def decide(self, name: str, decision: Decision) -> list[str]:
+        """Give *decision* to the question called *name*, or to all; what was done, in a line for each."""
+        chosen = self._questions(name)
+        for question in chosen:
+            if isinstance(decision, Approve) and decision.arguments:
+                self._fit(question, decision.arguments)
+        by = somebody("deny" if isinstance(decision, Deny) else "approve")
+        for question in chosen:
+            await self.session.approve(question.id, decision, by=by)
+        return [f"{_done(decision)}: {_about(question)}{_more(decision)}" for question in chosen]
+
+    def _questions(self, name: str) -> tuple[AskApproval, ...]:
+        waiting = self.session.waiting
+        if name == ALL and waiting:
+            return waiting
+        found = meant_question(name, {question.id: question.call for question in waiting})
+        if found is None:
+            raise UnknownRequest(name, tuple([short(question.call) for question in waiting]))
+        return tuple([question for question in waiting if question.id == found])
+
+    def _fit(self, question: AskApproval, arguments: str) -> None:
+        tools: Mapping[str, ToolSpec] = {tool.name: tool for tool in self.config.tools}
+        if wrong := fault(question.tool, arguments, tools):
+            msg = f"{question.tool!r} cannot have these arguments: {wrong}"
+            raise ConfigError(msg)
+
+    # What is said into it
+
+    async def send(self, text: str) -> str:
+        """Queue *text* as a prompt; what was done."""
+        await self.session.send(text)
+        waiting = len(self.session.queue)
+        return f"{number(waiting, 'prompt')} waiting" if waiting else "sent"
+
+    async def steer(self, text: str, how: Steering) -> str:
+        """Say *text* into the run that is under way; what was done."""
+        unfinished = self.session.unfinished
+        await self.session.steer(text, how)
+        return f"said; it {READ[how]}" if unfinished else "no run is under way, so it waits as a prompt"
+
+    async def control(self, change: Change) -> str:
+        """Change a setting; what was done."""
+        if isinstance(change, SetModel) and (problem := unfit(self.config, change.model)):
+            msg = f"no switch to {change.model!r}: {problem}"
+            raise ConfigError(msg)
+        await self.session.control(change)
+        return f"from now on: {changed(change)}"
+
+    async def cancel(self, name: str) -> str:
+        """Give up the call called *name*; what was done."""
+        machine = self.session.machine
+        there = () if machine is None else calls_of(machine)
+        found = meant(name, there)
+        if found is None:
+            raise UnknownCall(name, tuple([short(call) for call in there]))
+        await self.session.cancel(found)
+        return f"gave up #{short(found)}"
+
+    async def interrupt(self) -> str:
+        """Ask the run to stop; what was done. Raises `ConfigError` where there is none."""
+        if not self.session.unfinished:
+            msg = f"session {self.session.id!r} has no run under way"
+            raise ConfigError(msg)
+        await self.session.interrupt()
+        return "asked the run to stop"
+
+    async def why(self, name: str) -> Why:
+        """The account of the call called *name*."""
+        return await told(self.store, self.session.id, name)
+
+
+def _done(decision: Decision) -> str:
+    return "denied" if isinstance(decision, Deny) else "approved"
+
+
+def _about(question: AskApproval) -> str:
+    about = essence(question.tool, question.arguments, WIDTH)
+    return f"#{short(question.call)} {question.tool} {about}".rstrip()
+
+
+def _more(decision: Decision) -> str:
+    match decision:
+        case Approve(arguments=""):
+            return ""
+        case Approve():
+            return ", with other arguments"
+        case ApproveAlways(where=()):
+            return ", and every call of it from now on"
+        case ApproveAlways():
+            return ", and every such call from now on"
+        case Deny(interrupt=ends):
+            return ", and the run stops" * ends
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+@asynccontextmanager
+async def reached(path: Path, session: str) -> AsyncGenerator[Reach, None]:
+    """*session* in the store at *path*, to be spoken to; raises `UnknownSession`."""
+    store = open_store(path)
+    try:
+        config = await before(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
+        setting = Setting(config=config, performers={}, clock=SystemClock(), new_id=_new_id)
+        async with Session(session, setting, store) as there:
+            yield Reach(store=store, session=there, config=config)
+    finally:
+        await store.close()
