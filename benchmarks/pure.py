@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from turnwheel import Config, Machine, ModelSpec, SideEffect, ToolSpec
 from turnwheel.effects.config import Limits
-from turnwheel.effects.events import ModelFinished, ModelStreamed, ToolFinished
+from turnwheel.effects.events import ModelFinished, ModelStreamed, ToolFinished, UserSent
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
@@ -54,12 +54,12 @@ CONFIG = Config(
 
 def opened() -> RunOpened:
     """The beginning of a run."""
-    return RunOpened(at=0.0, run="r", sender="s", prompt=PROMPT, config=CONFIG, version=VERSION)
+    return RunOpened(at=0.0, run="r", config=CONFIG, version=VERSION)
 
 
 def begin() -> Machine:
     """A machine that waits for its first answer."""
-    machine = Machine.open(opened())
+    machine = Machine.open(opened(), posted=[UserSent(at=0.0, id="s", text=PROMPT)])
     machine.advance(at=0.0)
     return machine
 

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ..effects.errors import ConfigError
+from .controls import controls
 from .drawing import svg_of
 from .page import page
 from .picture import pictures
@@ -21,7 +22,7 @@ MARK = "states/table.py"
 def texts() -> dict[str, str]:
     """What is in the text files, by their paths in the checkout. The same table gives the same bytes."""
     drawn = {f"diagrams/{picture.name}.mmd": text_of(picture) for picture in pictures()}
-    return {**drawn, "docs/states.md": page()}
+    return {**drawn, "docs/states.md": page(), "docs/controls.md": controls()}
 
 
 def drawings() -> dict[str, str]:

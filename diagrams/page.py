@@ -19,6 +19,10 @@ An agent is in one of seven states, and some of them have stages. A label such a
 a state that is being given up has `.stopping` in its name. What is not in a table below cannot happen: each
 event in each state has a row, or is ignored by name.
 
+Prompts, steers and changed settings (`UserSent`, `UserSteered`, `ControlReceived`) are welcome in every state
+but `done`: where nothing else is said of them they wait, or hold from then on, and the state stays as it is.
+[What people can do when](controls.md) has that by state.
+
 `Entered` is fed to a state that waits for nothing, until one waits. An event with several rows goes where the
 reason says; an event that answers a request which is not open changes nothing, wherever it comes.
 """
@@ -47,7 +51,7 @@ def _label(label: str) -> str:
     rows = [
         f"| `{row.event.__name__}` | {_goal(row.target, label)} | {_escaped(row.why)} |"
         for row in TABLE
-        if row.state == label
+        if row.state == label and not row.welcome
     ]
     if rows:
         lines += ["| on | to | because |", "| --- | --- | --- |", *rows, ""]

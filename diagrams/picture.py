@@ -16,7 +16,7 @@ from typing import final, get_args
 import attrs
 
 from ..effects.errors import ConfigError
-from ..effects.events import ApprovalGiven, Entered, Event, UserSent
+from ..effects.events import ApprovalGiven, Entered, Event
 from ..states.state import State
 from ..states.table import IGNORED, TABLE
 
@@ -121,8 +121,8 @@ def labels_of(state: str) -> tuple[str, ...]:
 
 
 def kind_of(label: str) -> Kind:
-    """What an agent waits for at *label*, by the rows it has. A prompt only joins the others that wait."""
-    events = {row.event for row in TABLE if row.state == label} - {UserSent}
+    """What an agent waits for at *label*, by the rows it has, but for what is welcome anywhere."""
+    events = {row.event for row in TABLE if row.state == label and not row.welcome}
     if not events:
         return Kind.END
     if ApprovalGiven in events:
@@ -162,7 +162,9 @@ def overview() -> Picture:
 
 def detail(state: str) -> Picture:
     """
-    One state: its stages with all their rows, where these lead, and which other states lead here.
+    One state: its stages with their rows, where these lead, and which other states lead here.
+
+    What is welcome anywhere and stays is left out.
 
     A state that leads here is a place of its own, ``from_...``: as a target it may be there once more.
     """
@@ -170,7 +172,7 @@ def detail(state: str) -> Picture:
     if not own:
         msg = f"no state {state!r}; there are {', '.join(STATES)}"
         raise ConfigError(msg)
-    rows = [row for row in TABLE if row.state in own]
+    rows = [row for row in TABLE if row.state in own and not row.welcome]
     into = [row for row in TABLE if row.target in own and row.state not in own]
     arrows = {
         Arrow(f"from_{state_of(row.state)}", id_of(row.target), row.event.__name__): None for row in into

@@ -16,7 +16,8 @@ from __future__ import annotations
 from .by_hand import ByHand, call
 from .choices import Choices, Seeded
 from .ledger import Ledger
-from .player import Play, Player, PromiseBroken, play, replay
+from .player import Play, Player, play
+from .watched import PromiseBroken, replay
 
 __all__ = [
     "ByHand",

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TypeVar, final
+from itertools import zip_longest
+from typing import Any, TypeVar, final
+
+import attrs
 
 from ..effects import Effect
-from ..effects.config import Config, ModelSpec
+from ..effects.config import (
+    Approval,
+    ChildSpec,
+    Config,
+    ModelSpec,
+    SideEffect,
+    Steering,
+    ToolKind,
+    ToolSpec,
+)
 from ..effects.events import (
     AgentFinished,
     ApprovalGiven,
+    CallCancelled,
+    ControlReceived,
     Decision,
     Event,
     Failure,
+    HookAnswered,
+    InstructionsRead,
     Interrupted,
     ModelFailed,
     ModelFinished,
@@ -21,12 +37,20 @@ from ..effects.events import (
     TimerFired,
     ToolFinished,
     UserSent,
+    UserSteered,
 )
+from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
+from ..effects.notices import CallJudged
 from ..effects.pieces import CallPiece, Piece, TextPiece
+from ..effects.records import Change
+from ..effects.requests import FireHook, RunTool
 from ..effects.usage import Spent, Usage
 from ..engine.machine import Machine
-from ..states.state import Asked, Batch, Delegated, Done, Running
+from ..engine.transition import ignored
+from ..states.batch import Asked, Batch, Call, Delegated, Running, Settled, Timer
+from ..states.state import Done
+from .steps import steps
 
 E = TypeVar("E")
 
@@ -36,24 +60,57 @@ MODEL = ModelSpec(name="wire:model")
 USED = Usage(input=10, output=5)
 """What an answer uses where nothing else is said."""
 
+PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
+"""The schema of a tool that takes a path, and takes anything else besides."""
+
+TOOLS = (
+    ToolSpec(name="look", schema=PATH, side_effect=SideEffect.READ_ONLY),
+    ToolSpec(name="peek", schema=PATH, side_effect=SideEffect.READ_ONLY, approval=Approval.ALWAYS),
+    ToolSpec(name="write", schema=PATH),
+    ToolSpec(name="edit", schema=PATH, side_effect=SideEffect.IDEMPOTENT, edits=True),
+    ToolSpec(name="note", schema=PATH, side_effect=SideEffect.IDEMPOTENT, approval=Approval.NEVER),
+    ToolSpec(name="send", kind=ToolKind.AGENT, approval=Approval.NEVER),
+    ToolSpec(name="hire", kind=ToolKind.AGENT),
+)
+"""One tool of each kind: a read, one that asks, a write, an edit, one that never asks, two for children."""
+
+CHILDREN = (ChildSpec(name="kid"), ChildSpec(name="heir", tools=("write", "send", "nowhere")))
+"""A child with its parent's reads, and one that names its tools."""
+
+_CONFIG = Config(model=MODEL, tools=TOOLS, children=CHILDREN)
+
+
+def config(**settings: Any) -> Config:  # noqa: ANN401  # the fields of `Config`, which checks them
+    """A configuration with a tool of each kind, and these *settings* in place of what it would have."""
+    return attrs.evolve(_CONFIG, **settings)
+
 
 def call(index: int, tool: str, /, **arguments: object) -> CallPiece:
     """The whole call number *index* of an answer."""
     return CallPiece(index, f"wire-{index}", tool, json.dumps(arguments))
 
 
+def calls(*tools: str, path: str = "a") -> list[CallPiece]:
+    """Whole calls of *tools*, in their order, with arguments that fit any of `TOOLS`."""
+    return [call(index, tool, path=path, agent="kid", prompt="go") for index, tool in enumerate(tools)]
+
+
 @final
 class ByHand:
     """
-    A machine under *config* that has begun with *prompt*, and the world around it in your hands.
+    A machine that has begun, and the world around it in your hands.
 
-    Every method feeds one event, a second after the one before, and gives its effects; `effects` are the last
-    ones, `told` all of them.
+    It is under *settings* and begins with *prompt*, or is the machine that was given in their place. Every
+    method feeds one event, a second after the one before, and gives its effects. `effects` are the last ones,
+    `told` all of them; `rows` are the ways through the table that the last event led.
     """
 
-    def __init__(self, config: Config, prompt: str = "hello") -> None:
-        self.machine = Machine.start(config, prompt, run="r")
+    def __init__(self, settings: Config | Machine = _CONFIG, prompt: str = "hello") -> None:
+        if isinstance(settings, Config):
+            settings = Machine.start(settings, prompt, run="r")
+        self.machine = settings
         self.now = 0.0
+        self.rows = [step.row for step in steps(self.machine, None)]
         self.effects: tuple[Effect, ...] = self.machine.advance()
         self.told: list[Effect] = list(self.effects)
 
@@ -62,6 +119,7 @@ class ByHand:
     def feed(self, event: Event) -> tuple[Effect, ...]:
         """*event* happens."""
         self.now = max(self.now, event.at)
+        self.rows = [step.row for step in steps(self.machine, event) if not ignored(step.effects)]
         self.effects = self.machine.advance(event)
         self.told += self.effects
         return self.effects
@@ -85,8 +143,8 @@ class ByHand:
     ) -> tuple[Effect, ...]:
         """The model answers with *pieces*, where strings are text. Where it calls, that is why it ends."""
         said = tuple([TextPiece(piece) if isinstance(piece, str) else piece for piece in pieces])
-        calls = any(isinstance(piece, CallPiece) for piece in said)
-        ended = stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
+        called = any(isinstance(piece, CallPiece) for piece in said)
+        ended = stop or (StopReason.TOOL_USE if called else StopReason.END_TURN)
         request = self.machine.state.open[0]
         return self.feed(
             ModelFinished(at=self._tick(), request=request, stop=ended, usage=usage, pieces=said)
@@ -128,19 +186,57 @@ class ByHand:
         request = self._waiting(tool, Delegated)
         return self.feed(AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
 
-    def decide(self, tool: str, decision: Decision) -> tuple[Effect, ...]:
+    def decide(self, tool: str, decision: Decision, by: str = "") -> tuple[Effect, ...]:
         """A person answers the first open question about *tool*."""
         request = self._waiting(tool, Asked)
-        return self.feed(ApprovalGiven(at=self._tick(), request=request, decision=decision))
+        return self.feed(ApprovalGiven(at=self._tick(), request=request, decision=decision, by=by))
+
+    def expire(self, tool: str) -> tuple[Effect, ...]:
+        """Nobody answers the first open question about *tool* in time."""
+        match self._call(tool, Asked).phase:
+            case Asked(deadline=Timer(request=request, due=due)):
+                return self.feed(TimerFired(at=due, request=request))
+            case _:
+                msg = f"the question about {tool!r} waits for ever in {self.machine!r}"
+                raise LookupError(msg)
+
+    def answer(self, *answers: HookAnswer | str, tool: str = "") -> tuple[Effect, ...]:
+        """
+        The hooks that were asked first, or first about a call of *tool*, answer in their order.
+
+        A string is what went wrong with a hook; those that *answers* do not reach say nothing.
+        """
+        asked = self._asked(tool)
+        said = [_said(name, answer) for name, answer in zip_longest(asked.names, answers) if name is not None]
+        return self.feed(HookAnswered(at=self._tick(), request=asked.id, said=tuple(said)))
+
+    def read(self, text: str, *faults: str) -> tuple[Effect, ...]:
+        """The instruction files say *text*."""
+        request = self.machine.state.open[0]
+        return self.feed(InstructionsRead(at=self._tick(), request=request, text=text, faults=faults))
 
     def interrupt(self) -> tuple[Effect, ...]:
         """A person wants it to stop."""
         return self.feed(Interrupted(at=self._tick()))
 
-    def send(self, text: str) -> tuple[Effect, ...]:
+    def send(self, text: str, sender: str = "") -> tuple[Effect, ...]:
         """A person says something more."""
         at = self._tick()
-        return self.feed(UserSent(at=at, id=f"sender-{at}", text=text))
+        return self.feed(UserSent(at=at, id=f"sender-{at}", text=text, sender=sender))
+
+    def steer(self, text: str, how: Steering = Steering.AFTER_TOOL) -> tuple[Effect, ...]:
+        """A person says something into the run."""
+        at = self._tick()
+        return self.feed(UserSteered(at=at, id=f"steer-{at}", text=text, how=how))
+
+    def change(self, change: Change) -> tuple[Effect, ...]:
+        """A person changes a setting."""
+        at = self._tick()
+        return self.feed(ControlReceived(at=at, id=f"control-{at}", change=change))
+
+    def cancel(self, tool: str) -> tuple[Effect, ...]:
+        """A person gives up the first call of *tool* that is not over."""
+        return self.feed(CallCancelled(at=self._tick(), call=self._call(tool).call.id))
 
     def wake(self, due: float) -> tuple[Effect, ...]:
         """The timer that is open fires at *due*."""
@@ -168,10 +264,30 @@ class ByHand:
         return state.reason.value if isinstance(state, Done) else ""
 
     @property
+    def started(self) -> list[str]:
+        """The tools that were started by the last event."""
+        return [request.tool for request in self.got(RunTool)]
+
+    @property
+    def asked(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Where hooks were asked by the last event, and which."""
+        return [(request.hook.value, request.names) for request in self.got(FireHook)]
+
+    @property
+    def judged(self) -> list[tuple[str, str, str]]:
+        """Tool, verdict and ground of every judgement that the last event led to."""
+        return [(one.tool, one.verdict.value, one.ground.value) for one in self.got(CallJudged)]
+
+    @property
     def results(self) -> list[tuple[str, str, str]]:
         """Tool, outcome and content of every result in the history."""
         results = [result for message in self.machine.memory.history for result in message.results]
         return [(result.name, result.outcome.value, result.content) for result in results]
+
+    @property
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Tool and outcome of every result in the history."""
+        return [(tool, outcome) for tool, outcome, _ in self.results]
 
     @property
     def talk(self) -> list[tuple[str, str]]:
@@ -182,12 +298,34 @@ class ByHand:
         return self.now + 1.0
 
     def _waiting(self, tool: str, phase: type[Running | Delegated | Asked]) -> str:
+        return str(self._call(tool, phase).open[0])
+
+    def _call(self, tool: str, phase: type | None = None) -> Call:
+        """The first call of *tool* that is in *phase*, or not over."""
         batch = getattr(self.machine.state, "batch", Batch(calls=()))
         for one in batch.calls:
-            if one.call.name == tool and isinstance(one.phase, phase):
-                return str(one.phase.request)
-        msg = f"no call of {tool!r} is {phase.__name__.lower()} in {self.machine!r}"
+            there = isinstance(one.phase, phase) if phase else not isinstance(one.phase, Settled)
+            if one.call.name == tool and there:
+                return one
+        wanted = phase.__name__.lower() if phase else "under way"
+        msg = f"no call of {tool!r} is {wanted} in {self.machine!r}"
         raise LookupError(msg)
+
+    def _asked(self, tool: str) -> FireHook:
+        """The first open request to hooks, or the first about a call of *tool*."""
+        batch = getattr(self.machine.state, "batch", Batch(calls=()))
+        about = {one.call.id for one in batch.calls if one.call.name == tool}
+        for request in self.all(FireHook):
+            if request.id in self.machine.state.open and (not tool or request.call in about):
+                return request
+        msg = f"no hook is asked about {tool or 'anything'!r} in {self.machine!r}"
+        raise LookupError(msg)
+
+
+def _said(name: str, answer: HookAnswer | str | None) -> HookSaid:
+    if isinstance(answer, str):
+        return HookSaid(name=name, fault=answer)
+    return HookSaid(name=name, answer=answer or HookAnswer())
 
 
 def _of(kind: type[E], effects: Iterable[object]) -> list[E]:

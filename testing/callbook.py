@@ -1,162 +1,387 @@
 """
-What must hold of tool calls over a whole run: asked about before they run, run at most once, answered once.
+What must hold of tool calls over a whole run: judged before they run, run at most once, answered once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from ..effects.config import Config, Grant, PermissionMode, SideEffect, ToolKind
-from ..effects.events import ApprovalGiven, ApproveAlways, Deny, Interrupted
-from ..effects.messages import Outcome, ToolCall, ToolResult
-from ..states.rules.schema import arguments_of, problem
-from ..states.state import Stopping
-from .invariants import beyond, needs_asking, over_limit
+from ..effects.config import Gates, OnDenial, ToolKind
+from ..effects.events import AgentFinished, ApprovalGiven, Approve, Deny, HookAnswered, ToolFinished
+from ..effects.hooks import Hook
+from ..effects.messages import Role
+from ..effects.notices import CallJudged, InterruptRequested, ToolEnded
+from ..effects.permissions import Ground, Rule, Verdict
+from ..effects.records import AppendMessage, GrantRule
+from ..effects.requests import AskApproval, CallModel, FireHook, Purpose, RunAgent, RunTool
+from ..states.batch import Stopping
+from ..states.rules.children import child_prompt
+from ..states.state import Confirming, Dispatching, Executing
+from .endings import Entry, ending_faults, faulty
+from .hookbook import asked_at
+from .invariants import beyond, over_limit, start_faults
+from .law import Case
 from .steps import stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..effects.notices import ToolEnded
-    from ..effects.requests import AskApproval, Request, RunAgent, RunTool
+    from ..effects import Effect
+    from ..effects.messages import Message, ToolResult
+    from ..effects.permissions import PermissionMode
+    from ..effects.requests import Request
     from ..effects.usage import Spent
+    from ..states.context import Memory
+    from .askbook import AskBook
     from .steps import Step
 
-RAN = frozenset({Outcome.OK, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.UNKNOWN})
-"""Outcomes that only a call that was started can have."""
 
-DID_NOT_RUN = frozenset({Outcome.DENIED, Outcome.SKIPPED})
-"""Outcomes that a call that was started cannot have."""
+@final
+@attrs.frozen(kw_only=True)
+class Around:
+    """
+    What the other books say of a step: what its event *answered*, what persons said in *asks*.
+
+    And the *mode*, what is *spent* after it, and whether something *urgent* waits to be read.
+    """
+
+    answered: Request | None
+    asks: AskBook
+    mode: PermissionMode
+    spent: Spent
+    urgent: bool
 
 
 @final
 @attrs.define(kw_only=True)
 class CallBook:
     """
-    The calls of one run under *config*. Each method notes one thing that happened and gives its faults.
+    The calls of one run. *batch* are those of the last answer, *offered* the tools of its request.
 
-    *offered* are the tools of the model's last request, *arguments* what each call is to run with.
+    *granted* are the rules that a person gave for good. *skips*: a person's denial gives up the rest of this
+    batch. *loose*: settings changed in its middle, so a hook that is new has not been asked.
     """
 
-    config: Config
+    granted: tuple[Rule, ...]
+    calls: dict[str, Entry] = attrs.field(factory=dict)
+    batch: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
-    arguments: dict[str, str] = attrs.field(factory=dict)
-    rules: list[Grant] = attrs.field(factory=list)
-    asked: set[str] = attrs.field(factory=set)
-    approved: set[str] = attrs.field(factory=set)
-    started: set[str] = attrs.field(factory=set)
-    ended: dict[str, ToolEnded] = attrs.field(factory=dict)
+    skips: bool = False
+    loose: bool = False
+
+    @classmethod
+    def of(cls, memory: Memory) -> CallBook:
+        """A new book for a run that begins with *memory*."""
+        return cls(granted=memory.granted)
 
     def copy(self) -> CallBook:
         """A book that goes on from here on its own."""
-        return attrs.evolve(
-            self,
-            arguments=dict(self.arguments),
-            rules=list(self.rules),
-            asked=set(self.asked),
-            approved=set(self.approved),
-            started=set(self.started),
-            ended=dict(self.ended),
+        return CallBook(
+            granted=self.granted,
+            calls=dict(self.calls),
+            batch=self.batch,
+            offered=self.offered,
+            skips=self.skips,
+            loose=self.loose,
         )
 
-    def wished(self, calls: Iterable[ToolCall]) -> None:
-        """A model wishes *calls*."""
-        self.arguments |= {call.id: call.arguments for call in calls}
+    def about(self, call: str) -> tuple[str, dict[str, object]]:
+        """The tool of *call* and what it is given."""
+        entry = self.calls[call]
+        return entry.name, entry.arguments
 
-    def answered(
-        self, event: ApprovalGiven, question: AskApproval, still_open: Iterable[AskApproval]
-    ) -> None:
-        """A person answered *question*; *always* answers the others about the same tool, too."""
-        if isinstance(event.decision, Deny):
-            return
-        self.approved.add(question.call)
-        if isinstance(event.decision, ApproveAlways):
-            self.rules.append(Grant(tool=question.tool))
-            self.approved |= {other.call for other in still_open if other.tool == question.tool}
-        elif event.decision.arguments:
-            self.arguments[question.call] = event.decision.arguments
+    def _note(self, call: str, **news: Any) -> None:  # noqa: ANN401  # fields of an entry
+        self.calls[call] = attrs.evolve(self.calls[call], **news)
 
-    def asks(self, question: AskApproval) -> list[str]:
-        """A person is asked."""
-        call = question.call
-        again = call in self.asked or call in self.started or call in self.ended
-        self.asked.add(call)
-        return ([f"{call} is asked about again"] if again else []) + self._runnable(question)
+    def take(self, now: Step, around: Around) -> list[str]:
+        """The faults of the step *now*; *around* is what the other books say of it."""
+        self._event(now, around)
+        faults: list[str] = []
+        for effect in now.effects:
+            faults += self._effect(effect, now, around)
+        if isinstance(now.event, ToolFinished | AgentFinished):
+            faults += self._reviewed(now, around)
+        if now.remembered.granted != self.granted:
+            faults.append(f"granted were {self.granted}, the memory has {now.remembered.granted}")
+        return faults + self._left(now, around)
 
-    def runs(self, request: RunTool, now: Step, spent: Spent) -> list[str]:
-        """A tool is started."""
-        return self._started(request, now, spent) + self._runnable(request)
+    def _event(self, now: Step, around: Around) -> None:
+        """Hooks and persons say what is to become of a call, and with which arguments."""
+        event, answered = now.event, around.answered
+        hooked = isinstance(answered, FireHook) and answered.hook is Hook.PRE_TOOL_USE
+        if isinstance(event, HookAnswered) and isinstance(answered, FireHook) and hooked:
+            self._heard(event, answered.call)
+        for call in around.asks.yes:
+            self._note(call, approved=True)
+        if isinstance(event, ApprovalGiven) and isinstance(answered, AskApproval):
+            decision = event.decision
+            yes = answered.call in around.asks.yes
+            if isinstance(decision, Approve) and decision.arguments and yes:
+                self._note(answered.call, given=decision.arguments)
+        if around.asks.no and now.config.policy.on_denial is OnDenial.SKIP_REST:
+            self.skips = True
 
-    def delegates(self, request: RunAgent, now: Step, spent: Spent) -> list[str]:
-        """A child is started."""
-        faults = self._started(request, now, spent)
-        plain = {tool.name for tool in self.config.tools if tool.kind is ToolKind.FUNCTION}
+    def _heard(self, event: HookAnswered, call: str) -> None:
+        answers = [one.answer for one in event.said if not one.fault]
+        verdicts = {answer.verdict for answer in answers if answer.verdict is not None}
+        # What is denied stays as the model wrote it.
+        denied = Verdict.DENY in verdicts
+        given = [answer.arguments for answer in answers if answer.arguments and not denied]
+        entry = self.calls[call]
+        self._note(call, said=entry.said | verdicts, given=(entry.given, *given)[-1])
+
+    def _effect(  # noqa: PLR0911  # one return for each kind of effect
+        self, effect: Effect, now: Step, around: Around
+    ) -> list[str]:
+        match effect:
+            case AppendMessage(message=message):
+                return self._message(message)
+            case CallModel(purpose=Purpose.TURN, tools=tools):
+                self.offered = tools
+                return []
+            case CallJudged():
+                return self._judged(effect, now, around)
+            case FireHook(hook=Hook.PRE_TOOL_USE):
+                return self._hooked(effect, now)
+            case AskApproval():
+                return self._asked(effect, now)
+            case RunTool() | RunAgent():
+                return self._started(effect, now, around)
+            case ToolEnded():
+                return self._ended(effect, now, around)
+            case GrantRule(rule=rule):
+                self.granted += (rule,)
+                return [] if rule == around.asks.rule else [f"{rule} is granted, and nobody did"]
+            case _:
+                return []
+
+    # In the conversation
+
+    def _message(self, message: Message) -> list[str]:
+        if message.role is Role.ASSISTANT:
+            again = [call.id for call in message.calls if call.id in self.calls]
+            self.batch, self.skips, self.loose = tuple([call.id for call in message.calls]), False, False
+            for call in message.calls:
+                self.calls[call.id] = Entry(name=call.name, wire_id=call.wire_id, given=call.arguments)
+            return [f"{again} are the ids of two calls each"] if again else []
+        return [fault for result in message.results for fault in self._kept(result)]
+
+    def _kept(self, result: ToolResult) -> list[str]:
+        """A result enters the history."""
+        entry = self.calls[result.call]
+        if entry.ended is None:
+            return [f"{result} was never told"]
+        told = (entry.ended.outcome, entry.ended.content, entry.name, entry.wire_id, entry.files)
+        kept = (result.outcome, result.content, result.name, result.wire_id, result.files)
+        return [] if told == kept else [f"told was {told}, kept is {kept}"]
+
+    # Judged
+
+    def _case(self, entry: Entry, now: Step, around: Around) -> Case | None:
+        """What counts for a call; None where there is no such tool."""
+        spec = now.config.tool(entry.name)
+        if spec is None:
+            return None
+        return Case(
+            config=now.config,
+            spec=spec,
+            given=entry.arguments,
+            mode=around.mode,
+            said=entry.said,
+            granted=self.granted,
+        )
+
+    def _judged(self, judged: CallJudged, now: Step, around: Around) -> list[str]:
+        call, entry = judged.call, self.calls[judged.call]
+        self._note(call, judged=judged)
+        if not entry.unstarted:
+            return [f"{judged} comes late"]
+        if judged.ground is Ground.PERSON:
+            said = around.asks.yes if judged.verdict is Verdict.ALLOW else around.asks.no
+            return [] if call in said else [f"{judged} is no person's word"]
+        case = self._case(entry, now, around)
+        if case is None or faulty(entry, self.offered, now.config):
+            return [f"{judged} is about what cannot run"]
+        faults: list[str] = []
+        if entry.judged is not None and getattr(around.answered, "call", "") != call:
+            # Judged again when its turn to start came: what hooks said then is over, unless they denied it.
+            case = attrs.evolve(case, said=entry.said & {Verdict.DENY})
+        if (judged.verdict, True) != (case.verdict, case.rests_on(judged)):
+            faults.append(f"{judged} of {entry} is wrong, it is {case.verdict}, in {case}")
+        hooks = asked_at(now.config, Hook.PRE_TOOL_USE, entry.name, entry.arguments)
+        first = now.config.policy.gates is Gates.HOOKS_FIRST and entry.judged is None
+        if first and hooks and not entry.heard:
+            faults.append(f"{judged} before its hooks have been heard")
+        return faults
+
+    def _hooked(self, request: FireHook, now: Step) -> list[str]:
+        """Hooks are asked about a call: before it is judged, or when it was allowed."""
+        entry = self.calls[request.call]
+        self._note(request.call, heard=True)
+        if not entry.unstarted or faulty(entry, self.offered, now.config):
+            return [f"{request} comes late, or is about what cannot run"]
+        if entry.judged is None:
+            early = now.config.policy.gates is Gates.RULES_FIRST and not entry.heard
+            return [f"{request} before the rules have spoken"] if early else []
+        return [] if entry.judged.verdict is Verdict.ALLOW else [f"{request} after {entry.judged}"]
+
+    def _asked(self, question: AskApproval, now: Step) -> list[str]:
+        """A person is asked, because of what has just been judged."""
+        call, entry = question.call, self.calls[question.call]
+        self._note(call, asked=True)
+        faults = [] if entry.unstarted and not entry.asked else [f"{call} is asked about again"]
+        judged = entry.judged
+        if judged is None or (judged.verdict, question.why) != (
+            Verdict.ASK,
+            f"{judged.ground}: {judged.detail}",
+        ):
+            faults.append(f"{question} after {judged}")
+        return faults + self._runnable(question, now)
+
+    # Started and ended
+
+    def _started(self, request: RunTool | RunAgent, now: Step, around: Around) -> list[str]:
+        call, entry = request.call, self.calls[request.call]
+        self._note(call, started=True)
+        faults: list[str] = []
+        if not entry.unstarted:
+            faults.append(f"{call} is started after it was {'started' if entry.started else 'given up'}")
+        faults += self._unlawful(call, entry, now, around)
+        level = stopping(now.following)
+        if level >= Stopping.STEERED or around.urgent or over_limit(now.config.limits, around.spent):
+            faults.append(f"{call} is started in a batch that is being given up")
+        if isinstance(request, RunTool):
+            return faults + start_faults(call, now) + self._runnable(request, now)
+        return faults + start_faults(call, now) + self._delegated(request, entry, now, around)
+
+    def _unlawful(self, call: str, entry: Entry, now: Step, around: Around) -> list[str]:
+        """Why *call* must not start: something denies it, or nobody whose word it needs has allowed it."""
+        case = self._case(entry, now, around)
+        if case is None or case.denied:
+            return [f"{call} is started although a rule, a hook or the mode denies it, or it is no tool"]
+        faults: list[str] = []
+        if entry.judged is None or entry.judged.verdict is not Verdict.ALLOW:
+            faults.append(f"{call} is started after {entry.judged}")
+        if entry.asked and not entry.approved:
+            faults.append(f"{call} is started although nobody answered")
+        hooks = asked_at(now.config, Hook.PRE_TOOL_USE, entry.name, entry.arguments)
+        if hooks and not (entry.heard or self.loose):
+            faults.append(f"{call} is started and {hooks} were not asked")
+        return faults
+
+    def _runnable(self, request: RunTool | AskApproval, now: Step) -> list[str]:
+        entry = self.calls[request.call]
+        faults: list[str] = []
+        if faulty(entry, self.offered, now.config):
+            faults.append(f"{request} is about {entry}, which cannot run")
+        if (request.tool, request.arguments) != (entry.name, entry.given):
+            faults.append(f"{request} comes where {entry} was wanted")
+        return faults
+
+    def _delegated(self, request: RunAgent, entry: Entry, now: Step, around: Around) -> list[str]:
+        """A child gets what it was to be asked, no tools but its parent's, and no more than is left."""
+        limits = now.config.limits
+        plain = {tool.name for tool in now.config.tools if tool.kind is ToolKind.FUNCTION}
+        faults: list[str] = []
         if not set(request.tools) <= plain:
             faults.append(f"{request} has tools that its parent has not, or may start a child")
-        faults += [
-            f"{request} may use more {what}" for what in beyond(request.limits, self.config.limits, spent)
-        ]
-        return faults
+        if (request.agent, request.prompt) != child_prompt(entry.arguments):
+            faults.append(f"{request} comes where {entry} was wanted")
+        more = beyond(request.limits, limits, around.spent)
+        return faults + [f"{request} may use more {what}" for what in more]
 
-    def _started(self, request: RunTool | RunAgent, now: Step, spent: Spent) -> list[str]:
-        call = request.call
-        faults: list[str] = []
-        if call in self.started or call in self.ended:
-            faults.append(
-                f"{call} is started after it was {'started' if call in self.started else 'given up'}"
-            )
-        if call not in self.approved and (call in self.asked or not self._goes_without(request)):
-            faults.append(f"{call} is started although nobody said yes")
-        if stopping(now.following) >= Stopping.STEERED or over_limit(self.config.limits, spent):
-            faults.append(f"{call} is started in a batch that is being given up")
-        self.started.add(call)
-        return faults
-
-    def _goes_without(self, request: RunTool | RunAgent) -> bool:
-        """Whether nobody need be asked. The name of an agent tool does not stand in its request: trust it."""
-        name = getattr(request, "tool", "")
-        spec = self.config.tool(name)
-        if spec is None or self.config.policy.mode is PermissionMode.BYPASS or not needs_asking(spec):
-            return True
-        given = arguments_of(self.arguments.get(request.call, "")) or {}
-        return any(rule.covers(name, given) for rule in (*self.config.allow, *self.rules))
-
-    def _runnable(self, request: RunTool | AskApproval) -> list[str]:
-        call, tool, arguments = request.call, request.tool, request.arguments
-        faults: list[str] = []
-        if tool not in self.offered:
-            faults.append(f"{call} is about {tool!r}, which was not offered: {self.offered}")
-        spec, given = self.config.tool(tool), arguments_of(arguments)
-        if spec is None or given is None or problem(spec.schema, given):
-            faults.append(f"{call} is about {tool!r} with {arguments!r}, which do not fit")
-        if arguments != self.arguments.get(call):
-            faults.append(f"{call} comes with {arguments!r}, wanted were {self.arguments.get(call)!r}")
-        return faults
-
-    def ends(self, told: ToolEnded, now: Step, open_requests: Iterable[Request]) -> list[str]:
+    def _ended(self, told: ToolEnded, now: Step, around: Around) -> list[str]:
         """A call has its result."""
-        call, ran = told.call, told.call in self.started
-        faults = [f"{call} ended twice"] if call in self.ended else []
-        self.ended[call] = told
-        if told.outcome in (DID_NOT_RUN if ran else RAN):
-            faults.append(f"{call} ended with {told.outcome} and {'ran' if ran else 'never ran'}")
-        spec = self.config.tool(told.tool)
-        reads = spec is not None and spec.side_effect is SideEffect.READ_ONLY
-        if isinstance(now.event, Interrupted) and ran and not reads and told.outcome is not Outcome.UNKNOWN:
-            faults.append(f"{call} was at work when it was left, and ended with {told.outcome}")
-        if any(getattr(request, "call", "") == call for request in open_requests):
-            faults.append(f"{call} ended while a request of it is open")
+        call, entry = told.call, self.calls[told.call]
+        faults = [f"{call} ended twice"] if entry.ended is not None else []
+        files = now.event.files if isinstance(now.event, ToolFinished) and entry.started else ()
+        self._note(call, ended=told, files=files)
+        gone = over_limit(now.config.limits, around.spent)
+        # What a person has allowed outlives another one's no.
+        skipped = around.urgent or (self.skips and not entry.approved)
+        why = ending_faults(told, entry, now, self.offered, over=gone, skipped=skipped)
+        return faults + why
+
+    def _reviewed(self, now: Step, around: Around) -> list[str]:
+        """Hooks look at what came of a call that ran, unless the run is being interrupted."""
+        work = around.answered
+        if not isinstance(work, RunTool | RunAgent):
+            return []
+        entry = self.calls[work.call]
+        failed = entry.ended is None or entry.ended.outcome != "ok"
+        hook = Hook.POST_TOOL_USE_FAILURE if failed else Hook.POST_TOOL_USE
+        due = asked_at(now.config, hook, entry.name, entry.arguments)
+        if stopping(now.state) is Stopping.INTERRUPTED:
+            due = ()
+        about = {Hook.POST_TOOL_USE, Hook.POST_TOOL_USE_FAILURE}
+        asked = [one for one in now.effects if isinstance(one, FireHook) and one.hook in about]
+        right = [(one.hook, one.names, one.call) for one in asked] == (
+            [(hook, due, work.call)] if due else []
+        )
+        return [] if right else [f"{due} were to look at {work}, asked are {asked}"]
+
+    # What is left
+
+    def _left(self, now: Step, around: Around) -> list[str]:
+        """Who was denied has ended; what is given up has no call left that may start; the rest waits."""
+        faults: list[str] = []
+        said = {one.call: one.verdict for one in now.effects if isinstance(one, CallJudged)}
+        denied = [call for call, verdict in said.items() if verdict is Verdict.DENY]
+        refused = [call for call in self.batch if Verdict.DENY in self.calls[call].said]
+        faults += [
+            f"{call} was denied and has not ended" for call in (*denied, *refused) if self._may_start(call)
+        ]
+        faults += [
+            f"{call} was answered for and is judged {said.get(call)}"
+            for call in (*around.asks.yes, *around.asks.no)
+            if call not in said
+        ]
+        if _ends(now, around) and not _stopped(now):
+            faults.append(f"{now.event} ends the run, and it goes on")
+        return faults + self._asked_in_vain(now, around) + self._given_up(now, around)
+
+    def _asked_in_vain(self, now: Step, around: Around) -> list[str]:
+        """Whoever said "always" is not asked any more about what that covers."""
+        faults: list[str] = []
+        for question in around.asks.open.values() if around.asks.rule else ():
+            entry = self.calls[question.asked.call]
+            case = self._case(entry, now, around)
+            covered = around.asks.rule is not None and around.asks.rule.covers(entry.name, entry.arguments)
+            if covered and case is not None and case.verdict is Verdict.ALLOW:
+                faults.append(f"{question} is open, and {around.asks.rule} was granted")
         return faults
 
-    def kept(self, result: ToolResult) -> list[str]:
-        """A result enters the history."""
-        told = self.ended.get(result.call)
-        if told is None:
-            # Calls of an answer that did not end well never became a batch.
-            known = self.started | self.asked
-            unrun = result.outcome in {Outcome.SKIPPED, Outcome.CANCELLED} and result.call not in known
-            return [] if unrun else [f"{result} was never told"]
-        same = (told.outcome, told.content) == (result.outcome, result.content)
-        return [] if same else [f"told was {told}, kept is {result}"]
+    def _given_up(self, now: Step, around: Around) -> list[str]:
+        waiting = [call for call in self.batch if self._may_start(call)]
+        if not isinstance(now.following, Executing | Confirming | Dispatching):
+            running = [call for call in self.batch if self.calls[call].ended is None]
+            return [f"{running} have not ended, and the batch has"] if running else []
+        if isinstance(around.answered, CallModel):
+            return []  # the batch is looked at in the next step
+        over = over_limit(now.config.limits, around.spent)
+        if waiting and (_stopped(now) or over or around.urgent):
+            return [f"{waiting} are not given up"]
+        # What a person has allowed, or is still being asked about, outlives another one's no.
+        unasked = [call for call in waiting if not self.calls[call].asked]
+        if around.asks.no and self.skips and unasked:
+            return [f"{unasked} are not skipped"]
+        return []
+
+    def _may_start(self, call: str) -> bool:
+        return self.calls[call].unstarted
+
+
+def _stopped(now: Step) -> bool:
+    return any(isinstance(effect, InterruptRequested) for effect in now.effects)
+
+
+def _ends(now: Step, around: Around) -> bool:
+    """Whether a no that was said in *now* ends the run."""
+    match now.event, around.answered:
+        case HookAnswered(said=said), FireHook(hook=Hook.PRE_TOOL_USE):
+            denials = [one.answer for one in said if one.answer.verdict is Verdict.DENY and not one.fault]
+            return any(answer.interrupt for answer in denials)
+        case ApprovalGiven(decision=Deny(interrupt=True)), _:
+            return True
+        case _:
+            return bool(around.asks.no) and now.config.policy.on_denial is OnDenial.INTERRUPT

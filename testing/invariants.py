@@ -10,35 +10,30 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..effects.config import Approval, Concurrency, SideEffect
+from ..effects.config import Concurrency, SideEffect
 from ..effects.events import AgentFinished, ModelFailed, ModelFinished, ToolFinished
 from ..effects.messages import Role
 from ..effects.notices import Compacted
 from ..effects.records import AddUsage, ReplaceHistory
 from ..effects.requests import Purpose
 from ..effects.usage import Spent, Usage
+from ..states.batch import Asked, Batch, Delegated, Queued, Running, Settled
+from ..states.rules.schema import arguments_of
 from ..states.rules.sizes import history_size
 from ..states.rules.validity import history_faults
-from ..states.state import (
-    Asked,
-    Confirming,
-    Delegated,
-    Dispatching,
-    Done,
-    Executing,
-    Queued,
-    Running,
-    Settled,
-)
+from ..states.state import Confirming, Dispatching, Done, Executing
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from ..effects.config import Config, Limits, ToolSpec
+    from ..effects.config import Config, Limits
     from ..effects.requests import CallModel
+    from ..states.batch import Call
     from ..states.context import Memory
-    from ..states.state import Batch, Call, State
+    from ..states.state import State
     from .steps import Step
+
+NOTHING = Usage()
 
 
 # The conversation
@@ -62,21 +57,36 @@ def request_faults(request: CallModel, memory: Memory) -> list[str]:
 # The state
 
 
-def state_faults(state: State, memory: Memory, config: Config) -> list[str]:
+def state_faults(state: State, memory: Memory) -> list[str]:
     """Whether *state* fits *memory* and itself: it lists what is open, and has the name that says so."""
+    return history_faults(memory.history, _unanswered(state)) + _name_faults(state)
+
+
+def step_faults(now: Step) -> list[str]:
+    """As `state_faults`, of the state that *now* led to; the same conversation is not read again."""
+    calls, memory = _unanswered(now.following), now.remembered
+    same = memory.history is now.memory.history and calls == _unanswered(now.state)
+    return ([] if same else history_faults(memory.history, calls)) + _name_faults(now.following)
+
+
+def _unanswered(state: State) -> list[str]:
+    """The calls that have no result in the conversation yet, as *state* lists them."""
     if isinstance(state, Executing | Confirming | Dispatching):
-        faults = _batch_faults(state, memory, config)
-    else:
-        faults = history_faults(memory.history)
+        return [call.call.id for call in state.batch.calls]
+    return []
+
+
+def _name_faults(state: State) -> list[str]:
+    faults = _batch_faults(state) if isinstance(state, Executing | Confirming | Dispatching) else []
     if len(set(state.open)) != len(state.open):
         faults.append(f"{state.label} waits twice for one request: {state.open}")
     return faults
 
 
-def _batch_faults(state: Executing | Confirming | Dispatching, memory: Memory, config: Config) -> list[str]:
+def _batch_faults(state: Executing | Confirming | Dispatching) -> list[str]:
     batch = state.batch
-    faults = history_faults(memory.history, [call.call.id for call in batch.calls])
     phases = {type(call.phase) for call in batch.calls}
+    faults: list[str] = []
     named = Confirming if Asked in phases else Dispatching if Delegated in phases else Executing
     if type(state) is not named:
         faults.append(f"{state.label} has the phases {sorted(phase.__name__ for phase in phases)}")
@@ -89,29 +99,49 @@ def _batch_faults(state: Executing | Confirming | Dispatching, memory: Memory, c
         faults.append(f"{state.label} is being given up and still has calls in the queue")
     if not batch.open and phases != {Queued}:
         faults.append(f"{state.label} is stuck: it has begun, is not over and waits for nothing")
-    return faults + concurrency_faults(batch, config)
-
-
-def concurrency_faults(batch: Batch, config: Config) -> list[str]:
-    """Whether the calls at work may be at work together."""
-    at_work = [index for index, call in enumerate(batch.calls) if isinstance(call.phase, Running | Delegated)]
-    if config.policy.concurrency is Concurrency.SERIAL:
-        return [f"calls {at_work} run at once in a serial batch"] if len(at_work) > 1 else []
-    faults: list[str] = []
-    for index in at_work:
-        before = [call for call in batch.calls[:index] if not isinstance(call.phase, Settled)]
-        if not _reads(batch.calls[index], config) and before:
-            faults.append(f"call {index} is no read and runs before {len(before)} earlier ones are settled")
-        if not all(_reads(call, config) for call in before):
-            faults.append(f"call {index} runs before an earlier one that is no read is settled")
-    if len(at_work) > config.policy.max_parallel:
-        faults.append(f"{len(at_work)} calls run at once, allowed are {config.policy.max_parallel}")
     return faults
 
 
-def _reads(call: Call, config: Config) -> bool:
+def start_faults(call: str, now: Step) -> list[str]:
+    """Whether *call*, which is started in *now*, may be at work beside what is, and before what waits."""
+    config, batch = now.config, getattr(now.following, "batch", Batch(calls=()))
+    calls: tuple[Call, ...] = batch.calls
+    index = [one.call.id for one in calls].index(call)
+    at_work = [one for one in calls if isinstance(one.phase, Running | Delegated)]
+    if len(at_work) > config.policy.max_parallel:
+        return [f"{len(at_work)} calls run at once, allowed are {config.policy.max_parallel}"]
+    before = [one for one in calls[:index] if not isinstance(one.phase, Settled)]
+    others = before + [one for one in at_work if one not in before and one is not calls[index]]
+    if config.policy.concurrency is Concurrency.SERIAL:
+        return [f"{call} is started beside {others} in a serial batch"] if others else []
+    mine = _touched(calls[index], config)
+    disturbed = [one for one in others if not _apart(mine, _touched(one, config))]
+    return [f"{call} is started before {disturbed} are over, which it may disturb"] if disturbed else []
+
+
+Touched = tuple[bool, frozenset[str] | None]
+
+
+def _touched(call: Call, config: Config) -> Touched:
+    """Whether *call* only reads, and the keys of what it works on; None where it may touch anything."""
     spec = config.tool(call.call.name)
-    return spec is not None and spec.side_effect is SideEffect.READ_ONLY
+    if spec is None:
+        return False, None
+    reads = spec.side_effect is SideEffect.READ_ONLY
+    if spec.resources is None or config.policy.concurrency is not Concurrency.PARALLEL:
+        return reads, None
+    given = arguments_of(call.call.arguments) or {}
+    try:
+        return reads, frozenset([key.format_map(given) for key in spec.resources])
+    except KeyError:
+        return reads, None
+
+
+def _apart(one: Touched, other: Touched) -> bool:
+    """Whether calls that touch this and that may run side by side."""
+    (reads, keys), (others_read, others_keys) = one, other
+    disjoint = keys is not None and others_keys is not None and keys.isdisjoint(others_keys)
+    return disjoint or (reads and others_read)
 
 
 def waits_faults(state: State) -> list[str]:
@@ -141,13 +171,13 @@ def payment_faults(now: Step) -> list[str]:
     event = now.event
     match event:
         case ModelFinished() | ModelFailed():
-            told, seconds = event.usage or Usage(), event.seconds
+            told, seconds = event.usage or NOTHING, event.seconds
         case ToolFinished():
-            told, seconds = Usage(), event.seconds
+            told, seconds = NOTHING, event.seconds
         case AgentFinished():
             told, seconds = event.spent.usage, event.spent.seconds
         case _:
-            told, seconds = Usage(), 0.0
+            told, seconds = NOTHING, 0.0
     added = [effect.spent for effect in now.effects if isinstance(effect, AddUsage)]
     paid = sum([spent.usage.total for spent in added])
     if paid < told.total or sum([spent.seconds for spent in added]) != seconds:
@@ -194,9 +224,3 @@ def _too_much(wanted: float | None, limit: float | None, used: float | None) -> 
         return False
     # Subtracting as floats may differ in the last digit.
     return wanted is None or wanted > limit - (used or 0.0) + 1e-9
-
-
-def needs_asking(spec: ToolSpec) -> bool:
-    """Whether a person is asked about *spec* where no rule answers."""
-    by_effect = spec.approval is Approval.BY_SIDE_EFFECT and spec.side_effect is not SideEffect.READ_ONLY
-    return spec.approval is Approval.ALWAYS or by_effect

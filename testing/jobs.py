@@ -2,9 +2,9 @@
 An agent with jobs to do, and the world that watches it: what sessions are played with.
 
 What its model says follows from the conversation alone, so it can be asked again after any loss, by any
-process. A job takes tools of each kind, a question, a child and a compaction. The world notes what is done
-in it and what must not be: an unsafe tool that runs twice for one thing, without a yes, or before the journal
-knows of it, and a conversation that no provider takes.
+process. A job takes tools of each kind, a question, a child and a compaction; hooks look at what was done.
+The world notes what is done in it and what must not be: an unsafe tool that runs twice for one thing, without
+a yes, or before the journal knows of it, a conversation that no provider takes, a prompt that is lost.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, final
 
 from ..effects.config import ChildSpec, Concurrency, ModelSpec, Policy, Retries
-from ..effects.errors import StoreError
-from ..effects.events import Approve, Decision, Failure, ModelFailed, ModelFinished, ModelStreamed
+from ..effects.errors import JournalError, StoreError
+from ..effects.events import Approve, Decision, Failure, ModelFailed, ModelFinished, ModelStreamed, UserSent
+from ..effects.hooks import Hook, HookAnswer
 from ..effects.messages import Message, Outcome, Role, StopReason
 from ..effects.performers.base import Scene
+from ..effects.performers.hooks_define import HookCall, HostHook, hook
 from ..effects.performers.stores.base import SessionInfo
 from ..effects.performers.stores.memory import MemoryStore
 from ..effects.performers.tools import ToolContext, tool
@@ -32,6 +34,7 @@ from ..states.rules.validity import history_faults
 from .choices import Choices, chance
 from .clock import FakeClock
 from .invariants import state_faults
+from .journals import Kept, journal_faults
 
 if TYPE_CHECKING:
     from ..engine.machine import Machine
@@ -54,6 +57,11 @@ NEARLY_FULL = Usage(input=900, output=5)
 def job(number: int) -> str:
     """The prompt of a job, long enough to be worth a summary."""
     return f"job {number}: " + "and so on " * 60
+
+
+def steer(number: int) -> str:
+    """Something said into a job, which goes on all the same."""
+    return f"steer {number}: take care"
 
 
 @final
@@ -120,9 +128,10 @@ class World:
     """
     What jobs are done in. Its *choices* say how long things take and whether the model stumbles.
 
-    `ran` counts what each tool was run for, `faults` is what was found. *yes* are the calls that somebody
-    allowed, *settled* the questions whose answer was kept, *interrupted* and *trusting* whether anybody ever
-    interrupted or said "always".
+    `ran` counts what each tool was run for, `witnessed` are the calls whose hooks were asked about their
+    result, `faults` is what was found. *yes* are the calls that somebody allowed, *settled* the questions
+    whose answer was kept, *accepted* the inputs that were taken in. *meddled*: somebody interrupted, steered
+    or gave up a call; *trusting*: somebody said "always", or that nothing is to be asked.
     """
 
     def __init__(self, choices: Choices, fault: Callable[[int], str] = _never, *, stumbles: int = 0) -> None:
@@ -132,30 +141,53 @@ class World:
         self.faults: list[str] = []
         self.yes: set[str] = set()
         self.settled: set[str] = set()
+        self.accepted: dict[str, str] = {}
+        self.witnessed: set[str] = set()
         self.trusting = False
-        self.interrupted = False
+        self.meddled = False
         self._choices = choices
         self._stumbles = stumbles
 
     def agent(
-        self, concurrency: Concurrency = Concurrency.SERIAL, *, asks: bool = True, system: str = ""
+        self,
+        concurrency: Concurrency = Concurrency.SERIAL,
+        *,
+        asks: bool = True,
+        system: str = "",
+        hooked: bool = False,
+        coalesce: float = 0.0,
     ) -> Agent:
-        """An agent as another process would make it. Where it *asks*, each question is answered at once."""
+        """
+        An agent as another process would make it. Where it *asks*, each question is answered at once.
+
+        *hooked*: hooks look at what its tools did. *coalesce* is that of its policy.
+        """
         return Agent(
             model=ModelSpec(name="wire:model", window=WINDOW),
             system=system,
             tools=(peek, put, pay),
+            hooks=(self._witness(),) if hooked else (),
             children=(ChildSpec(name="kid", tools=("peek", "pay")),),
             performers={CallModel: self.speak},
             store=self.store,
             approver=self.approve if asks else None,
-            policy=Policy(concurrency=concurrency),
+            policy=Policy(concurrency=concurrency, coalesce=coalesce),
             retries=Retries(overloaded=50, failed=50),
             clock=self.clock,
             deps=self,
         )
 
     # Who acts in it
+
+    def _witness(self) -> HostHook[Awaitable[HookAnswer | None]]:
+        @hook(Hook.POST_TOOL_USE)
+        async def witness(about: HookCall) -> HookAnswer | None:
+            """Look at what a tool did."""
+            await self._pause()
+            self.witnessed.add(about.call)
+            return HookAnswer(context=f"{about.tool} was seen")
+
+        return witness
 
     async def approve(self, question: AskApproval) -> Decision:
         """Say yes."""
@@ -237,21 +269,35 @@ class World:
         """What is wrong in this world when *session*, at rest and kept in its store, is done."""
         faults = list(self.faults)
         for info in await self.store.list():
-            machine = fold(await self.store.kept.load(info.session), info.session).machine
+            mine = info.session == session.id
+            try:
+                kept = Kept.of(await self.store.kept.load(info.session), info.session)
+            except JournalError as error:
+                faults.append(f"{info.session!r} cannot be read: {error}")
+                continue
+            # A child whose process was lost before it began may never begin: its parent was told.
+            faults += journal_faults(kept, self.accepted if mine else (), over=mine)
+            machine = kept.folded.machine
             if machine is None:
-                faults.append(f"{info.session!r} has a journal and no run")
+                prompted = mine and any(isinstance(event, UserSent) for event in kept.posted)
+                faults += [f"{info.session!r} has a prompt and no run"] if prompted else []
                 continue
             faults += machine_faults(machine)
-            if info.session == session.id and machine != session.machine:
-                faults.append(f"the journal leads to {machine}, the session has {session.machine}")
-            if not self.interrupted:
-                faults += _stopped(machine)
+            if mine and (machine != session.machine or session.queue):
+                faults.append(f"the journal leads to {machine}, the session has {session.machine} to do")
+            if not self.meddled:
+                faults += _stopped(machine) + self._overlooked(kept, machine)
         return faults
+
+    def _overlooked(self, kept: Kept, machine: Machine) -> list[str]:
+        """Hooks look at every call that went well, whoever goes on with its run."""
+        unseen = kept.ran - self.witnessed if machine.config.hooks else set[str]()
+        return [f"no hook was asked about {sorted(unseen)}"] if unseen else []
 
 
 def machine_faults(machine: Machine) -> list[str]:
     """Whether *machine* is in a state that it may be in."""
-    return state_faults(machine.state, machine.memory, machine.config)
+    return state_faults(machine.state, machine.memory)
 
 
 def _stopped(machine: Machine) -> list[str]:
@@ -274,7 +320,7 @@ def _speech(request: CallModel, shown: Sequence[Message]) -> tuple[Piece, ...]:
     answered = 0
     prompt = ""
     for message in reversed(shown):
-        if message.role is Role.USER:
+        if message.role is Role.USER and not message.text.startswith("steer"):
             prompt = message.text.partition(":")[0]
             break
         answered += message.role is Role.TOOL

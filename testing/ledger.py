@@ -2,48 +2,38 @@
 What must hold over a whole run: a ledger that is told every step and says what is wrong with it.
 
 The ledger keeps its own books from events and effects alone, as an auditor does, and compares them with what
-the machine believes.
+the machine believes. What is asked of the world, the account and the conversation are here; the mail, hooks,
+questions, settings and calls each have a book of their own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Config
-from ..effects.events import (
-    AgentFinished,
-    ApprovalGiven,
-    HookAnswered,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    TimerFired,
-    ToolFinished,
-    UserSent,
-)
+from ..effects import is_request
+from ..effects.config import Config, Steering
+from ..effects.events import Answer, CallCancelled, Interrupted, ModelStreamed, UserSteered
 from ..effects.messages import Message, Role
 from ..effects.notices import (
     AnswerDropped,
-    ApprovalAnswered,
-    ApprovalWithdrawn,
     Compacted,
     DoneReason,
     Ignored,
     InterruptRequested,
+    ReasoningDelta,
+    RetryScheduled,
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
     TurnEnded,
 )
-from ..effects.records import AddUsage, AppendMessage, ReplaceHistory, TakeMail
+from ..effects.records import AddUsage, AppendMessage, ReplaceHistory
 from ..effects.requests import (
     AskApproval,
     CallModel,
     Cancel,
-    FireHook,
     Purpose,
     Request,
     RunAgent,
@@ -52,36 +42,46 @@ from ..effects.requests import (
 )
 from ..effects.usage import Spent
 from ..engine.transition import ignored
-from ..states.state import Done, Stopping
-from .callbook import CallBook
+from ..states.batch import Stopping
+from ..states.state import Confirming, Dispatching, Done, Executing, Streaming
+from .askbook import AskBook
+from .callbook import Around, CallBook
+from .hookbook import HookBook
 from .invariants import (
     growth_faults,
     over_limit,
     payment_faults,
     request_faults,
     shrink_faults,
-    state_faults,
+    step_faults,
     untouched_faults,
 )
+from .mailbook import MailBook
+from .settingbook import SettingBook
 from .steps import Step, stopping
+from .telling import telling_faults
 
 if TYPE_CHECKING:
     from ..effects import Effect
     from ..engine.machine import Machine
 
-ANSWERS = (ModelFinished, ModelFailed, ToolFinished, ApprovalGiven, HookAnswered, AgentFinished, TimerFired)
+WORK = CallModel | RunTool | RunAgent
+"""Requests that give their own answer although they are cancelled; the others die with their Cancel."""
 
 
 @final
 @attrs.define(kw_only=True)
 class Ledger:
-    """The books of one run under *config*; *prompts* wait at its start. Feed `take` each step in turn."""
+    """The books of one run. Feed `take` each step in turn, and tell `reconfigured` of new settings."""
 
-    config: Config
-    prompts: list[str]
+    mail: MailBook
+    hooks: HookBook
+    asks: AskBook
+    settings: SettingBook
     calls: CallBook
     open: dict[str, Request] = attrs.field(factory=dict)
     known: set[str] = attrs.field(factory=set)
+    cancelled: set[str] = attrs.field(factory=set)
     spent: Spent = Spent()
     turns: int = 0
     begun: int = 0
@@ -92,65 +92,97 @@ class Ledger:
     @classmethod
     def of(cls, machine: Machine) -> Ledger:
         """New books for *machine*, which has not begun yet."""
-        config = machine.config
+        memory = machine.memory
         return cls(
-            config=config,
-            prompts=[mail.id for mail in machine.memory.mail],
-            calls=CallBook(config=config, rules=list(machine.memory.granted)),
+            mail=MailBook.of(memory),
+            hooks=HookBook.of(memory),
+            asks=AskBook(),
+            settings=SettingBook.of(memory),
+            calls=CallBook.of(memory),
         )
 
     def copy(self) -> Ledger:
         """Books that go on from here on their own."""
-        return attrs.evolve(
-            self,
-            prompts=list(self.prompts),
+        return Ledger(
+            mail=self.mail.copy(),
+            hooks=self.hooks.copy(),
+            asks=self.asks.copy(),
+            settings=self.settings.copy(),
             calls=self.calls.copy(),
             open=dict(self.open),
             known=set(self.known),
+            cancelled=set(self.cancelled),
+            spent=self.spent,
+            turns=self.turns,
+            begun=self.begun,
+            over=self.over,
+            interrupted=self.interrupted,
+            text=self.text,
         )
+
+    def reconfigured(self, config: Config) -> None:
+        """The run goes on under *config*, and was under another one *before*."""
+        self.settings.reconfigured(config)
+        self.calls.loose = True
 
     def take(self, now: Step) -> list[str]:
         """The faults of the step *now*."""
         if ignored(now.effects):
             return untouched_faults(now)
-        faults = self._event(now)
+        if isinstance(now.event, ModelStreamed):
+            return self._streamed(now)
+        faults, answered = self._event(now)
         for effect in now.effects:
             faults += self._effect(effect, now)
-        faults += payment_faults(now)
-        return faults + self._balance(now) + state_faults(now.following, now.remembered, self.config)
+        faults += payment_faults(now) + self._cancels(now) + telling_faults(now, answered)
+        faults += self.mail.take(now) + self.asks.take(now, answered) + self.settings.take(now, answered)
+        around = Around(
+            answered=answered,
+            asks=self.asks,
+            mode=self.settings.mode,
+            spent=self.spent,
+            urgent=self.mail.urgent,
+        )
+        faults += self.calls.take(now, around) + self.hooks.take(now, answered, self.calls)
+        return faults + self._balance(now) + step_faults(now)
 
-    def _event(self, now: Step) -> list[str]:
+    def _streamed(self, now: Step) -> list[str]:
+        """A piece of a stream is seen and gathered, and changes nothing else."""
+        for effect in now.effects:
+            if isinstance(effect, TextDelta):
+                self.text += effect.text
+            elif not isinstance(effect, ReasoningDelta):
+                return [f"{now.event} led to {effect}"]
+        same = now.remembered is now.memory and now.following.open == now.state.open
+        return [] if same else [f"{now.event} changed more than the answer"]
+
+    def _event(self, now: Step) -> tuple[list[str], Request | None]:
+        """What is wrong with the event, and the request that it closed, if it is an answer."""
         event = now.event
-        if isinstance(event, ANSWERS):
-            request = self.open.pop(event.request, None)
-            if request is None:
-                return [f"{type(event).__name__} for {event.request} was applied, which is not open"]
-            if isinstance(event, ApprovalGiven) and isinstance(request, AskApproval):
-                questions = [other for other in self.open.values() if isinstance(other, AskApproval)]
-                self.calls.answered(event, request, questions)
-        elif isinstance(event, Interrupted) and stopping(now.state) is Stopping.INTERRUPTED:
+        if isinstance(event, Answer):
+            answered = self.open.pop(event.request, None)
+            if answered is None:
+                return [f"{type(event).__name__} for {event.request} was applied, which is not open"], None
+            return [], answered
+        if isinstance(event, Interrupted) and stopping(now.state) is Stopping.INTERRUPTED:
             # Asked twice: what was cancelled is not waited for.
             self.open.clear()
-        elif isinstance(event, UserSent):
-            self.prompts.append(event.id)
-        return []
+        return [], None
 
     def _effect(self, effect: Effect, now: Step) -> list[str]:
+        if is_request(effect):
+            return self._request(effect, now)
         match effect:
-            case CallModel() | RunTool() | AskApproval() | FireHook() | RunAgent() | SetTimer():
-                return self._request(effect, now)
-            case Cancel(request=request):
-                return self._cancelled(request)
             case AppendMessage(message=message):
-                return self._message(message)
+                return self._message(message, now)
             case ReplaceHistory() | Compacted():
                 return shrink_faults(effect, now)
             case AddUsage(spent=spent):
                 self.spent += spent
                 return growth_faults(spent)
+            case Ignored():
+                return [f"{effect} stands beside other effects"]
             case _:
-                if isinstance(effect, TakeMail):
-                    self.prompts.clear()
                 return self._notice(effect, now)
 
     # What is asked of the world
@@ -161,52 +193,65 @@ class Ledger:
         self.open[request.id] = request
         if self.interrupted:
             faults.append(f"{request} leaves although the run was interrupted")
-        return faults + self._asked_of_the_world(request, now)
-
-    def _asked_of_the_world(self, request: Request, now: Step) -> list[str]:
-        match request:
-            case CallModel():
-                return self._called(request) + request_faults(request, now.remembered)
-            case AskApproval():
-                return self.calls.asks(request)
-            case RunTool():
-                return self.calls.runs(request, now, self.spent)
-            case RunAgent():
-                return self.calls.delegates(request, now, self.spent)
-            case SetTimer(due=due):
-                return [f"{request} is in the past"] if due < now.event.at else []
-            case FireHook():
-                return []
-            case _:
-                assert_never(request)
-
-    def _called(self, request: CallModel) -> list[str]:
-        faults: list[str] = []
-        if over_limit(self.config.limits, self.spent):
-            faults.append(f"{request} leaves over budget, spent are {self.spent}")
-        if request.purpose is not Purpose.TURN:
-            return faults
-        self.calls.offered = request.tools
-        faults += self._nothing_unsaid()
-        retries = self.config.retries
-        if request.attempt > 1 + max(retries.overloaded, retries.failed):
-            faults.append(f"{request} is one attempt too many")
+        if isinstance(request, SetTimer):
+            faults += [f"{request} is in the past"] if request.due < now.event.at else []
+        elif isinstance(request, CallModel):
+            faults += self._called(request, now) + request_faults(request, now.remembered)
         return faults
 
-    def _cancelled(self, request: str) -> list[str]:
-        cancelled = self.open.get(request)
-        if isinstance(cancelled, AskApproval | FireHook | SetTimer):
+    def _called(self, request: CallModel, now: Step) -> list[str]:
+        limits, retries = now.config.limits, now.config.retries
+        faults: list[str] = []
+        if over_limit(limits, self.spent) or (limits.turns is not None and self.turns >= limits.turns):
+            faults.append(f"{request} leaves over a limit, spent are {self.spent}")
+        if request.purpose is Purpose.SUMMARY:
+            return faults
+        if request.attempt > 1 + max(retries.overloaded, retries.failed):
+            faults.append(f"{request} is one attempt too many")
+        if request.tools != tuple([tool.name for tool in now.config.tools]):
+            faults.append(f"{request} offers other tools than there are")
+        return faults + self._nothing_unsaid()
+
+    def _cancels(self, now: Step) -> list[str]:
+        """What is taken back dies; work is told to stop by whoever will not wait, and by nobody else."""
+        named = [effect.request for effect in now.effects if isinstance(effect, Cancel)]
+        unknown = [request for request in named if request not in self.open]
+        stopped = {request for request in named if isinstance(self.open.get(request), WORK)}
+        for request in set(named) - set(unknown) - stopped:
             del self.open[request]
-        return [] if cancelled else [f"{request} is cancelled and not open"]
+        due = self._to_be_stopped(now)
+        faults = [f"{unknown} are cancelled and not open"] if unknown else []
+        again = stopped & self.cancelled
+        if due - self.cancelled - stopped or stopped - due or again:
+            faults.append(f"{now.event} stopped {stopped}, and is to stop {due}")
+        self.cancelled |= stopped
+        return faults
+
+    def _to_be_stopped(self, now: Step) -> set[str]:
+        """The work that is told to stop by what happens in *now*, or was before."""
+        event, work = now.event, {name: one for name, one in self.open.items() if isinstance(one, WORK)}
+        if any(isinstance(effect, InterruptRequested) for effect in now.effects):
+            return set(work)
+        hurries = isinstance(now.following, Streaming | Executing | Confirming | Dispatching)
+        if isinstance(event, UserSteered) and event.how is Steering.NOW and hurries:
+            return set(work)
+        if isinstance(event, CallCancelled):
+            return {name for name, one in work.items() if getattr(one, "call", None) == event.call}
+        return set()
 
     # What is said
 
-    def _message(self, message: Message) -> list[str]:
-        if message.role is Role.ASSISTANT:
-            self.calls.wished(message.calls)
-            said, self.text = self.text, ""
-            return [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
-        return [fault for result in message.results for fault in self.calls.kept(result)]
+    def _message(self, message: Message, now: Step) -> list[str]:
+        if message.role is not Role.ASSISTANT:
+            return []
+        said, self.text = self.text, ""
+        faults = [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
+        again = [call.id for call in message.calls if call.id in self.known]
+        self.known.update([call.id for call in message.calls])
+        told = [effect.calls for effect in now.effects if isinstance(effect, TurnEnded)]
+        if again or (told and told != [message.calls]):
+            faults.append(f"{again} are ids that were used, or {message.calls} are told as {told}")
+        return faults
 
     def _nothing_unsaid(self) -> list[str]:
         return [f"{self.text!r} was streamed, and neither kept nor dropped"] if self.text else []
@@ -222,44 +267,43 @@ class Ledger:
             case TurnEnded(turn=turn):
                 self.turns += 1
                 return [] if turn == self.turns else [f"turn {self.turns} is told as {turn}"]
-            case ToolEnded():
-                return self.calls.ends(effect, now, self.open.values())
-            case ApprovalAnswered(request=request) | ApprovalWithdrawn(request=request):
-                return [f"{request} is told as closed and is open"] if request in self.open else []
-            case Ignored():
-                return [f"{effect} stands beside other effects"]
+            case RetryScheduled(due=due):
+                timers = [one.due for one in now.effects if isinstance(one, SetTimer)]
+                return [] if timers == [due] else [f"{effect} is told and set are {timers}"]
+            case RunStarted():
+                self.begun += 1
+                return [] if now.state.label == "thinking.start" else ["the run starts in its middle"]
+            case RunEnded():
+                self.over += 1
+                return self._ended(effect)
             case _:
-                return self._frame(effect, now)
+                pass
         return []
 
-    def _frame(self, effect: Effect, now: Step) -> list[str]:
-        faults: list[str] = []
-        if isinstance(effect, RunStarted):
-            self.begun += 1
-            if now.state.label != "thinking.start":
-                faults.append("the run starts in its middle")
-        elif isinstance(effect, RunEnded):
-            self.over += 1
-            if effect.spent != self.spent:
-                faults.append(f"told are {effect.spent}, used were {self.spent}")
-            if self.interrupted != (effect.reason is DoneReason.INTERRUPTED):
-                faults.append(f"the run ended with {effect.reason}, interrupted: {self.interrupted}")
-            faults += self._nothing_unsaid()
+    def _ended(self, told: RunEnded) -> list[str]:
+        faults = self._nothing_unsaid()
+        if told.spent != self.spent:
+            faults.append(f"told are {told.spent}, used were {self.spent}")
+        if self.interrupted != (told.reason is DoneReason.INTERRUPTED):
+            faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")
+        if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:
+            faults.append(f"the prompt did not come in, and the run ended with {told.reason}")
         return faults
 
     # Whether the books balance
 
     def _balance(self, now: Step) -> list[str]:
-        following, memory, limit = now.following, now.remembered, self.config.limits.turns
+        following, memory = now.following, now.remembered
         faults: list[str] = []
         if set(following.open) != set(self.open):
             faults.append(f"open are {sorted(self.open)}, {following.label} names {sorted(following.open)}")
+        questions = {name for name, one in self.open.items() if isinstance(one, AskApproval)}
+        if questions != set(self.asks.open):
+            faults.append(f"the questions {questions} are open, told as open are {set(self.asks.open)}")
         if memory.spent != self.spent or (isinstance(following, Done) and following.spent != self.spent):
             faults.append(f"used were {self.spent}, the memory has {memory.spent}")
-        if memory.spent.turns != self.turns or (limit is not None and self.turns > limit):
-            faults.append(f"{self.turns} turns were completed, counted {memory.spent.turns}, allowed {limit}")
+        if memory.spent.turns != self.turns:
+            faults.append(f"{self.turns} turns were completed, counted {memory.spent.turns}")
         if (self.begun, self.over) != (following.label != "thinking.start", isinstance(following, Done)):
             faults.append(f"{following.label} after {self.begun} starts and {self.over} ends")
-        if [mail.id for mail in memory.mail] != self.prompts:
-            faults.append(f"the mail has {memory.mail}, waiting are {self.prompts}")
         return faults

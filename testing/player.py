@@ -2,61 +2,146 @@
 The world as a player: it plays a machine with whole, weighted moves and checks every promise at every step.
 
 Uniformly random events mostly do not apply. Whole answers, whole batches and a world that mostly does what it
-was asked to do reach the corners. Everything a player decides comes from its `Choices`: a seed repeats a run,
-and a shrinking source makes it short.
+was asked to do reach the corners; where a run gets to a state that few get to, the player takes some glances
+at what might follow from there before it goes on. Everything it decides comes from its `Choices`: a seed
+repeats a run, and a shrinking source makes it short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import attrs
 
 from ..effects import Effect
-from ..effects.errors import InternalError
+from ..effects.config import Config
 from ..effects.events import (
-    AgentFinished,
     ApprovalGiven,
     Approve,
-    ApproveAlways,
-    ControlReceived,
     Decision,
     Deny,
     Event,
     Failure,
     HookAnswered,
+    InstructionsRead,
     Interrupted,
-    ModelFinished,
     ModelStreamed,
+    Post,
     TimerFired,
-    ToolFinished,
     ToolProgressed,
-    UserSent,
-    UserSteered,
-    joined,
 )
-from ..effects.messages import Outcome, StopReason
-from ..effects.pieces import Piece, merged
-from ..effects.records import SetModel
-from ..effects.requests import AskApproval, CallModel, Cancel, FireHook, Purpose, Request, RunAgent, RunTool
-from ..effects.usage import Spent, Usage
+from ..effects.hooks import HookAnswer, HookSaid
+from ..effects.permissions import PermissionMode, Verdict
+from ..effects.pieces import Piece
+from ..effects.records import SetMode
+from ..effects.requests import (
+    AskApproval,
+    CallModel,
+    FireHook,
+    Purpose,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from ..engine.entries import VERSION, RunOpened
 from ..engine.machine import Machine
-from ..engine.transition import ignored
-from ..states.state import State
-from . import replies, settings
+from ..states.batch import Settled
+from ..states.state import Confirming, Dispatching, Executing, State
+from . import hooking, replies, settings
 from .choices import Choices, Seeded, chance, pick, weighted
-from .invariants import waits_faults
-from .ledger import Ledger
-from .steps import steps
-from .story import told
+from .people import People
+from .settingbook import inherited_faults
+from .steps import Happening
+from .strays import stray
+from .watched import Rebuild, Row, Watched
 
-Row = tuple[str, type[Event], str]
-Rebuild = Callable[[Machine, list[Event]], Machine]
-"""Makes a machine again from how it began and the events that were applied to it."""
+RARE = {
+    "thinking.reading": 100,
+    "thinking.opening": 100,
+    "thinking.ending": 400,
+    "thinking.retry": 100,
+    "compacting.consulting": 400,
+    "compacting.summary": 300,
+    "compacting.stopping": 300,
+    "streaming.stopping": 50,
+    "executing": 20,
+    "executing.stopping": 200,
+    "confirming": 20,
+    "confirming.stopping": 800,
+    "dispatching": 50,
+    "dispatching.stopping": 150,
+}
+"""
+Labels of states that few runs get into: while one is there, so many glances are taken at what may follow, in
+percent.
+"""
 
-RARE = {"thinking.retry": 4, "compacting.summary": 4, "compacting.stopping": 4, "confirming.stopping": 2}
-"""States that few runs get into: while one is there, so many times as much as usual happens to it."""
+MIXED = (0, 0, 1, 4)
+"""So many more while calls of a batch are in none, one, two, or more phases at once."""
+
+USUAL: Mapping[str, int] = {
+    "answer": 72,
+    "stray": 8,
+    "interrupt": 2,
+    "steer": 3,
+    "prompt": 3,
+    "control": 3,
+    "progress": 4,
+    "cancel": 5,
+    "reconfigure": 1,
+}
+"""How often each move is made."""
+
+GLANCE: Mapping[str, int] = {**dict.fromkeys(USUAL, 10), "answer": 50, "stray": 5}
+"""The same for a glance, which need not lead anywhere."""
+
+PLANS: Mapping[tuple[str, ...], int] = {
+    ("",): 35,
+    ("", ""): 12,
+    ("", "", ""): 5,
+    ("cancel",): 10,
+    ("hook",): 10,
+    ("yes", "no", "cancel"): 5,
+    ("yes", "yes", "no", "cancel"): 10,
+    ("yes", "yes", "no", "hook"): 6,
+    ("yes", "yes", "no", "end"): 8,
+    ("yes", "yes", "yes", "no", "end"): 8,
+    ("side by side", "cancel"): 10,
+    ("no is the end", "answer"): 4,
+    ("ask again", "work"): 10,
+}
+"""What is done in a glance: nothing means anything, the rest is where nothing else leads often."""
+
+MOODS: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "calm": (35, {}),
+    "hasty": (20, {"interrupt": 12}),
+    "patient": (15, {"interrupt": 0}),
+    "picky": (12, {"cancel": 18}),
+    "chatty": (10, {"steer": 9, "prompt": 9, "control": 9, "progress": 9}),
+    "restless": (8, {"reconfigure": 14, "cancel": 12}),
+}
+"""What a world is like, how likely, and what happens more often in it."""
+
+WORDS: Mapping[str, Decision] = {"yes": Approve(), "no": Deny()}
+NO = HookAnswer(verdict=Verdict.DENY, interrupt=True)
+FIRST: Mapping[str, type[Request]] = {
+    "hook": FireHook,
+    "end": FireHook,
+    "work": RunTool,
+    "yes": AskApproval,
+    "no": AskApproval,
+}
+"""What is answered first where a plan says so."""
+
+HASTE: Sequence[Mapping[type[Request], int]] = (
+    {},
+    {AskApproval: 6, FireHook: 6, SetTimer: 3},
+    {AskApproval: 9, RunTool: 3, RunAgent: 3, SetTimer: 3},
+)
+"""How soon what is asked is answered, by kinds of worlds: all alike, work takes long, or hooks do."""
 
 MODEL_CALLS = 14
 """After so many a played model only talks, so that every run ends."""
@@ -66,43 +151,20 @@ MOVES = 400
 
 
 @final
-class PromiseBroken(AssertionError):
-    """*faults* were found after *journal*, from how *machine* began; its text is a test to paste."""
-
-    def __init__(self, faults: list[str], machine: Machine, journal: list[Event]) -> None:
-        self.faults = faults
-        self.machine = machine
-        self.journal = journal
-        super().__init__(faults, machine, journal)
-
-    def __str__(self) -> str:
-        return "\n".join([*self.faults, "", told(self.machine, self.journal)])
-
-
-@final
 @attrs.frozen(kw_only=True)
 class Play:
     """
-    A finished run: how it *began*, the events that were applied, all effects, the rows taken and the *end*.
+    A finished run: how it *began*, what happened to it, all effects, the rows taken and the *end*.
 
-    *states* are those the machine rested in: the first, and one after each event of the journal.
+    *states* are those the machine rested in: the first, and one after each entry of the journal.
     """
 
     began: Machine
-    journal: list[Event]
+    journal: list[Happening]
     effects: list[Effect]
     rows: frozenset[Row]
     states: list[State]
     end: Machine
-
-
-def replay(began: Machine, journal: list[Event]) -> Machine:
-    """The machine that *journal* leads to from how it *began*."""
-    machine = Machine(began.config, began.state, began.memory)
-    machine.advance()
-    for event in journal:
-        machine.advance(event)
-    return machine
 
 
 def play(seed: int, rebuild: Rebuild | None = None) -> Play:
@@ -110,159 +172,174 @@ def play(seed: int, rebuild: Rebuild | None = None) -> Play:
     return Player(Seeded(seed), rebuild).play()
 
 
-def as_kept(journal: list[Event]) -> list[Event]:
-    """*journal* as a store keeps it: neighbouring pieces of a stream in one event, merged."""
-    kept: list[Event] = []
-    for event in journal:
-        last = kept[-1] if kept else None
-        if isinstance(event, ModelStreamed) and isinstance(last, ModelStreamed):
-            both = joined((last, event))
-            kept[-1] = attrs.evolve(both, pieces=merged(both.pieces))
-        else:
-            kept.append(event)
-    return kept
+def opened(config: Config, posts: tuple[Post, ...], before: Machine | None = None, run: str = "r") -> Machine:
+    """The machine of a run under *config* that begins with what was posted, over the run *before* it."""
+    return Machine.open(RunOpened(at=0.0, run=run, config=config, version=VERSION), before, posts)
 
 
 @final
 class Player:
-    """One world around one machine. *rebuild*, where given, replaces the machine after every step."""
+    """
+    One world around one machine, under *config* or any settings, over the run *before* it if there was one.
+
+    *rebuild*, where given, replaces the machine after every step.
+    """
 
     def __init__(
-        self, choices: Choices, rebuild: Rebuild | None = None, machine: Machine | None = None
+        self,
+        choices: Choices,
+        rebuild: Rebuild | None = None,
+        *,
+        config: Config | None = None,
+        before: Machine | None = None,
+        run: str = "r",
     ) -> None:
         self.choices = choices
-        self.machine = machine or Machine.start(settings.config(choices), "the prompt", run="r")
-        self.began = Machine(self.machine.config, self.machine.state, self.machine.memory)
-        self.journal: list[Event] = []
-        self._rebuild = rebuild
-        self._ledger = Ledger.of(self.machine)
-        self._requests: dict[str, Request] = {}
-        self._cancelled: set[str] = set()
+        self.config = settings.config(choices) if config is None else config
+        self.people = People(choices, run)
+        self.posts = self.people.beginning()
+        machine = opened(self.config, self.posts, before, run)
+        self._run = Watched.of(machine, rebuild)
+        if before is not None and (faults := inherited_faults(before, self.posts, machine)):
+            self._run.broken(faults)
         self._streams: dict[str, tuple[replies.Speech, int]] = {}
-        self._effects: list[Effect] = []
-        self._rows: set[Row] = set()
-        self._states: list[State] = []
-        self._answered: list[Event] = []
         self._called = 0
-        self._sent = 0
         self._now = 0.0
-        self._hasty = weighted(choices, {2: 60, 12: 25, 0: 15})
+        self._haste = HASTE[choices.below(len(HASTE))]
+        self._mood = MOODS[weighted(choices, {name: weight for name, (weight, _) in MOODS.items()})][1]
 
     def play(self) -> Play:
         """Play to the end, and a little beyond it."""
-        self._feed(None)
+        self._run.feed(None)
         moves = 0
-        while not self.machine.done:
-            self._move()
+        while not self._run.machine.done:
+            for _ in range(self._curiosity()):
+                self._glance()
+            self._move({**USUAL, **self._mood})
             moves += 1
             if moves > MOVES:
-                self._broken([f"not done after {moves} moves"])
+                self._run.broken([f"not done after {moves} moves"])
         for _ in range(2):
             self._stray()
+        run = self._run
         return Play(
-            began=self.began,
-            journal=self.journal,
-            effects=self._effects,
-            rows=frozenset(self._rows),
-            states=self._states,
-            end=self.machine,
+            began=run.began,
+            journal=run.journal,
+            effects=run.effects,
+            rows=frozenset(run.rows),
+            states=run.states,
+            end=run.machine,
         )
-
-    # What is fed is checked
-
-    def _feed(self, event: Event | None) -> tuple[Effect, ...]:
-        """Give *event* to the machine and look at each transition it makes of it."""
-        machine = self.machine
-        state, memory = machine.state, machine.memory
-        expected: tuple[Effect, ...] = ()
-        faults: list[str] = []
-        try:
-            for now in steps(machine, event):
-                faults += self._ledger.take(now)
-                if not ignored(now.effects):
-                    self._rows.add(now.row)
-                state, memory, expected = now.following, now.remembered, expected + now.effects
-            effects = machine.advance(event)
-        except InternalError as error:
-            journal = self.journal if event is None else [*self.journal, event]
-            raise PromiseBroken([str(error)], self.began, journal) from error
-        if (machine.state, machine.memory, effects) != (state, memory, expected):
-            faults.append("the machine did something else than its transitions")
-        self._keep(event, effects)
-        if faults := faults + waits_faults(machine.state):
-            self._broken(faults)
-        return effects
-
-    def _keep(self, event: Event | None, effects: tuple[Effect, ...]) -> None:
-        self._effects += effects
-        for effect in effects:
-            if isinstance(effect, Request):
-                self._requests[effect.id] = effect
-            elif isinstance(effect, Cancel):
-                self._cancelled.add(effect.request)
-        if event is None or not ignored(effects):
-            self._states.append(self.machine.state)
-            if event is not None:
-                self.journal.append(event)
-            if self._rebuild is not None:
-                again = self._rebuild(self.began, self.journal)
-                if again != self.machine:
-                    self._broken([f"rebuilt it is {again}, played it was {self.machine}"])
-                self.machine = again
-
-    def _broken(self, faults: list[str]) -> None:
-        raise PromiseBroken(faults, self.began, self.journal)
 
     # What may happen next
 
-    def _move(self) -> None:
+    def _curiosity(self) -> int:
+        """How many glances are taken at what may follow: more where calls are in many phases at once."""
+        state = self._run.machine.state
+        whole, rest = divmod(RARE.get(state.label, 0), 100)
+        if isinstance(state, Executing | Confirming | Dispatching):
+            whole += MIXED[min(len({type(call.phase) for call in state.batch.calls} - {Settled}), 3)]
+        return whole + chance(self.choices, rest)
+
+    def _glance(self) -> None:
+        """Look at what follows from a few moves, every promise checked, and be back as if nothing was."""
+        here, streams, now, called = self._run, dict(self._streams), self._now, self._called
+        self._run = here.fork()
+        for move in weighted(self.choices, PLANS):
+            if not self._run.machine.done:
+                self._move({move: 1} if move else GLANCE)
+        self._run, self._streams, self._now, self._called = here, streams, now, called
+
+    def _move(  # noqa: C901, PLR0912  # one branch for each move
+        self, weights: Mapping[str, int]
+    ) -> None:
+        """Make one move, as likely as *weights* say."""
         self._now += self.choices.below(3) / 2
-        rare = RARE.get(self.machine.state.label, 1)
-        haste = self._hasty * rare
-        moves = {"answer": 72, "stray": 8, "progress": 7 * rare, "interrupt": haste, "prompt": 5 * rare}
-        move = weighted(self.choices, moves)
-        match move:
-            case "answer":
-                self._answer(self._requests[pick(self.choices, self.machine.state.open)])
+        run, at = self._run, self._now
+        # Each steer makes a run longer.
+        steers = {} if self._called < MODEL_CALLS else {"steer": 0}
+        match weighted(self.choices, {**weights, **steers}):
+            case "answer" | "hook" | "end" | "work" | "yes" | "no" as how:
+                self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
             case "stray":
                 self._stray()
             case "progress":
-                request = pick(self.choices, self.machine.state.open)
-                self._feed(ToolProgressed(at=self._now, request=request, text="half way"))
+                request = pick(self.choices, run.machine.state.open)
+                run.feed(ToolProgressed(at=at, request=request, text="half way"))
             case "interrupt":
-                self._feed(Interrupted(at=self._now))
+                run.feed(Interrupted(at=at))
+            case "steer":
+                run.feed(self.people.steer(at))
+            case "control":
+                run.feed(self.people.control(at))
+            case "cancel":
+                run.feed(self.people.cancel(at, run.machine.state))
+            case "reconfigure":
+                run.reconfigure(settings.changed(self.choices, run.machine.config))
+            case "ask again":
+                run.feed(self.people.change(at, SetMode(mode=PermissionMode.DEFAULT)))
+            case "side by side" | "no is the end" as change:
+                run.reconfigure(settings.CHANGES[change](run.machine.config))
             case _:
-                self._feed(self._prompt())
+                run.feed(self.people.prompt(at))
 
-    def _prompt(self) -> UserSent:
-        self._sent += 1
-        return UserSent(at=self._now, id=f"sender-{self._sent}", text="and another thing")
+    def _ready(self, how: str) -> dict[str, int]:
+        """What is open, and how soon it is answered; what can be answered *how* it is wanted comes first."""
+        open_ = [self._run.requests[name] for name in self._run.machine.state.open]
+        wanted = [one for one in open_ if isinstance(one, FIRST.get(how, ()))]
+        if wanted:
+            return {request.id: 1 for request in wanted}
+        return {request.id: self._haste.get(type(request), 1) for request in open_}
 
-    def _answer(self, request: Request) -> None:
+    def _stray(self) -> None:
+        """Something late, repeated or out of place, which must change nothing."""
+        run = self._run
+        open_ = [run.requests[name] for name in run.machine.state.open]
+        event = stray(self.choices, open_, run.requests, run.journal, self._now)
+        if run.feed(event):
+            run.broken([f"{event} is out of place and was applied"])
+
+    # What the world answers
+
+    def _answer(self, request: Request, how: str) -> None:
+        if isinstance(request, SetTimer):
+            self._now = max(self._now, request.due)
+        event = self._spoken(request) if isinstance(request, CallModel) else self._done(request)
+        if isinstance(event, ApprovalGiven) and how in WORDS:
+            event = attrs.evolve(event, decision=WORDS[how])
+        elif isinstance(event, HookAnswered) and how == "end":
+            event = attrs.evolve(
+                event, said=tuple([HookSaid(name=said.name, answer=NO) for said in event.said])
+            )
+        if not self._run.feed(event):
+            self._run.broken([f"{event} answers an open request and was ignored"])
+
+    def _done(
+        self, request: RunTool | AskApproval | RunAgent | FireHook | ReadInstructions | SetTimer
+    ) -> Event:
+        """The answer to *request*."""
+        choices, at, name = self.choices, self._now, request.id
         match request:
-            case CallModel():
-                event = self._spoken(request)
-            case RunTool(id=name):
-                event = self._worked(name)
-            case AskApproval(id=name, tool=tool):
-                event = ApprovalGiven(at=self._now, request=name, decision=self._decision(tool))
-            case RunAgent(id=name):
-                event = self._returned(name)
-            case FireHook(id=name):
-                event = HookAnswered(at=self._now, request=name)
-            case _:
-                self._now = max(self._now, request.due)
-                event = TimerFired(at=self._now, request=request.id)
-        if not isinstance(event, ModelStreamed):
-            self._answered.append(event)
-        if ignored(self._feed(event)):
-            self._broken([f"{event} answers an open request and was ignored"])
+            case RunTool():
+                return replies.worked(choices, name, at, cancelled=name in self._run.cancelled)
+            case AskApproval(tool=tool):
+                return ApprovalGiven(at=at, request=name, decision=self.people.decision(tool), by="they")
+            case RunAgent():
+                return replies.returned(choices, name, at)
+            case FireHook():
+                return HookAnswered(at=at, request=name, said=hooking.said(choices, request))
+            case ReadInstructions():
+                faults = pick(choices, ((), ("not there",)))
+                text = pick(choices, ("", "be brief"))
+                return InstructionsRead(at=at, request=name, text=text, faults=faults)
+            case SetTimer():
+                return TimerFired(at=at, request=name)
 
     def _spoken(self, request: CallModel) -> Event:
         """The next part of a model's answer: some of its pieces, or its end."""
         said, before = self._streams.get(request.id) or (self._reply(request), 0)
         left = said.pieces[before:]
-        if request.id in self._cancelled and chance(self.choices, 60):
+        if request.id in self._run.cancelled and chance(self.choices, 60):
             said, left = attrs.evolve(said, failure=Failure.CANCELLED), ()
         elif left and (said.failure is not None or chance(self.choices, 50)):
             count = 1 + self.choices.below(len(left))
@@ -280,65 +357,3 @@ class Player:
             return replies.summary(self.choices)
         self._called += 1
         return replies.reply(self.choices, request.tools, may_call=self._called < MODEL_CALLS)
-
-    def _worked(self, request: str) -> ToolFinished:
-        weights = {
-            Outcome.OK: 70,
-            Outcome.ERROR: 10,
-            Outcome.CRASHED: 5,
-            Outcome.TIMED_OUT: 5,
-            Outcome.UNKNOWN: 2,
-        }
-        outcome = Outcome.CANCELLED if request in self._cancelled and chance(self.choices, 70) else None
-        return ToolFinished(
-            at=self._now,
-            request=request,
-            content=pick(self.choices, ("fine", "", "much to read " * 20)),
-            outcome=outcome or weighted(self.choices, weights),
-            seconds=self.choices.below(12) / 2,
-        )
-
-    def _returned(self, request: str) -> AgentFinished:
-        return AgentFinished(
-            at=self._now,
-            request=request,
-            content="found it",
-            outcome=weighted(self.choices, {Outcome.OK: 80, Outcome.ERROR: 10, Outcome.CANCELLED: 10}),
-            spent=Spent(
-                turns=2, usage=Usage(input=40 * self.choices.below(20)), seconds=self.choices.below(20) / 2
-            ),
-        )
-
-    def _decision(self, tool: str) -> Decision:
-        match weighted(self.choices, {"yes": 45, "no": 30, "edited": 15, "always": 10}):
-            case "yes":
-                return Approve()
-            case "edited":
-                return Approve(arguments=replies.arguments(self.choices, tool))
-            case "always":
-                return ApproveAlways()
-            case _:
-                return Deny(message=pick(self.choices, ("", "not today")))
-
-    def _stray(self) -> None:
-        """Something late, repeated or out of place, which must change nothing."""
-        event = pick(self.choices, self._strays())
-        if not ignored(self._feed(event)):
-            self._broken([f"{event} is out of place and was applied"])
-
-    def _strays(self) -> list[Event]:
-        now, state = self._now, self.machine.state
-        waits = state.open[0] if state.open else "r-1"
-        return [
-            *self._answered[-3:],
-            *[mail for mail in self.journal if isinstance(mail, UserSent)][-1:],
-            ModelFinished(at=now, request="r-999", stop=StopReason.END_TURN, usage=Usage()),
-            ModelStreamed(at=now, request=waits, before=999, count=1, pieces=()),
-            ToolFinished(at=now, request="r-0", content=""),
-            ApprovalGiven(at=now, request="", decision=Approve()),
-            AgentFinished(at=now, request="r-0", content=""),
-            TimerFired(at=now, request="r-0"),
-            HookAnswered(at=now, request=waits),
-            UserSteered(at=now, id="steer", text="left"),
-            ControlReceived(at=now, id="control", change=SetModel(model="wire:other")),
-        ]

@@ -2,9 +2,9 @@
 All of a small world: every state it can get into, and every way between them.
 
 `search` walks breadth first over the real machine: one answer with two calls, tools that fail or not, a
-person who says yes, always or no, failures of the model, interrupts and prompts at any moment. Every promise
-is checked on every way, and the end must be reachable from everywhere. What is found is told as a test, the
-shortest there is.
+person who says yes, always or no, failures of the model, interrupts at any moment, and in some worlds hooks,
+deadlines, steers, changed settings or a call that is given up. Every promise is checked on every way, and the
+end must be reachable from everywhere. What is found is told as a test, the shortest there is.
 
     python -m turnwheel.testing.prove               the search
     python -m turnwheel.testing.prove --runs 10000  and so many random runs of a larger world
@@ -15,21 +15,26 @@ from __future__ import annotations
 import argparse
 import re
 from collections import deque
-from itertools import islice, product
+from itertools import islice
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Concurrency, Config, Limits, ModelSpec, OnDenial, OnMaxTokens, Policy, Retries
+from ..effects.config import Config
 from ..effects.errors import InternalError
 from ..effects.events import (
     AgentFinished,
+    Answer,
     ApprovalGiven,
     Approve,
     ApproveAlways,
+    CallCancelled,
+    ControlReceived,
     Deny,
     Event,
     Failure,
+    HookAnswered,
+    InstructionsRead,
     Interrupted,
     ModelFailed,
     ModelFinished,
@@ -37,24 +42,35 @@ from ..effects.events import (
     TimerFired,
     ToolFinished,
     UserSent,
+    UserSteered,
 )
+from ..effects.hooks import Hook, HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
+from ..effects.permissions import Verdict
 from ..effects.pieces import CallPiece, TextPiece
-from ..effects.requests import AskApproval, CallModel, Purpose, Request, RunAgent, RunTool
+from ..effects.requests import (
+    AskApproval,
+    CallModel,
+    FireHook,
+    Purpose,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+)
 from ..effects.usage import Spent, Usage
 from ..engine.machine import Machine
 from ..engine.transition import ignored
-from ..states.state import Streaming
-from .ledger import ANSWERS, Ledger
-from .player import PromiseBroken, Row, play
-from .settings import CHILDREN, TOOLS
+from ..states.batch import Order, Reviewed, Settled
+from ..states.state import Confirming, Dispatching, Executing, Streaming
+from .ledger import Ledger
+from .player import play
 from .steps import steps
+from .watched import PromiseBroken, Row
+from .worlds import World, worlds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-PAIRS = (("look", "write"), ("write", "look"), ("peek", "ranger"), ("write", "send"), ("note", "nowhere"))
-"""The two calls of the one answer that has any."""
 
 ID = re.compile(r"\br-(\d+)")
 
@@ -81,33 +97,13 @@ class Proof:
     rows: frozenset[Row]
 
 
-def worlds() -> Iterator[tuple[Config, tuple[str, str]]]:
-    """The settings that are searched, each with the two calls its model makes."""
-    for pair, concurrency, denial in product(PAIRS, Concurrency, OnDenial):
-        yield settings(concurrency, denial, Limits()), pair
-    for pair, concurrency in product(PAIRS, Concurrency):
-        yield settings(concurrency, OnDenial.SKIP_REST, Limits(seconds=3.0)), pair
-
-
-def settings(concurrency: Concurrency, denial: OnDenial, limits: Limits) -> Config:
-    """Settings for a small world, in which one failure is forgiven."""
-    return Config(
-        model=ModelSpec(name="wire:model"),
-        tools=TOOLS,
-        children=CHILDREN,
-        limits=limits,
-        policy=Policy(concurrency=concurrency, on_denial=denial, on_max_tokens=OnMaxTokens.COMPACT),
-        retries=Retries(overloaded=1, failed=1),
-    )
-
-
-def search(config: Config, calls: tuple[str, str]) -> Proof:
+def search(world: World) -> Proof:
     """
-    Every place that a world of these settings can get to, where its model makes these two *calls*.
+    Every place that *world* can get to.
 
     Raises `PromiseBroken` with the shortest way to where a promise does not hold.
     """
-    begun = Machine.start(config, "the prompt", run="r")
+    begun = _begun(world.config)
     rows: set[Row] = set()
     first = _feed(Node(begun, Ledger.of(begun)), None, rows)
     places = {_key(first): first}
@@ -115,7 +111,7 @@ def search(config: Config, calls: tuple[str, str]) -> Proof:
     edges = 0
     while waiting:
         node = waiting.popleft()
-        for event in _events(node, calls):
+        for event in _events(node, world):
             reached = _feed(node, event, rows)
             edges += 1
             known = places.setdefault(_key(reached), reached)
@@ -144,13 +140,13 @@ def _feed(node: Node, event: Event | None, rows: set[Row]) -> Node:
     except InternalError as error:
         faults.append(str(error))
     if faults:
-        raise PromiseBroken(faults, _begun(machine), list(journal))
-    last = event if isinstance(event, ANSWERS) else node.last
+        raise PromiseBroken(faults, _begun(machine.config), list(journal))
+    last = event if isinstance(event, Answer) else node.last
     return Node(Machine(machine.config, state, memory), ledger, journal, last)
 
 
-def _begun(machine: Machine) -> Machine:
-    return Machine.start(machine.config, "the prompt", run="r")
+def _begun(config: Config) -> Machine:
+    return Machine.start(config, "the prompt", run="r")
 
 
 def _key(node: Node) -> str:
@@ -162,8 +158,10 @@ def _key(node: Node) -> str:
     memory = node.machine.memory
     results = [result.outcome.value for message in memory.history for result in message.results]
     shape = [message.role.value for message in memory.history][-3:]
-    facts = (memory.spent.turns, memory.spent.seconds, memory.compactions, len(memory.mail), memory.granted)
-    text = f"{node.machine.state!r} {shape} {results} {facts} {type(node.last).__name__}"
+    facts = (memory.spent.turns, memory.spent.seconds, memory.compactions, memory.continues, memory.granted)
+    chosen = (memory.model, memory.mode.value, memory.thinking, memory.instructions)
+    said = (memory.mail, memory.received, memory.pending_context)
+    text = f"{node.machine.state!r} {shape} {results} {facts} {chosen} {said} {type(node.last).__name__}"
     numbers: dict[str, int] = {}
     return ID.sub(lambda found: f"r-{numbers.setdefault(found[1], len(numbers))}", text)
 
@@ -171,41 +169,84 @@ def _key(node: Node) -> str:
 # What may happen
 
 
-def _events(node: Node, calls: tuple[str, str]) -> Iterator[Event]:
-    """Everything that the small world can do to *node*."""
+def _events(node: Node, world: World) -> Iterator[Event]:
+    """Everything that *world* can do to *node*."""
     machine = node.machine
     if node.last is not None:
         yield node.last
     if machine.done:
         return
     for request in node.ledger.open.values():
-        yield from _answers(request, machine, calls)
+        yield from _answers(request, machine, world)
     yield Interrupted(at=1.0)
-    if not machine.memory.mail:
+    if len(machine.memory.received) == 1:
+        yield from _said_by_people(machine, world)
+
+
+def _said_by_people(machine: Machine, world: World) -> Iterator[Event]:
+    """What people do once in a run, besides to answer and to interrupt."""
+    if world.prompts:
         yield UserSent(at=1.0, id="sender", text="and another thing")
+    for how in world.steers:
+        yield UserSteered(at=1.0, id="sender", text="left", how=how)
+    for change in world.changes:
+        yield ControlReceived(at=1.0, id="sender", change=change)
+    state = machine.state
+    if world.cancels and isinstance(state, Executing | Confirming | Dispatching):
+        for call in state.batch.calls:
+            over = isinstance(call.phase, Settled | Reviewed)
+            if not over and getattr(call.phase, "told", Order.RUN) is Order.RUN:
+                yield CallCancelled(at=1.0, call=call.call.id)
 
 
-def _answers(request: Request, machine: Machine, calls: tuple[str, str]) -> Iterator[Event]:
+def _answers(  # noqa: C901, PLR0912  # one branch for each kind of request
+    request: Request, machine: Machine, world: World
+) -> Iterator[Event]:
     match request:
         case CallModel(purpose=Purpose.SUMMARY):
             yield _said(request.id, StopReason.END_TURN, "brief")
             yield _failed(request.id, Failure.SERVER)
             yield _failed(request.id, Failure.LOST)
         case CallModel():
-            yield from _answers_of_the_model(request, machine, calls)
+            yield from _answers_of_the_model(request, machine, world.calls)
         case RunTool():
             for outcome, seconds in ((Outcome.OK, 1.0), (Outcome.ERROR, 4.0)):
                 yield ToolFinished(
                     at=1.0, request=request.id, content="fine", outcome=outcome, seconds=seconds
                 )
         case AskApproval():
-            for decision in (Approve(), ApproveAlways(), Deny()):
+            for decision in (Approve(), ApproveAlways(), Deny(), Deny(interrupt=True)):
                 yield ApprovalGiven(at=1.0, request=request.id, decision=decision)
         case RunAgent():
             for seconds in (1.0, 4.0):
                 yield AgentFinished(at=1.0, request=request.id, content="fine", spent=Spent(seconds=seconds))
+        case FireHook():
+            yield from _answers_of_hooks(request)
+        case ReadInstructions():
+            yield InstructionsRead(at=1.0, request=request.id, text="be brief")
         case _:
             yield TimerFired(at=1.0, request=request.id)
+
+
+def _answers_of_hooks(request: FireHook) -> Iterator[Event]:
+    """Whatever hooks can say at their place; where there are several, the first one says it."""
+    answers = [HookAnswer(), HookAnswer(context="mind the gap")]
+    if request.hook is Hook.STOP:
+        answers.append(HookAnswer(go_on=True))
+    elif request.hook in {Hook.POST_TOOL_USE, Hook.POST_TOOL_USE_FAILURE}:
+        pass
+    else:
+        answers.append(HookAnswer(verdict=Verdict.DENY))
+        answers.append(HookAnswer(verdict=Verdict.DENY, interrupt=True))
+    if request.hook is Hook.PRE_TOOL_USE:
+        answers += [HookAnswer(verdict=Verdict.ALLOW), HookAnswer(verdict=Verdict.ASK)]
+        answers += [HookAnswer(arguments=f'{{"path": "{path}"}}') for path in ("b.txt", "secret")]
+    for answer in answers:
+        first, others = request.names[0], request.names[1:]
+        said = (HookSaid(name=first, answer=answer), *[HookSaid(name=other) for other in others])
+        yield HookAnswered(at=1.0, request=request.id, said=said)
+    fault = tuple([HookSaid(name=name, fault="it hangs") for name in request.names])
+    yield HookAnswered(at=1.0, request=request.id, said=fault)
 
 
 def _answers_of_the_model(request: CallModel, machine: Machine, calls: tuple[str, str]) -> Iterator[Event]:
@@ -269,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0, help="the seed of the first of them")
     parser.add_argument("--worlds", type=int, help="search only so many of the small worlds")
     asked = parser.parse_args(arguments)
-    proofs = [search(config, pair) for config, pair in islice(worlds(), asked.worlds)]
+    proofs = [search(world) for world in islice(worlds(), asked.worlds)]
     rows = frozenset[Row]().union(*[proof.rows for proof in proofs])
     states, edges = (
         sum(numbers) for numbers in zip(*[(proof.states, proof.edges) for proof in proofs], strict=True)

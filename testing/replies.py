@@ -8,11 +8,13 @@ from typing import final
 
 import attrs
 
-from ..effects.events import Failure, ModelFailed, ModelFinished
-from ..effects.messages import StopReason
+from ..effects.events import AgentFinished, Failure, ModelFailed, ModelFinished, ToolFinished
+from ..effects.messages import Binary, Outcome, StopReason
 from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
-from ..effects.usage import Usage
+from ..effects.usage import Spent, Usage
 from .choices import Choices, chance, pick, weighted
+
+PICTURE = Binary(media_type="image/png", data=b"a picture", name="found.png")
 
 
 @final
@@ -119,7 +121,7 @@ def _calls(choices: Choices, offered: tuple[str, ...]) -> Iterator[Piece]:
     count = weighted(choices, {1: 15, 2: 25, 3: 20, 4: 15, 7: 35})
     second_halves: list[Piece] = []
     for index in range(count):
-        name = weighted(choices, dict.fromkeys(offered, 12) | {"nowhere": 6, "": 2})
+        name = weighted(choices, {"nowhere": 6, "note": 3, "": 2} | dict.fromkeys(offered, 12))
         text = arguments(choices, name)
         half = choices.below(len(text) + 1)
         yield CallPiece(index, pick(choices, (f"call_{index}", "call_0", "")), name, text[:half])
@@ -141,3 +143,37 @@ def arguments(choices: Choices, tool: str) -> str:
         good = json.dumps({"path": pick(choices, ("a.txt", "b.txt"))})
     kind = weighted(choices, {"good": 84, "cut": 4, "empty": 4, "extra": 4, "no object": 4})
     return {"good": good, "cut": good[:-2], "empty": "", "extra": '{"x": 1}', "no object": "[1]"}[kind]
+
+
+# What tools and children come back with
+
+
+def worked(choices: Choices, request: str, at: float, *, cancelled: bool) -> ToolFinished:
+    """How a tool ends, which may have been *cancelled*."""
+    weights = {
+        Outcome.OK: 70,
+        Outcome.ERROR: 10,
+        Outcome.CRASHED: 5,
+        Outcome.TIMED_OUT: 5,
+        Outcome.UNKNOWN: 2,
+    }
+    outcome = Outcome.CANCELLED if cancelled and chance(choices, 70) else weighted(choices, weights)
+    return ToolFinished(
+        at=at,
+        request=request,
+        content=pick(choices, ("fine", "", "much to read " * 20)),
+        outcome=outcome,
+        seconds=choices.below(12) / 2,
+        files=(PICTURE,) if chance(choices, 5) else (),
+    )
+
+
+def returned(choices: Choices, request: str, at: float) -> AgentFinished:
+    """How a child comes back."""
+    return AgentFinished(
+        at=at,
+        request=request,
+        content="found it",
+        outcome=weighted(choices, {Outcome.OK: 80, Outcome.ERROR: 10, Outcome.CANCELLED: 10}),
+        spent=Spent(turns=2, usage=Usage(input=40 * choices.below(20)), seconds=choices.below(20) / 2),
+    )

@@ -1,9 +1,10 @@
 """
-Sessions as a player uses them: runs opened, left, taken over, interrupted and answered at any moment.
+Sessions as a player uses them: runs opened, left, taken over, steered, interrupted, answered at any moment.
 
-Several session objects over one store, as in several processes; a store that fails; a model that stumbles.
-After every move the promises are checked, and at last the run is brought to its end by a process that knows
-only the store. Everything is drawn from the player's `Choices`, and nothing waits for time to pass.
+Several session objects over one store, as in several processes, any of which may drive while others send,
+steer, answer, change a setting or give up a call; a store that fails; a model that stumbles. After every move
+the promises are checked, and at last all that waits is brought to its end by a process that knows only the
+store. Everything is drawn from the player's `Choices`, and nothing waits for time to pass.
 """
 
 from __future__ import annotations
@@ -11,41 +12,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
-from ..effects.config import Concurrency
-from ..effects.errors import (
-    SessionBusy,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    UnknownRequest,
-    UnknownSession,
-)
+import attrs
+
+from ..effects.config import Concurrency, Steering
+from ..effects.errors import CallerError, StoreConflict, StoreError
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
 from ..effects.notices import ApprovalRequested, DoneReason
+from ..effects.permissions import PermissionMode
+from ..effects.records import Change, SetMode, SetModel, SetThinking
+from ..engine.recovery import calls_of
+from ..engine.session import Session
 from .choices import Choices, Seeded, chance, pick, weighted
-from .jobs import DONE, World, job, machine_faults
-
-if TYPE_CHECKING:
-    from ..engine.session import Session
+from .jobs import DONE, World, job, machine_faults, steer
 
 SESSION = "s"
 
 MOVES = {
-    "run": 20,
-    "resume": 20,
+    "run": 16,
+    "resume": 18,
     "approve": 16,
-    "interrupt": 6,
+    "send": 10,
+    "steer": 8,
+    "control": 6,
+    "give up": 5,
+    "interrupt": 5,
     "cancel": 8,
     "close": 6,
     "second": 8,
     "nap": 10,
 }
 
+CHANGES: tuple[Change, ...] = (
+    SetMode(mode=PermissionMode.DEFAULT),
+    SetMode(mode=PermissionMode.PLAN),
+    SetMode(mode=PermissionMode.BYPASS),
+    SetModel(model="wire:other"),
+    SetThinking(tokens=100),
+)
+
 DECISIONS: tuple[Decision, ...] = (Approve(), Approve(), Deny(), Deny(message="no"), ApproveAlways())
 
-REFUSED = (SessionBusy, SessionClosed, StoreConflict, StoreError, UnknownRequest, UnknownSession)
+REFUSED = (CallerError, StoreConflict, StoreError)
 """What a move may be told that comes at the wrong moment."""
 
 PATIENCE = 3_000
@@ -96,10 +105,10 @@ async def ended(work: Awaitable[None]) -> BaseException | None:
 
 
 async def to_the_end(session: Session) -> list[str]:
-    """Go on with *session*, saying yes to everything, until its run is over; what went wrong."""
+    """Go on with *session*, saying yes to everything, until nothing waits any more; what went wrong."""
     for _ in range(ROUNDS):
         await session.load()
-        if session.machine is None:
+        if session.machine is None and not session.queue:
             return []
         result = await session.resume()
         if result.reason is not None:
@@ -127,9 +136,13 @@ class SessionPlayer:
         self.world = World(choices, self._fault, stumbles=weighted(choices, {0: 60, 5: 40}))
         self.moves: list[str] = []
         self._asks = chance(choices, 40)
+        self._hooked = chance(choices, 40)
+        self._coalesce = weighted(choices, {0.0: 75, 1.0: 25})
+        self._poll = weighted(choices, {0.0: 50, 1_000.0: 50})
         self._concurrency = pick(choices, tuple(Concurrency))
         self._made = 0
         self._jobs = 0
+        self._steers = 0
         self._sessions: list[Session] = []
         self._tasks: list[tuple[Session, asyncio.Task[None]]] = []
         self._playing: set[asyncio.Task[Any] | None] = set()
@@ -162,10 +175,22 @@ class SessionPlayer:
         )
 
     def _session(self) -> Session:
-        """The session as another process has it, which may be set up differently."""
+        """
+        The session as another process has it, which may be set up differently.
+
+        It looks all the time for what others posted, or never, and then is told when it writes itself.
+        """
         self._made += 1
-        system = pick(self._choices, ("", "", "Be quick."))
-        return self.world.agent(self._concurrency, asks=self._asks, system=system).session(SESSION)
+        agent = self.world.agent(
+            self._concurrency,
+            asks=self._asks,
+            system=pick(self._choices, ("", "", "Be quick.")),
+            hooked=self._hooked,
+            coalesce=self._coalesce,
+        )
+        made = agent.session(SESSION)
+        setting = made._setting  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no host wants to set this
+        return Session(SESSION, attrs.evolve(setting, poll=self._poll), self.world.store)
 
     def _check(self, faults: list[str]) -> None:
         faults = faults + self.world.faults
@@ -177,7 +202,7 @@ class SessionPlayer:
 
     # Moves
 
-    async def _move(self) -> None:
+    async def _move(self) -> None:  # noqa: C901, PLR0912  # one branch for each move
         move = weighted(self._choices, MOVES)
         self.moves.append(move)
         session = pick(self._choices, self._sessions)
@@ -188,10 +213,16 @@ class SessionPlayer:
                 self._start(session, None)
             case "approve":
                 self._spawn(session, lambda: self._answer(session))
+            case "send":
+                self._spawn(session, lambda: self._send(session))
+            case "steer":
+                self._spawn(session, lambda: self._steer(session))
+            case "control":
+                self._spawn(session, lambda: self._control(session))
+            case "give up":
+                self._spawn(session, lambda: self._give_up(session))
             case "interrupt":
-                self.world.interrupted = True
-                for _ in range(1 + self._choices.below(2)):
-                    session.interrupt()
+                self._spawn(session, lambda: self._interrupt(session))
             case "cancel" if self._tasks:
                 pick(self._choices, self._tasks)[1].cancel()
             case "close":
@@ -258,10 +289,58 @@ class SessionPlayer:
             if not self._asks and chance(self._choices, 50):
                 await self._decide(session, notice.request, notice.call)
 
+    # What people say, through any of the sessions
+
+    async def _send(self, session: Session) -> None:
+        """Queue a job, or one that was accepted before and is not to be done twice."""
+        accepted = self.world.accepted
+        if accepted and chance(self._choices, 25):
+            name = pick(self._choices, list(accepted))
+            text = accepted[name]
+        else:
+            self._jobs += 1
+            name, text = f"sent-{self._jobs}", job(self._jobs)
+        sender = pick(self._choices, ("", "they"))
+        others = [pick(self._choices, self._sessions)] if chance(self._choices, 30) else []
+        sent = [one.send(text, id=name, sender=sender) for one in (session, *others)]
+        for came in await asyncio.gather(*sent, return_exceptions=True):
+            if isinstance(came, BaseException):
+                raise came
+        accepted[name] = text
+
+    async def _steer(self, session: Session) -> None:
+        self._steers += 1
+        name, text = f"steer-{self._steers}", steer(self._steers)
+        self.world.meddled = True
+        await session.steer(text, pick(self._choices, tuple(Steering)), id=name)
+        self.world.accepted[name] = text
+
+    async def _control(self, session: Session) -> None:
+        change = pick(self._choices, CHANGES)
+        self.world.trusting |= change == SetMode(mode=PermissionMode.BYPASS)
+        await session.control(change)
+
+    async def _give_up(self, session: Session) -> None:
+        await session.load()
+        calls = () if session.machine is None else calls_of(session.machine)
+        if calls:
+            self.world.meddled = True
+            await session.cancel(pick(self._choices, calls))
+
+    async def _interrupt(self, session: Session) -> None:
+        self.world.meddled = True
+        for _ in range(1 + self._choices.below(2)):
+            await session.load()
+            at_rest = session.unfinished and at_work() == self._playing
+            before = len(await self.world.store.kept.load(SESSION))
+            await session.interrupt()
+            if at_rest and len(await self.world.store.kept.load(SESSION)) == before:
+                self.world.faults.append("a run that rests was interrupted, and nothing of it is kept")
+
     async def _answer(self, session: Session) -> None:
         """Answer all that is open, some twice, and perhaps what nobody asked."""
         if chance(self._choices, 20):
-            with suppress(UnknownRequest):
+            with suppress(CallerError):
                 await session.approve("nothing that was asked")
                 self.world.faults.append("a question that is not open was answered")
         await session.load()

@@ -13,15 +13,20 @@ from ..effects.errors import InternalError
 from ..effects.events import Entered, Event
 from ..engine.machine import MAX_ENTERED, Machine
 from ..engine.transition import advance
+from ..states.batch import Stopping
 from ..states.context import Memory
-from ..states.state import Done, State, Stopping
+from ..states.state import Done, State
+
+Happening = Event | Config
+"""What can happen to a played machine: an event, or that it is gone on with under other settings."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Step:
-    """One transition: what was, what happened, what is and what is to be done."""
+    """One transition under *config*: what was, what happened, what is and what is to be done."""
 
+    config: Config
     state: State
     memory: Memory
     event: Event
@@ -39,6 +44,7 @@ def step(config: Config, state: State, memory: Memory, event: Event) -> Step:
     """The transition from *state* on *event*."""
     following, remembered, effects = advance(config, state, memory, event)
     return Step(
+        config=config,
         state=state,
         memory=memory,
         event=event,

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
+from ..effects.config import Config
 from ..effects.history import History
 from ..effects.pieces import Rope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..effects.events import Event
     from ..engine.machine import Machine
+    from .steps import Happening
 
 
 def source(value: object) -> str:
@@ -37,29 +38,34 @@ def source(value: object) -> str:
 def _shared(value: History | Rope) -> str:
     if isinstance(value, Rope):
         return f"Rope.of({source(value.pieces)}, {value.count})"
-    return f"History.of({', '.join(map(source, value))})"
+    revision = [f"revision={value.revision}"] if value.revision else []
+    return f"History.of({', '.join([*map(source, value), *revision])})"
 
 
 def _instance(value: attrs.AttrsInstance) -> str:
     said: list[str] = []
+    named = False
     for field in attrs.fields(type(value)):
         part = getattr(value, field.name)
+        named = named or field.kw_only
         if field.default is attrs.NOTHING or part != field.default:
-            said.append(f"{field.name}={source(part)}" if field.kw_only else source(part))
+            said.append(f"{field.name}={source(part)}" if named else source(part))
+        else:
+            named = True  # what follows is in no place of its own any more
     return f"{type(value).__name__}({', '.join(said)})"
 
 
-def told(began: Machine, journal: Iterable[Event]) -> str:
+def told(began: Machine, journal: Iterable[Happening]) -> str:
     """A test that plays *journal* to a machine that *began* so."""
-    memory = began.memory
-    prompt = memory.mail[0].text if memory.mail else ""
-    before = f", history={source(memory.history)}" if len(memory.history) else ""
     return "\n".join(
         [
             "def test_found() -> None:",
             f"    config = {source(began.config)}",
-            f"    machine = Machine.start(config, {prompt!r}, run={memory.run!r}{before})",
+            f"    machine = Machine(config, {source(began.state)}, {source(began.memory)})",
             "    machine.advance()",
-            *[f"    machine.advance({source(event)})" for event in journal],
+            *[
+                f"    machine.{'reconfigure' if isinstance(one, Config) else 'advance'}({source(one)})"
+                for one in journal
+            ],
         ]
     )

@@ -1,0 +1,111 @@
+"""A wire of one's own: a server that sends a line of JSON for each thing it says. See docs/providers.md."""
+
+import json
+from typing import Any
+
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import Message, StopReason, Text, ToolCall, ToolResult
+from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.performers.models import Endpoint, HTTPModel, Timeouts
+from turnwheel.effects.performers.models.transcript import transcript
+from turnwheel.effects.performers.models.wire import Broken, Complete, Ending, Post
+from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
+from turnwheel.effects.requests import CallModel, Transcript
+from turnwheel.effects.text import clean
+from turnwheel.effects.usage import Usage
+
+STOPS = {"done": StopReason.END_TURN, "call": StopReason.TOOL_USE, "full": StopReason.MAX_TOKENS}
+MAX_LINE = 1_000_000
+
+
+class LinesWire:
+    """``lines:NAME`` asks the model NAME: what was said goes out, and what is said comes back in lines."""
+
+    def encode(self, request: CallModel, scene: Scene) -> Post:
+        """The conversation, or the text that is to be summarised, and the tools that may be called."""
+        shown = scene.history.slice(0, request.view.length)
+        if isinstance(request.view, Transcript):
+            turns = [{"who": "user", "said": [transcript(shown)]}]
+        else:
+            turns = [{"who": message.role.value, "said": words(message)} for message in shown]
+        tools = [tool for tool in scene.config.tools if tool.name in request.tools]
+        body = {
+            "model": request.model.removeprefix("lines:"),
+            "rules": f"{request.system}\n\n{request.instructions}".strip(),
+            "turns": turns,
+            "tools": [[tool.name, tool.description, json.loads(tool.schema)] for tool in tools],
+            "most": scene.config.spec(request.model).max_output,
+        }
+        return Post(path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode())
+
+    def parser(self, scene: Scene) -> "LinesParser":  # noqa: ARG002  # other parsers look at it
+        """A new parser for one answer."""
+        return LinesParser()
+
+
+def words(message: Message) -> list[Any]:
+    """What this server has a word for in *message*. A call's id is ours: never empty, never used twice."""
+    said: list[Any] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                said.append(text)
+            case ToolCall(id=call, name=name, arguments=arguments):
+                said.append({"call": call, "name": name, "arguments": arguments})
+            case ToolResult(call=call, content=content):
+                said.append({"answers": call, "content": content, "failed": part.is_error})
+            case _:
+                pass
+    return said
+
+
+class LinesParser:
+    """Reads one answer: lines such as ``{"say": "Hi"}``, of which the last has an ``end`` or a ``fault``."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.usage: Usage | None = None
+        self._line = b""
+        self._calls = 0
+        self._ending: Ending | None = None
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces of the lines that *data* ends; the line that it leaves open is kept."""
+        *lines, self._line = (self._line + data).split(b"\n")
+        pieces = [piece for line in lines if not self.done for piece in self._read(line)]
+        if len(self._line) > MAX_LINE:
+            self._finish(Broken(failure=Failure.CUT, message=f"a line is longer than {MAX_LINE} bytes"))
+        return pieces
+
+    def end(self, cut: Broken | None = None) -> Ending:
+        """How it ended: as the server said, whatever became of the connection, or else too early."""
+        return self._ending or cut or Broken(failure=Failure.CUT, message="the answer has no end")
+
+    def _finish(self, ending: Ending) -> None:
+        self.done, self._ending, self._line = True, ending, b""
+
+    def _read(self, line: bytes) -> list[Piece]:
+        try:
+            said: object = json.loads(line)
+        except (ValueError, RecursionError):
+            return []  # no line of this dialect: a parser bears whatever comes
+        match said:
+            case {"say": str(text)} if text:
+                return [TextPiece(clean(text))]
+            case {"call": str(wire_id), "name": str(name), "arguments": dict() as arguments}:
+                self._calls += 1
+                return [CallPiece(self._calls - 1, clean(wire_id), clean(name), json.dumps(arguments))]
+            case {"end": str(why), "read": int(read), "wrote": int(wrote)} if min(read, wrote) >= 0:
+                self.usage = Usage(input=read, output=wrote)
+                self._finish(Complete(stop=STOPS.get(why, StopReason.UNKNOWN), usage=self.usage))
+            case {"fault": str(what)}:
+                self._finish(Broken(failure=Failure.SERVER, message=what))
+            case _:
+                pass
+        return []
+
+
+def lines(base_url: str) -> HTTPModel:
+    """The performer for a server at *base_url*."""
+    endpoint = Endpoint(base_url=base_url, headers={}, login="this server knows no keys")
+    return HTTPModel(LinesWire(), endpoint, Timeouts(connect=10, first_byte=300, idle=120))

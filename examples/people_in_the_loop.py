@@ -1,0 +1,56 @@
+"""A hook, a rule, two questions at once, and a person who changes their mind. The model is played: no key."""
+
+import asyncio
+
+from turnwheel import Agent, Approve, Deny, Hook, HookAnswer, HookCall, MemoryStore, Policy, Rule, hook, tool
+from turnwheel.effects.requests import CallModel
+from turnwheel.engine.why import why
+from turnwheel.testing.scripted import ScriptedModel, calls, says
+
+
+@tool(resources=("account:{account}",))
+def pay(account: str, cents: int) -> str:
+    """Pay from an account."""
+    return f"paid {cents} cents from {account}"
+
+
+@hook(Hook.PRE_TOOL_USE, tool="pay")
+def at_most_a_hundred(about: HookCall) -> HookAnswer | None:
+    """Lower what is too much, rather than refusing it."""
+    if int(about.arguments["cents"]) <= 100:
+        return None
+    return HookAnswer(arguments=f'{{"account": "{about.arguments["account"]}", "cents": 100}}')
+
+
+async def main() -> None:
+    """Two payments are asked about at once and answered in the other order."""
+    store = MemoryStore()
+    model = ScriptedModel(
+        calls(("pay", {"account": "rent", "cents": 900}), ("pay", {"account": "food", "cents": 5})),
+        says("The rent is paid, the food is not."),
+    )
+    agent = Agent(
+        tools=[pay],
+        hooks=[at_most_a_hundred],
+        rules=[Rule(verdict="deny", tool="pay", where=(("account", "savings"),))],
+        policy=Policy(concurrency="parallel", on_denial="go_on"),
+        store=store,
+        performers={CallModel: model},
+    )
+    session = agent.session("household")
+    resting = await session.run("Pay the rent and the food.")
+    for question in resting.waiting:
+        print(question.tool, question.arguments)
+
+    rent, food = resting.waiting
+    elsewhere = agent.session("household")  # as another process would have it
+    await elsewhere.approve(food.id, Deny(message="not from this account"), by="Ann")
+    await session.approve(rent.id, Approve(arguments='{"account": "rent", "cents": 90}'), by="Bob")
+    print((await session.resume()).text)
+
+    for moment in (await why(store, "household", rent.call)).moments:
+        print(f"{moment.what}: {moment.text}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

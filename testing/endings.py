@@ -1,0 +1,124 @@
+"""Why a call ended as it did: an outcome is held against what was known of the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ..effects.config import SideEffect, ToolKind
+from ..effects.events import AgentFinished, CallCancelled, Interrupted, ModelFinished, ToolFinished
+from ..effects.messages import Binary, Outcome
+from ..effects.notices import InterruptRequested
+from ..effects.permissions import Verdict
+from ..states.batch import Stopping
+from ..states.rules.answer import TRUSTED
+from ..states.rules.children import child_prompt
+from ..states.rules.schema import arguments_of, problem
+from .steps import stopping
+
+if TYPE_CHECKING:
+    from ..effects.config import Config
+    from ..effects.notices import CallJudged, ToolEnded
+    from .steps import Step
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Entry:
+    """
+    What is known of one call: what it is *given* to run with, as text, and how far it has got.
+
+    *said* are the verdicts of hooks, which have been asked or not (*heard*); *judged* is the last judgement.
+    It may have been *asked* about and *approved*, be *started*, and have *ended*, with *files*.
+    """
+
+    name: str
+    wire_id: str
+    given: str
+    said: frozenset[Verdict] = frozenset()
+    heard: bool = False
+    judged: CallJudged | None = None
+    asked: bool = False
+    approved: bool = False
+    started: bool = False
+    ended: ToolEnded | None = None
+    files: tuple[Binary, ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """What it is given; nothing where that is no JSON object."""
+        return arguments_of(self.given) or {}
+
+    @property
+    def unstarted(self) -> bool:
+        """Whether it may start yet."""
+        return not self.started and self.ended is None
+
+
+def faulty(entry: Entry, offered: tuple[str, ...], config: Config) -> bool:
+    """Whether the call *entry* cannot run at all: no such tool was *offered* or is there, or no fit."""
+    spec, given = config.tool(entry.name), arguments_of(entry.given)
+    if spec is None or entry.name not in offered or given is None:
+        return True
+    return bool(problem(spec.schema, given))
+
+
+def _childless(entry: Entry, config: Config) -> bool:
+    """Whether *entry* would start a child that is not there, or ask it nothing."""
+    spec = config.tool(entry.name)
+    name, prompt = child_prompt(entry.arguments)
+    return spec is not None and spec.kind is ToolKind.AGENT and (config.child(name) is None or not prompt)
+
+
+def ending_faults(  # all that may be a reason to end
+    told: ToolEnded, entry: Entry, now: Step, offered: tuple[str, ...], *, over: bool, skipped: bool
+) -> list[str]:
+    """
+    Whether *told* can be how the call *entry* ended in *now*.
+
+    *over*: the budget is used up; *skipped*: a denial or a person's word gives up the rest of the batch.
+    """
+    if entry.started:
+        return _of_work(told, now)
+    match told.outcome:
+        case Outcome.DENIED:
+            right = entry.judged is not None and entry.judged.verdict is Verdict.DENY
+        case Outcome.ERROR:
+            right = faulty(entry, offered, now.config) or _childless(entry, now.config)
+        case Outcome.SKIPPED:
+            right = skipped or _untrusted(now)
+        case Outcome.CANCELLED:
+            right = over or _cancelled(told.call, now)
+        case _:
+            right = False
+    return [] if right else [f"{told} of {entry}, which never ran, after {now.event}"]
+
+
+def _of_work(told: ToolEnded, now: Step) -> list[str]:
+    """What ran ends as it says; where it is not waited for, a read was cancelled and the rest unknown."""
+    event = now.event
+    if isinstance(event, ToolFinished | AgentFinished):
+        said = (event.outcome, event.content)
+        return [] if (told.outcome, told.content) == said else [f"{told} after {event}"]
+    spec = now.config.tool(told.tool)
+    reads = spec is not None and spec.side_effect is SideEffect.READ_ONLY
+    due = Outcome.CANCELLED if reads else Outcome.UNKNOWN
+    twice = isinstance(event, Interrupted) and stopping(now.state) is Stopping.INTERRUPTED
+    return [] if twice and told.outcome is due else [f"{told} was at work at {event}"]
+
+
+def _untrusted(now: Step) -> bool:
+    """Whether the answer with the call ended so that none of its calls can be trusted, or was cut short."""
+    event = now.event
+    hurried = stopping(now.state) is Stopping.HURRIED
+    return isinstance(event, ModelFinished) and (hurried or event.stop not in TRUSTED)
+
+
+def _cancelled(call: str, now: Step) -> bool:
+    """Whether a person gave up *call*, or everything."""
+    event = now.event
+    if isinstance(event, ModelFinished):
+        return stopping(now.state) is Stopping.INTERRUPTED
+    stopped = any(isinstance(effect, InterruptRequested) for effect in now.effects)
+    return stopped or (isinstance(event, CallCancelled) and event.call == call)
