@@ -4,6 +4,7 @@
 #   make test       all tests                      ARGS="-k words" is handed to pytest
 #   make check      lint, format, types, the rules of the house
 #   make diagrams   the pictures, drawn again from the table
+#   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
 #   make prove      the promises, in every state that a small world can reach
 #   make lock       requirements.lock again, from the newest of everything
@@ -12,7 +13,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test check diagrams bench prove lock clean
+.PHONY: run test check diagrams behaviours bench prove lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -46,6 +47,9 @@ check: $(INSTALLED)
 
 diagrams: $(INSTALLED)
 	$(BIN)/python -m turnwheel.diagrams
+
+behaviours: $(INSTALLED)
+	$(BIN)/python tests/behaviour/page.py
 
 # The yardstick is a loop as one writes it after `pip install httpx`: it gets an environment with that alone.
 bench: $(INSTALLED) .cache/floor/installed

@@ -17,12 +17,12 @@ from turnwheel import (
     ChildSpec,
     Concurrency,
     DoneReason,
-    Grant,
     Limits,
     MemoryStore,
     ModelSpec,
     Policy,
     Price,
+    Rule,
     ToolContext,
     tool,
 )
@@ -133,9 +133,9 @@ async def test_a_run_that_nobody_could_ever_answer_is_told_no() -> None:
 
 async def test_a_grant_answers_beforehand_and_only_what_it_covers() -> None:
     """A rule names a tool and what its arguments must look like."""
-    allow = (Grant(tool="pay", where=(("amount", "1"),)),)
+    rules = [Rule(verdict="allow", tool="pay", where=(("amount", "1"),))]
     script = calls(("pay", {"amount": 1}), ("pay", {"amount": 2}))
-    agent, _ = scripted(script, allow=allow, store=MemoryStore())
+    agent, _ = scripted(script, rules=rules, store=MemoryStore())
 
     result = await agent.run("go")
 
@@ -287,7 +287,7 @@ async def test_a_child_that_is_interrupted_answers_and_its_parent_ends() -> None
     async with agent.session("s") as session:
         async for notice in session.stream("go"):
             if isinstance(notice, AgentNoticed) and isinstance(notice.notice, TextDelta):
-                session.interrupt()
+                await session.interrupt()
         result = session.result()
         spawned = session.history[-1].results[0]
 
@@ -338,8 +338,8 @@ async def test_a_child_whose_process_was_lost_goes_on_where_it_was() -> None:
         ({"tools": [len]}, "<built-in function len> is no tool"),
         ({"cwd": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"model": ""}, "ModelSpec.name must not be empty; got ''"),
-        ({"stop": "abc"}, "Config.stop must be a tuple of str; got 'abc'"),
-        ({"allow": ("pay",)}, r"Config.allow must be a tuple of Grant; got \('pay',\)"),
+        ({"stop": "abc"}, r"several texts are wanted, not one: write \('abc',\)"),
+        ({"rules": ("pay",)}, r"Config.rules must be a tuple of Rule; got \('pay',\)"),
         ({"limits": None}, "Config.limits must be a Limits; got None"),
     ],
 )
@@ -367,8 +367,10 @@ def test_a_wrong_limit_is_named(wrong: dict[str, Any], said: str) -> None:
 
 def test_a_wire_that_is_not_there_is_named() -> None:
     """A model of another provider is not sent to this one; behind a base_url any name will do."""
-    with pytest.raises(ConfigError, match="no wire 'anthropic' for 'anthropic:claude'"):
-        Agent(model="anthropic:claude")
+    with pytest.raises(ConfigError, match="no wire 'cohere' for model 'cohere:command'"):
+        Agent(model="cohere:command")
+    with pytest.raises(ConfigError, match="no wire 'cohere' for model 'cohere:command'"):
+        Agent(models=["cohere:command"])
     assert Agent(model="qwen3:8b", base_url="http://127.0.0.1:1/v1").config.model.name == "qwen3:8b"
 
 

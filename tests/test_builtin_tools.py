@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import stat
 import time
@@ -14,18 +15,31 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import SideEffect
-from turnwheel.effects.performers.tools import ToolContext, builtin_tools, files, find, paths
+from turnwheel.effects.config import Config, ModelSpec, SideEffect
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import Binary, Outcome
+from turnwheel.effects.performers.base import Scene, SystemClock
+from turnwheel.effects.performers.tools import ToolContext, ToolRunner, builtin_tools, files, find, paths
 from turnwheel.effects.performers.tools.files import edit, read, write
 from turnwheel.effects.performers.tools.find import glob, grep, ls
 from turnwheel.effects.performers.tools.process import run
 from turnwheel.effects.performers.tools.search import choices, matches
 from turnwheel.effects.performers.tools.shell import bash
+from turnwheel.effects.requests import RunTool
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
 
 Context = ToolContext[object]
+
+SCENE = Scene(
+    session="s-1",
+    run="r-1",
+    config=Config(model=ModelSpec(name="openai:none")),
+    history=History.of(),
+    clock=SystemClock(),
+    emit=lambda _: None,
+)
 
 
 @pytest.fixture
@@ -61,6 +75,7 @@ def test_the_builtin_tools_are_these_in_this_order() -> None:
         ("grep", SideEffect.READ_ONLY),
         ("bash", SideEffect.UNSAFE),
     ]
+    assert [tool.spec.name for tool in builtin_tools() if tool.spec.edits] == ["write", "edit"]
     for tool in builtin_tools():
         names = tool.parameters.struct.__struct_fields__
         assert tool.spec.schema.count('"description"') == len(names)
@@ -159,6 +174,112 @@ def test_a_symlink_put_in_the_way_after_the_check_is_not_followed(
         pass
 
 
+def test_a_file_exchanged_for_a_symlink_after_the_check_is_not_followed(
+    context: Context, home: Path, secret: Path
+) -> None:
+    """Nor is one written through it."""
+    (home / "a.txt").write_text("harmless")
+    place = paths.locate(context, "a.txt")
+    (home / "a.txt").unlink()
+    (home / "a.txt").symlink_to(secret)
+    with pytest.raises(OSError, match=r"a\.txt"):
+        place.read(100)
+    with pytest.raises(ValueError, match=r"'a\.txt' is not a regular file"):
+        files.store(place, b"x")
+    assert secret.read_text() == "do not tell"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> tuple[Path, Path]:
+    """Two more directories, side by side."""
+    found = (tmp_path / "first", tmp_path / "second")
+    for folder in found:
+        folder.mkdir()
+    return found
+
+
+@pytest.mark.parametrize(
+    "written", ["{root}/dir/a.txt", "../{name}/dir/a.txt", "{root}/../{name}/./dir/a.txt"]
+)
+async def test_every_directory_is_open_to_every_file_tool(
+    written: str, home: Path, elsewhere: tuple[Path, Path], secret: Path
+) -> None:
+    """A runner's working directory and each of the others, however the path is written; nothing else."""
+    told: list[str] = []
+    runner = ToolRunner(builtin_tools(), cwd=home, directories=elsewhere)
+
+    async def call(tool: str, **arguments: object) -> Outcome:
+        request = RunTool(id="1", call="1", tool=tool, arguments=json.dumps(arguments), timeout=PATIENCE)
+        answer = await runner(request, SCENE)
+        told.append(answer.content)
+        return answer.outcome
+
+    async def outcomes(path: str) -> set[Outcome]:
+        folder = str(Path(path).parent)
+        return {
+            await call("write", path=path, content="old"),
+            await call("edit", path=path, old="old", new="new"),
+            await call("read", path=path),
+            await call("ls", path=folder),
+            await call("glob", pattern="*.txt", path=folder),
+            await call("grep", pattern="new", path=folder),
+        }
+
+    for root in (home, *elsewhere):
+        assert await outcomes(written.format(root=root, name=root.name)) == {Outcome.OK}
+        assert (root / "dir" / "a.txt").read_text() == "new"
+    found = [text for text in told if text.endswith("a.txt:1: new")]
+    assert len(found) == 3
+    outside = written.format(root=secret.parent, name=secret.parent.name)
+    assert await outcomes(outside) == {Outcome.ERROR}
+    assert names(secret.parent) == ["secret.txt"]
+
+
+async def test_a_link_from_one_directory_to_another_is_followed(
+    home: Path, elsewhere: tuple[Path, Path]
+) -> None:
+    """Both are open; the path is shown as what it is."""
+    (home / "link").symlink_to(elsewhere[0])
+    wider = ToolContext(cwd=home, deps=None, directories=(home, *elsewhere))
+    assert write(wider, "link/a.txt", "x") == f"wrote 1 bytes to {elsewhere[0]}/a.txt"
+
+
+def test_a_directory_in_another_may_not_be_exchanged(home: Path, secret: Path) -> None:
+    """A tool that can rename and link in the outer one must not move the inner one to where it likes."""
+    inner = home / "data" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "secret.txt").write_text("harmless")
+    wider = ToolContext(cwd=home, deps=None, directories=(home, inner))
+    place = paths.locate(wider, "data/inner/secret.txt")
+    (home / "data").rename(home / "moved")
+    (home / "data").symlink_to(secret.parent.parent)
+    (secret.parent).rename(secret.parent.with_name("inner"))
+    with pytest.raises(OSError, match=r"data/inner/secret\.txt"):
+        place.read(100)
+    for path in ("data/inner/secret.txt", str(inner / "secret.txt")):
+        with pytest.raises(ValueError, match="is outside of the directories"):
+            read(wider, path)
+
+
+def test_a_directory_exchanged_for_a_link_is_no_way_out(home: Path, tmp_path: Path, secret: Path) -> None:
+    """Directories are resolved when the runner is made, and not again."""
+    (tmp_path / "open").mkdir()
+    wider = ToolContext(cwd=home, deps=None, directories=(home, tmp_path / "open"))
+    (tmp_path / "open").rmdir()
+    (tmp_path / "open").symlink_to(secret.parent)
+    with pytest.raises(ValueError, match="is outside of the directories"):
+        read(wider, "../open/secret.txt")
+
+
+def test_a_relative_working_directory_will_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a test of a tool, which makes its context by hand."""
+    monkeypatch.chdir(home)
+    here: Context = ToolContext(cwd=Path(), deps=None)
+    assert write(here, "a.txt", "x") == "wrote 1 bytes to a.txt"
+    with pytest.raises(ValueError, match="is outside of the directories"):
+        read(here, "../outside/secret.txt")
+
+
 # One file
 
 
@@ -189,7 +310,7 @@ def test_read_takes_a_part(
 def test_read_stops_after_two_thousand_lines(context: Context, home: Path) -> None:
     """A long file comes in parts."""
     (home / "a.txt").write_text("x\n" * 2_001)
-    assert read(context, "a.txt").endswith("[lines 1 to 2000 of 2,001; offset=2001 goes on]")
+    assert str(read(context, "a.txt")).endswith("[lines 1 to 2000 of 2,001; offset=2001 goes on]")
 
 
 def test_read_takes_any_text(context: Context, home: Path) -> None:
@@ -200,9 +321,35 @@ def test_read_takes_any_text(context: Context, home: Path) -> None:
     assert read(context, "empty.txt") == "[the file is empty]"
 
 
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "image/jpeg"),
+        (b"GIF89a\1\0\1\0", "image/gif"),
+        (b"GIF87a\1\0\1\0", "image/gif"),
+        (b"RIFF\x1a\0\0\0WEBPVP8 ", "image/webp"),
+        (b"%PDF-1.7\nall text", "application/pdf"),
+    ],
+)
+def test_read_shows_what_is_seen_and_not_read(
+    data: bytes, media_type: str, context: Context, home: Path
+) -> None:
+    """By its content and not by its name."""
+    (home / "some.txt").write_bytes(data)
+    assert read(context, "some.txt") == Binary(media_type=media_type, data=data, name="some.txt")
+
+
+@pytest.mark.parametrize("text", ["GIF89a is a format", "RIFF", "PNG"])
+def test_a_text_about_pictures_is_a_text(text: str, context: Context, home: Path) -> None:
+    """No provider would take it for one."""
+    (home / "a.gif").write_text(text)
+    assert read(context, "a.gif") == f"     1\t{text}"
+
+
 def test_read_says_what_it_cannot_read(context: Context, home: Path) -> None:
     """Directories, missing, binary, huge and special files, and lines that are not there."""
-    (home / "binary").write_bytes(b"a\0b")
+    (home / "binary").write_bytes(b"RIFF\0\0\0\0WAVE")
     (home / "short").write_text("x\n")
     with (home / "huge").open("wb") as file:
         file.truncate(files.MAX_BYTES + 1)
@@ -211,7 +358,7 @@ def test_read_says_what_it_cannot_read(context: Context, home: Path) -> None:
         ".": "Is a directory: '.'",
         "nowhere/at/all": "No such file or directory: 'nowhere/at/all'",
         "short/x": "Not a directory: 'short/x'",
-        "binary": r"'binary' is a binary file \(3 bytes\)",
+        "binary": r"'binary' is a binary file \(12 bytes\)",
         "huge": "'huge' has more than 10,000,000 bytes",
         "pipe": "'pipe' is not a regular file",
     }

@@ -1,4 +1,4 @@
-"""The command line: what it prints where nobody looks, what it tells the shell, and how it takes mistakes."""
+"""The commands, where nobody looks: what they print, what they tell the shell, how they take mistakes."""
 
 from __future__ import annotations
 
@@ -8,45 +8,27 @@ import io
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import threading
-import time
 import typing
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import pytest
 
-from turnwheel import DoneReason, Grant, SQLiteStore
+from turnwheel import DoneReason, Price, Rule, SQLiteStore
+from turnwheel.apps.chat import ELSEWHERE
 from turnwheel.apps.cli import main
 from turnwheel.apps.commands import turnwheel
 from turnwheel.apps.exits import BY_REASON, MEANS, Exit, table
-from turnwheel.apps.gist import essence, gist, preview, took
-from turnwheel.apps.listing import age
-from turnwheel.apps.plain import clean, first_lines, one_line
-from turnwheel.apps.screen import Screen
-from turnwheel.apps.terminal import Terminal
-from turnwheel.apps.values import rule
-from turnwheel.apps.wrap import Wrap
-from turnwheel.effects.events import Failure
-from turnwheel.effects.messages import Outcome
-from turnwheel.effects.notices import (
-    AnswerDropped,
-    Compacted,
-    CompactionFailed,
-    CompactionStarted,
-    InterruptRequested,
-    Notice,
-    ReasoningDelta,
-    RetryScheduled,
-    TextDelta,
-    ToolEnded,
-    ToolProgress,
-    ToolStarted,
-    Warned,
-)
+from turnwheel.apps.job import Job, model_of
+from turnwheel.effects.notices import Notice
 from turnwheel.engine.codec import decode
 from turnwheel.engine.entries import Entry, RunOpened
 
@@ -60,7 +42,7 @@ Runs = Callable[..., Outputs]
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of one's own, a store beside it, and no key."""
-    for name in ("OPENAI_API_KEY", "TURNWHEEL_MODEL", "TURNWHEEL_DEBUG"):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TURNWHEEL_MODEL", "TURNWHEEL_DEBUG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TURNWHEEL_STORE", str(tmp_path / "state" / "sessions.db"))
     folder = tmp_path / "here"
@@ -82,6 +64,19 @@ def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
 
 
 # A model that says what a test wants
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Calling puts lines where stdin is."""
+    with ExitStack() as files:
+
+        def put(*lines: str) -> None:
+            path = tmp_path / "stdin"
+            path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+            monkeypatch.setattr(sys, "stdin", files.enter_context(path.open(encoding="utf-8")))
+
+        yield put
 
 
 def says(text: str = "", finish: str = "stop", *calls: tuple[str, str]) -> bytes:
@@ -169,6 +164,17 @@ ENDS: dict[str, tuple[list[bytes | int], list[str], Exit]] = {
     "a question, allowed": ([WRITES, says("ok")], ["--allow", "write:path=*.txt"], Exit.ENDED),
     "a question, allowed elsewhere": ([WRITES], ["--allow", "write:path=*.md"], Exit.RESTS),
     "everything allowed": ([WRITES, says("ok")], ["--yes"], Exit.ENDED),
+    "a question, since a rule asks": ([READS], ["--ask", "r*d", "--allow", "read"], Exit.RESTS),
+    "denied by a rule": ([WRITES, says("ok")], ["--deny", "*:path=out.txt", "--yes"], Exit.ENDED),
+    "edits accepted": ([WRITES, says("ok")], ["--mode", "accept_edits"], Exit.ENDED),
+    "nothing but reading": ([WRITES, says("ok")], ["--mode", "plan"], Exit.ENDED),
+    "nobody asked": ([WRITES, says("ok")], ["--mode", "dont_ask"], Exit.ENDED),
+    "all of it": ([WRITES, says("ok")], ["--mode", "bypass", "--ask", "*"], Exit.ENDED),
+    "a prompt that a hook stops": (
+        [says("ok")],
+        ["--hook", "user_prompt_submit=sh -c 'exit 2'"],
+        Exit.BLOCKED,
+    ),
 }
 
 
@@ -196,12 +202,18 @@ def test_help_and_docs_show_the_table(runs: Runs) -> None:
         assert line in page
 
 
-def test_docs_show_every_option(runs: Runs) -> None:
-    """An option that is not on the page was forgotten."""
-    del runs
+def test_docs_show_every_command_and_option() -> None:
+    """What is not on the page was forgotten."""
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
-    options = {option for parameter in turnwheel.commands["run"].params for option in parameter.opts}
-    assert {option for option in options if option.startswith("--") and f"`{option}" not in page} == set()
+    options = {
+        option
+        for command in turnwheel.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    assert {option for option in options if f"`{option}" not in page} == set()
+    assert {name for name in turnwheel.commands if f"`turnwheel {name}" not in page} == set()
 
 
 # What programs read
@@ -222,7 +234,7 @@ def test_json_never_asks_and_says_how_to_go_on_elsewhere(runs: Runs, model: Call
     code, out, err = runs("run", "--json", "--session", "s", "--base-url", model(WRITES), "go")
     asked = json.loads(out.splitlines()[-1])
     assert (code, asked["type"], asked["tool"]) == (3, "ApprovalRequested", "write")
-    assert asked["request"] in err
+    assert f"#{asked['call'].rpartition('-')[2]}  write out.txt" in err
     assert "turnwheel run --resume s --base-url" in err
 
 
@@ -302,21 +314,24 @@ def test_an_error_of_the_model_is_told_with_its_words(runs: Runs, model: Callabl
 # Questions that wait
 
 
-def rest(runs: Runs, url: str) -> str:
-    """Let session ``s`` rest on a question to write; returns the question's id."""
-    code, out, _ = runs("run", "--json", "--session", "s", "--base-url", url, "go")
+def rest(runs: Runs, url: str, *options: str) -> str:
+    """Let session ``s`` rest on a question to write; returns what the call is called on screen."""
+    code, out, _ = runs("run", "--json", "--session", "s", "--base-url", url, *options, "go")
     assert code == 3
-    request: str = json.loads(out.splitlines()[-1])["request"]
-    return request
+    call: str = json.loads(out.splitlines()[-1])["call"]
+    return call.rpartition("-")[2]
 
 
-@pytest.mark.parametrize("answer", ["--approve=REQUEST", "--approve=all"])
-def test_a_question_is_answered_yes_later(answer: str, runs: Runs, model: Callable[..., str]) -> None:
-    """By its id or with all there are, in another process if need be."""
+@pytest.mark.parametrize("named", ["{}", "#{}", "all"])
+def test_a_question_is_answered_yes_later(named: str, runs: Runs, model: Callable[..., str]) -> None:
+    """By the number of its call or with all there are, in another process if need be."""
     url = model(WRITES, says("it is written"))
-    request = rest(runs, url)
+    call = rest(runs, url)
     assert not Path("out.txt").exists()
-    code, out, _ = runs("run", "--resume", "s", "--base-url", url, answer.replace("REQUEST", request))
+    said = runs("approve", "s", named.format(call))
+    assert said == (0, f"approved: #{call} write out.txt\n", "")
+    assert not Path("out.txt").exists()
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
     assert (code, Path("out.txt").read_text("utf-8")) == (0, "one\ntwo\n")
     assert "● write out.txt" in out
     assert "it is written" in out
@@ -325,35 +340,345 @@ def test_a_question_is_answered_yes_later(answer: str, runs: Runs, model: Callab
 def test_a_question_is_answered_no_later(runs: Runs, model: Callable[..., str]) -> None:
     """The model reads why."""
     url = model(WRITES, says("as you wish"))
-    request = rest(runs, url)
-    code, out, _ = runs("run", "--resume", "s", "--base-url", url, "--deny", f"{request}: not today")
+    call = rest(runs, url)
+    assert runs("deny", "s", call, "--message", "not today")[1] == f"denied: #{call} write out.txt\n"
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
     assert (code, Path("out.txt").exists()) == (0, False)
     assert "⎿ not today" in out
 
 
+def test_a_no_may_stop_the_run(runs: Runs, model: Callable[..., str]) -> None:
+    """Nothing is asked of the model any more."""
+    url = model(WRITES, says("never said"))
+    call = rest(runs, url)
+    assert runs("deny", "s", call, "--stop")[1] == f"denied: #{call} write out.txt, and the run stops\n"
+    code, out, err = runs("run", "--resume", "s", "--base-url", url)
+    assert (code, "never said" in out) == (130, False)
+    assert "interrupted; what was said is kept" in err
+
+
+def test_a_yes_may_change_the_arguments(runs: Runs, model: Callable[..., str]) -> None:
+    """The call runs with them; what does not fit the tool is refused."""
+    url = model(WRITES, says("ok"))
+    call = rest(runs, url)
+    for wrong in ("{", '{"path": 1, "content": ""}', '{"path": "x"}'):
+        code, _, err = runs("approve", "s", call, "--edit", wrong)
+        assert (code, "'write' cannot have these arguments" in err) == (2, True)
+    code, out, _ = runs("approve", "s", call, "--edit", '{"path": "other.txt", "content": "x"}')
+    assert (code, out) == (0, f"approved: #{call} write out.txt, with other arguments\n")
+    assert runs("run", "--resume", "s", "--base-url", url)[0] == 0
+    assert (Path("out.txt").exists(), Path("other.txt").read_text("utf-8")) == (False, "x")
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "ends"),
+    [
+        (["--always"], "every call of it", Exit.ENDED),
+        (["--always", "--where", "path=o*"], "every such call", Exit.ENDED),
+        (["--always", "--where", "path=x*"], "every such call", Exit.RESTS),
+    ],
+)
+def test_always_holds_for_the_session(
+    options: list[str], told: str, ends: Exit, runs: Runs, model: Callable[..., str]
+) -> None:
+    """For all calls of the tool, or for those it was said of."""
+    url = model(WRITES, says("ok"), WRITES, says("ok"))
+    call = rest(runs, url)
+    assert f", and {told} from now on" in runs("approve", "s", call, *options)[1]
+    assert runs("run", "--resume", "s", "--base-url", url)[0] == 0
+    assert runs("run", "--resume", "s", "--base-url", url, "again")[0] == ends
+
+
+def test_the_questions_are_shown_with_what_was_asked_and_why(runs: Runs, model: Callable[..., str]) -> None:
+    """To people as when they are asked, to programs as they are."""
+    url = model(WRITES)
+    call = rest(runs, url, "--ask", "write:path=*.txt")
+    _, out, _ = runs("questions", "s")
+    assert out == f"? write out.txt  #{call}\n  + one\n  + two\n  rule: ask write:path=*.txt\n"
+    _, lines, _ = runs("questions", "s", "--json")
+    (question,) = map(json.loads, lines.splitlines())
+    assert (question["tool"], question["why"]) == ("write", "rule: ask write:path=*.txt")
+    runs("approve", "s", "all")
+    assert runs("questions", "s") == (0, "no question is open\n", "")
+    assert runs("questions", "s", "--json") == (0, "", "")
+
+
+def test_a_question_may_be_too_late_to_answer(runs: Runs, model: Callable[..., str]) -> None:
+    """A run with such a deadline waits for it, and does not rest."""
+    url = model(WRITES, says("so be it"))
+    code, out, err = runs("run", "--session", "s", "--base-url", url, "--answer-within", "0.001", "go")
+    assert (code, "nobody answered within 0.001 s" in out) == (0, True)
+    assert "so be it" in out
+    assert re.fullmatch(
+        r"\? write out.txt  #(\d+)\n  \+ one\n  \+ two\n  a no after 0.001 s\n"
+        r"answer with: turnwheel approve s \1, or deny\n",
+        err,
+    )
+
+
 def test_yes_answers_what_waits_and_what_comes(runs: Runs, model: Callable[..., str]) -> None:
-    """Also in a run that began without it."""
-    url = model(WRITES, wants("write", path="more.txt", content=""), says("ok"))
-    rest(runs, url)
+    """Also in a run that began without it, and in no run after it."""
+    url = model(WRITES, wants("write", path="more.txt", content=""), says("ok"), WRITES)
+    call = rest(runs, url)
     assert runs("run", "--resume", "s", "--base-url", url, "--yes")[0] == 0
     assert Path("more.txt").exists()
+    assert re.search("answered +yes, by --yes", runs("why", "s", call)[1])
+    assert runs("run", "--resume", "s", "--base-url", url, "again")[0] == 3
+
+
+def test_it_says_how_to_go_on_with_all_that_is_not_kept(
+    runs: Runs, model: Callable[..., str], tmp_path: Path
+) -> None:
+    """So that the line can be used as it is."""
+    (tmp_path / "a b").mkdir()
+    url, store = model(WRITES), str(tmp_path / "other.db")
+    more = ["--cwd", "..", "--dir", str(tmp_path / "a b"), "--base-url", url, "--hook", "stop=sh -c true"]
+    _, _, err = runs("run", "--session", "s", "--store", store, *more, "go")
+    _, answer, on = (line.partition(" with: turnwheel ")[2] for line in err.splitlines()[-3:])
+    assert answer.startswith(f"approve s --store {store} CALL")
+    words = shlex.split(on)
+    assert words == ["run", "--resume", "s", "--store", store, *more]
+    assert runs(*words)[0] == 3
 
 
 def test_without_an_answer_it_rests_again(runs: Runs, model: Callable[..., str]) -> None:
     """And the question is the same one."""
     url = model(WRITES)
-    request = rest(runs, url)
+    call = rest(runs, url)
     code, _, err = runs("run", "--resume", "s", "--base-url", url)
     assert code == 3
-    assert f"{request}  write out.txt" in err
+    assert f"#{call}  write out.txt" in err
 
 
-def test_an_answer_to_no_question_is_refused(runs: Runs, model: Callable[..., str]) -> None:
-    """It names those that are open."""
+# Reaching into a session
+
+
+def test_a_prompt_is_queued_and_worked_off(runs: Runs, model: Callable[..., str]) -> None:
+    """By whoever goes on with the session, in the order in which they came."""
+    url = model(says("one"), says("two"), says("three"))
+    assert runs("run", "--session", "s", "--base-url", url, "go")[0] == 0
+    assert runs("send", "s", "then this") == (0, "1 prompt waiting\n", "")
+    assert runs("send", "s", "and that") == (0, "2 prompts waiting\n", "")
+    assert "done: end_turn, 2 prompts waiting" in runs("sessions")[1]
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
+    assert code == 0
+    assert re.findall(r"^> (.*)|^(two|three)", out, re.MULTILINE) == [
+        ("then this", ""),
+        ("", "two"),
+        ("and that", ""),
+        ("", "three"),
+    ]
+
+
+def test_text_may_come_from_a_pipe(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dash stands for it."""
+    runs("run", "--session", "s", "hello")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"thanks")))
+    assert runs("send", "s", "-")[0] == 0
+    assert "> thanks" in runs("run", "--resume", "s")[1]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (["--now"], "is read now"),
+        (["--after-tool"], "is read after what runs"),
+        ([], "is read after what runs"),
+        (["--when-done"], "is read when all calls are done"),
+    ],
+)
+def test_a_run_is_steered(how: list[str], told: str, runs: Runs, model: Callable[..., str]) -> None:
+    """What was said comes in when the run goes on; only at the end of the calls are they all asked about."""
+    url = model(WRITES, says("as you say"))
+    rest(runs, url)
+    assert runs("steer", "s", "leave it", *how) == (0, f"said; it {told}\n", "")
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
+    if "--when-done" in how:
+        assert code == 3
+    else:
+        assert (code, Path("out.txt").exists()) == (0, False)
+        assert "> leave it" in out
+
+
+def test_where_no_run_is_under_way_a_steer_is_a_prompt(runs: Runs) -> None:
+    """It is not lost, and the answer says what became of it."""
+    runs("run", "--session", "s", "hello")
+    said = runs("steer", "s", "thanks")
+    assert said == (0, "no run is under way, so it waits as a prompt\n", "")
+    assert "> thanks" in runs("run", "--resume", "s")[1]
+
+
+def test_settings_are_changed_from_elsewhere(runs: Runs, model: Callable[..., str]) -> None:
+    """They hold from then on, also in the run that is under way, and are told."""
+    url = model(WRITES, says("ok"), says("more"))
+    rest(runs, url)
+    code, out, _ = runs("control", "s", "--mode", "plan", "--model", "openai:x", "--think", "4000")
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "from now on: model openai:x",
+            "from now on: mode plan",
+            "from now on: thinking up to 4,000 tokens",
+        ],
+    )
+    runs("approve", "s", "all")
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
+    assert (code, Path("out.txt").exists()) == (0, False)
+    assert "from now on: mode plan" in out
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url, "more")
+    assert out.startswith("openai:x  session s")
+
+
+def test_what_the_command_line_says_beats_what_was_chosen_before(
+    runs: Runs, model: Callable[..., str]
+) -> None:
+    """Somebody let everything run; whoever goes on with --mode plan means it."""
+    url = model(says("ok"), WRITES, says("denied"), says("by x"))
+    runs("run", "--session", "s", "--base-url", url, "go")
+    runs("control", "s", "--mode", "bypass", "--model", "openai:y")
+    told = ["--mode", "plan", "--model", "openai:x"]
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url, *told, "write")
+    assert (code, Path("out.txt").exists()) == (0, False)
+    assert "the permission mode is plan" in out
+    lines = [
+        json.loads(line)
+        for line in runs("run", "--resume", "s", "--base-url", url, "--json", "x")[1].splitlines()
+    ]
+    assert (lines[0]["model"], lines[0]["mode"]) == ("openai:x", "plan")
+
+
+def test_a_call_is_given_up(runs: Runs, model: Callable[..., str]) -> None:
+    """The run goes on without it."""
+    url = model(WRITES, says("on we go"))
+    call = rest(runs, url)
+    assert runs("cancel", "s", call) == (0, f"gave up #{call}\n", "")
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
+    assert (code, Path("out.txt").exists()) == (0, False)
+    assert "⎿ Cancelled" in out
+    assert "on we go" in out
+
+
+def test_a_run_is_stopped(runs: Runs, model: Callable[..., str]) -> None:
+    """One that rests when it is resumed."""
     url = model(WRITES)
-    request = rest(runs, url)
-    code, _, err = runs("run", "--resume", "s", "--base-url", url, "--approve", "x-1")
-    assert (code, err) == (2, f"turnwheel: no open question 'x-1'; open: '{request}'\n")
+    rest(runs, url)
+    assert runs("interrupt", "s") == (0, "asked the run to stop\n", "")
+    assert runs("run", "--resume", "s", "--base-url", url)[0] == 130
+
+
+def test_the_story_of_a_call_is_told(runs: Runs, model: Callable[..., str]) -> None:
+    """Who wished what, which rule judged it, who answered, what ran, how it ended."""
+    url = model(WRITES, says("ok"))
+    call = rest(runs, url, "--ask", "write:path=out*")
+    runs("approve", "s", call)
+    runs("run", "--resume", "s", "--base-url", url)
+    code, out, _ = runs("why", "s", call)
+    assert code == 0
+    first, *story = out.splitlines()
+    assert re.fullmatch(rf"write  \w+-{call}, session s", first)
+    patterns = [
+        r"wished      write \{",
+        r"judged      ask, by rule: ask write:path=out\*",
+        r"asked       a person, because of rule",
+        r"taken over  another process went on",
+        r"answered    yes, by .* \(approve\)",
+        r"judged      allow, by person",
+        r"started     write \{",
+        r"ended       ok: wrote 8 bytes to out.txt",
+    ]
+    for line, pattern in zip(story, patterns, strict=True):
+        assert re.match(rf"  [-\d]+ [:\d]+  {pattern}", line), (pattern, line)
+    told = json.loads(runs("why", "s", f"#{call}", "--json")[1])
+    assert [moment["what"] for moment in told["moments"]][-1] == "ended"
+
+
+def test_the_number_of_a_call_means_the_latest_run(runs: Runs, model: Callable[..., str]) -> None:
+    """Numbers begin anew with each run; whole ids are always sure."""
+    url = model(READS, says("ok"), wants("ls"), says("ok"))
+    runs("run", "--session", "s", "--base-url", url, "one")
+    runs("run", "--resume", "s", "--base-url", url, "two")
+    _, out, _ = runs("why", "s", "3")
+    assert out.startswith("ls  ") or runs("why", "s", "2")[1].startswith("ls  ")
+
+
+# What is kept, and what is not
+
+
+def test_of_the_rules_those_of_one_verdict_are_replaced(runs: Runs, model: Callable[..., str]) -> None:
+    """So what was denied stays denied when something else is allowed."""
+    url = model(says("ok"))
+    rules = ["--deny", "bash", "--allow", "write", "--ask", "read"]
+    runs("run", "--session", "s", "--base-url", url, *rules, "go")
+    runs("run", "--resume", "s", "--base-url", url, "--allow", "edit", "on")
+    _, second = (entry.config for entry in opened())
+    assert set(map(str, second.rules)) == {"deny bash", "ask read", "allow edit"}
+
+
+def test_to_let_everything_run_is_not_taken_over(runs: Runs, model: Callable[..., str]) -> None:
+    """It has to be said each time; any other mode has not."""
+    url = model(says("ok"))
+    for mode, kept in (("bypass", "default"), ("plan", "plan")):
+        session = f"s-{mode}"
+        runs("run", "--session", session, "--base-url", url, "--mode", mode, "go")
+        runs("run", "--resume", session, "--base-url", url, "on")
+        assert [str(entry.config.policy.mode) for entry in opened(session)] == [mode, kept]
+
+
+def test_instructions_are_read_where_they_are(runs: Runs) -> None:
+    """AGENTS.md unless told, and nothing where that is told."""
+    runs("run", "--session", "a", "hello")
+    runs("run", "--session", "b", "--instructions", "README.md", "--instructions", "X.md", "hello")
+    runs("run", "--session", "c", "--instructions", "", "hello")
+    configs = [opened(session)[0].config for session in "abc"]
+    assert [config.instructions for config in configs] == [("AGENTS.md",), ("README.md", "X.md"), ()]
+
+
+def test_what_is_read_first_is_said(runs: Runs) -> None:
+    """Where it is there, and as long as the session has not begun."""
+    Path("AGENTS.md").write_text("Be brief.", "utf-8")
+    first = runs("run", "--session", "s", "--mode", "plan", "hello")[1].splitlines()[0]
+    second = runs("run", "--resume", "s", "hello")[1].splitlines()[0]
+    assert first == "scripted stand-in (no model, no key)  session s  mode plan  reads AGENTS.md"
+    assert second == "scripted stand-in (no model, no key)  session s  mode plan"
+
+
+def test_models_to_switch_to_are_told_with_their_price(runs: Runs, model: Callable[..., str]) -> None:
+    """And kept."""
+    url = model(says("ok"))
+    told = ["--also-model", "anthropic:a=1,5", "--also-model", "openai:b"]
+    runs("run", "--session", "s", "--base-url", url, *told, "go")
+    runs("run", "--resume", "s", "--base-url", url, "on")
+    for entry in opened():
+        first, second = entry.config.models
+        assert (first.name, first.price) == ("anthropic:a", Price(input=Decimal(1), output=Decimal(5)))
+        assert (second.name, second.price) == ("openai:b", None)
+
+
+def test_hooks_have_a_say(runs: Runs, model: Callable[..., str], tmp_path: Path) -> None:
+    """A program sees the call and may deny it; one that fails is told and has no say."""
+    guard = tmp_path / "guard.sh"
+    guard.write_text('#!/bin/sh\ngrep -q out.txt && { echo "not that file" >&2; exit 2; }\n', "utf-8")
+    guard.chmod(0o700)
+    url = model(WRITES, says("ok"))
+    hooks = ["--hook", f"pre_tool_use:wr*={guard}", "--hook", "stop=sh -c 'echo oh >&2; exit 1'"]
+    code, out, _ = runs("run", "--session", "s", "--base-url", url, *hooks, "--yes", "go")
+    assert (code, Path("out.txt").exists()) == (0, False)
+    assert "Denied by a hook: guard.sh: not that file" in out
+    assert "hook sh has no say: it raised ChildProcessError: exit code 1: oh" in out
+    code, _, err = runs("run", "--resume", "s", "--base-url", url, "more")
+    assert (code, "has hooks (guard.sh, sh)" in err) == (2, True)
+    assert runs("run", "--resume", "s", "--base-url", url, "--no-hooks", "more")[0] == 0
+
+
+def test_whoever_wants_to_know_is_told_what_judged_each_call(runs: Runs, model: Callable[..., str]) -> None:
+    """Without -v only what was denied is of interest, and that its result tells."""
+    url = model(READS, says("ok"), READS, says("ok"))
+    hook = ["--hook", 'pre_tool_use=echo \'{"verdict": "allow", "reason": "I know it"}\'']
+    _, plain, _ = runs("run", "--base-url", url, *hook, "go")
+    _, full, _ = runs("run", "--base-url", url, *hook, "-v", "go")
+    assert "allow" not in plain
+    assert "hook echo: allow, because I know it" in full
+    assert re.search(r"#\d+ read: allow, by hook: echo: I know it", full)
 
 
 # Sessions
@@ -372,17 +697,17 @@ def opened(session: str = "s") -> list[RunOpened]:
 
 
 def test_a_session_goes_on_as_it_was_set_up(runs: Runs, model: Callable[..., str]) -> None:
-    """Model, system, tools, limits, price and rules need not be told again; a yes to everything has to be."""
+    """Model, system, tools, limits, price and rules need not be told again."""
     url = model(says("one"), says("two"))
     told = ["--model", "openai:x", "--system", "be", "--tools", "read,write", "--max-turns", "7"]
-    told += ["--price", "1,2", "--allow", "write:path=a", "--parallel", "--yes"]
+    told += ["--price", "1,2", "--allow", "write:path=a", "--parallel", "--mode", "accept_edits"]
     assert runs("run", "--session", "s", "--base-url", url, *told, "first")[0] == 0
     assert runs("run", "--resume", "s", "--base-url", url, "second")[0] == 0
     first, second = (entry.config for entry in opened())
     assert (first.model, first.system, first.tools) == (second.model, second.system, second.tools)
     assert (first.limits.turns, second.limits.turns) == (7, 7)
-    assert second.allow == (Grant(tool="write", where=(("path", "a"),)),)
-    assert (str(first.policy.mode), str(second.policy.mode)) == ("bypass", "default")
+    assert second.rules == (Rule(verdict="allow", tool="write", where=(("path", "a"),)),)
+    assert second.policy == first.policy
 
 
 def test_our_system_prompt_names_the_folder_of_this_very_run(runs: Runs, tmp_path: Path) -> None:
@@ -458,11 +783,41 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "two sessions": (["run", "--resume", "a", "--session", "b", "hi"], "give one of them"),
     "a session that is there": (["run", "--session", "old", "hi"], "'old' is there already"),
     "nothing to resume": (["run", "--resume", "old"], "is over (end_turn); give a prompt"),
-    "no question": (
-        ["run", "--resume", "old", "--approve", "all", "hi"],
-        "no question of session 'old' is open",
+    "no question": (["approve", "old", "all"], "no open question 'all'; open: none"),
+    "no question of that name": (["deny", "asked", "99"], "no open question '99'; open: 'CALL'"),
+    "a yes twice over": (["approve", "asked", "all", "--edit", "{}", "--always"], "leave out --edit"),
+    "always where": (["approve", "asked", "all", "--where", "path=x"], "give both"),
+    "where what": (["approve", "asked", "all", "--always", "--where", "x"], "says nothing of arguments"),
+    "nobody to speak to": (["send", "none", "hi"], "no session 'none'"),
+    "nothing to say": (["send", "old", " "], "a prompt has to say something"),
+    "nothing to steer with": (["steer", "old", ""], "a prompt has to say something"),
+    "nothing to change": (["control", "old"], "give --model, --mode or --think"),
+    "no such mode": (["control", "old", "--mode", "yolo"], "'yolo' is not one of"),
+    "no thought": (["control", "old", "--think", "0"], "'0' is no number of tokens"),
+    "a model that the stand-in is not": (["control", "old", "--model", "openai:x"], "begin another one"),
+    "a wire that is none": (["control", "asked", "--model", "gork:x"], "no wire 'gork'"),
+    "a stand-in for a model": (["control", "asked", "--model", "openai:stand-in"], "by no others"),
+    "nothing to stop": (["interrupt", "old"], "session 'old' has no run under way"),
+    "no such call": (["cancel", "asked", "99"], "no call '99' under way; there are: 'CALL'"),
+    "no such call to tell of": (["why", "asked", "99"], "no call '99' in session 'asked'; there are: "),
+    "no session to tell of": (["why", "none", "1"], "no session 'none'"),
+    "no questions of nobody": (["questions", "none"], "no session 'none'"),
+    "a hook that is none": (["run", "--hook", "pre_tool_use", "hi"], "is no hook; write EVENT=COMMAND"),
+    "a hook nowhere": (["run", "--hook", "often=true", "hi"], "there is no hook 'often'; there are: "),
+    "a hook about no call": (["run", "--hook", "stop:bash=true", "hi"], "'stop' is about no call"),
+    "a hook that is not there": (
+        ["run", "--hook", "stop=./none.sh", "hi"],
+        "is not there, or may not be run",
     ),
-    "an answer without a session": (["run", "--approve", "all", "hi"], "say which one with --resume"),
+    "a hook and none": (["run", "--hook", "stop=true", "--no-hooks", "hi"], "give one of them"),
+    "an open quote": (["run", "--hook", "stop='true", "hi"], "cannot be read: No closing quotation"),
+    "yes to nothing": (["run", "--yes", "--mode", "dont_ask", "hi"], "asks none; give one of them"),
+    "a model without a name": (["run", "--also-model", "=1,2", "hi"], "names no model"),
+    "two models of one name": (
+        ["run", "--also-model", "openai:y", "--also-model", "openai:y", "hi"],
+        "two models of one name",
+    ),
+    "an empty name for a chat": (["chat", "--model", "gork:x"], "no wire 'gork'"),
     "no such tool": (["run", "--tools", "read,fly", "hi"], "no tool 'fly'; there are: read, "),
     "a rule for no tool": (["run", "--allow", "fly", "hi"], "'fly', which is no tool of this run"),
     "a rule for a tool left out": (
@@ -473,6 +828,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "a rule that is none": (["run", "--allow", "write:path", "hi"], "is no rule"),
     "a price that is none": (["run", "--price", "1", "hi"], "is no price"),
     "a price below nothing": (["run", "--price=-1,1", "hi"], "is no price"),
+    "money that is none": (["run", "--max-usd", "much", "hi"], "'much' is no number more than 0"),
     "endless money": (["run", "--max-usd", "inf", "hi"], "'inf' is no number more than 0"),
     "no turns": (["run", "--max-turns", "0", "hi"], "--max-turns"),
     "money without a price": (
@@ -494,13 +850,16 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_message_and_code_2(name: str, runs: Runs) -> None:
+def test_a_mistake_is_one_message_and_code_2(name: str, runs: Runs, model: Callable[..., str]) -> None:
     """It says what is wrong and the way out, without a traceback."""
     runs("run", "--session", "old", "hello")
+    asked = model(WRITES)
+    runs("run", "--session", "asked", "--model", "openai:y", "--base-url", asked, "go")
     arguments, message = MISTAKES[name]
+    call = re.findall(r"#(\d+)", runs("questions", "asked")[1])[0]
     code, out, err = runs(*arguments)
     assert (code, out) == (2, "")
-    assert message in err
+    assert message.replace("CALL", call) in err
     assert "Traceback" not in err
 
 
@@ -513,13 +872,14 @@ def test_a_prompt_for_an_unfinished_run_is_refused(runs: Runs, model: Callable[.
     assert "has an unfinished run; end it first: turnwheel run --resume s" in err
 
 
-def test_another_model_for_an_unfinished_run_is_refused(runs: Runs, model: Callable[..., str]) -> None:
-    """It would not be asked."""
-    url = model(WRITES)
+def test_an_unfinished_run_may_go_on_with_another_model(runs: Runs, model: Callable[..., str]) -> None:
+    """From its next call on."""
+    url = model(WRITES, says("ok"))
     rest(runs, url)
-    for told in (["--base-url", url, "--model", "openai:x"], ["--stand-in"]):
-        code, _, err = runs("run", "--resume", "s", *told)
-        assert (code, "goes on with 'openai:gpt-5'" in err) == (2, True)
+    runs("approve", "s", "all")
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url, "--model", "openai:x", "--json")
+    called = [json.loads(line).get("model") for line in out.splitlines() if '"ModelCalled"' in line]
+    assert (code, called) == (0, ["openai:x"])
 
 
 def test_a_store_that_cannot_be_read_is_an_error_of_the_world(runs: Runs, tmp_path: Path) -> None:
@@ -580,264 +940,279 @@ def test_without_a_key_the_stand_in_is_asked(
     assert [entry.config.model.name for entry in opened()] == [asked]
 
 
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        (["OPENAI_API_KEY"], "openai:gpt-5"),
+        (["ANTHROPIC_API_KEY"], "anthropic:claude-sonnet-4-5"),
+        (["OPENAI_API_KEY", "ANTHROPIC_API_KEY"], "openai:gpt-5"),
+    ],
+)
+def test_with_a_key_its_model_is_asked(keys: list[str], asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI's where there are both."""
+    for name in keys:
+        monkeypatch.setenv(name, "k")
+    assert model_of(Job(prompt="hi", store=Path("s")), None) == asked
+
+
+def test_a_model_is_asked_on_the_wire_of_its_name(runs: Runs, model: Callable[..., str]) -> None:
+    """At the address one gives; what comes back from the wrong kind of server is an error, told as one."""
+    code, out, err = runs("run", "--base-url", model(404), "--model", "anthropic:x", "hello")
+    assert (code, "anthropic:x" in out) == (1, True)
+    assert "it is so" in err
+
+
 def test_with_an_address_the_usual_model_is_asked(runs: Runs, model: Callable[..., str]) -> None:
     """A server was named, so somebody is there."""
     assert runs("run", "--session", "s", "--base-url", model(says("hi")), "hello")[0] == 0
     assert [entry.config.model.name for entry in opened()] == ["openai:gpt-5"]
 
 
-# The face, on its own
+# Chatting through a pipe
 
 
-def shown(*notices: Notice) -> str:
-    """What a person is shown of *notices* in a pipe."""
-    file = io.StringIO()
-    face = Terminal(Screen(file))
-    for notice in notices:
-        face.notice(notice)
-    return file.getvalue()
+@final
+class Talk:
+    """`turnwheel chat --json` with *arguments*, in a process of its own, spoken to line by line."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "turnwheel.apps.cli", "chat", "--json", *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.notices: list[dict[str, Any]] = []
+
+    def say(self, line: str) -> None:
+        """Type *line*."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def until(self, kind: str) -> dict[str, Any]:
+        """The next notice that is a *kind*."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            notice: dict[str, Any] = json.loads(line)
+            self.notices.append(notice)
+            if notice["type"] == kind:
+                return notice
+        pytest.fail(f"no {kind}: {self.process.communicate()}")
+
+    def ends(self) -> tuple[int, str]:
+        """No more lines: the exit code, and what was told on stderr."""
+        out, err = self.process.communicate(timeout=30)
+        self.notices += map(json.loads, out.splitlines())
+        return self.process.returncode, err
 
 
-STARTED = ToolStarted(call="c", tool="read", arguments='{"path": "a"}')
-ENDED = ToolEnded(call="c", tool="read", outcome=Outcome.OK, content="     1\tx", seconds=1.25)
-SHOWN: dict[str, tuple[list[Notice], str]] = {
-    "text as it came": ([TextDelta("one "), TextDelta("two\n"), TextDelta("three")], "one two\nthree"),
-    "text, then a call": ([TextDelta("look"), STARTED, ENDED], "look\n\n● read a\n  ⎿ 1 line  1.2 s\n\n"),
-    "thinking, then text": ([ReasoningDelta("hm"), TextDelta("\nso")], "hm\nso"),
-    "two at once": (
-        [STARTED, ToolStarted(call="d", tool="ls", arguments="{}"), ENDED],
-        "● read a\n● ls \n● read a\n  ⎿ 1 line  1.2 s\n\n",
-    ),
-    "a call that did not run": (
-        [ToolEnded(call="x", tool="bash", outcome=Outcome.SKIPPED, content="Skipped: why")],
-        "● bash \n  ⎿ Skipped: why\n\n",
-    ),
-    "progress": ([STARTED, ToolProgress(call="c", text="half\nway")], "● read a\n  half way\n"),
-    "a retry at once": ([RetryScheduled(attempt=2, due=0.0, failure=Failure.LOST, message="gone")], ""),
-    "a broken answer": (
-        [TextDelta("hal"), AnswerDropped(request="r")],
-        "hal\n\nwhat the model said is void: its answer broke off\n",
-    ),
-    "an interrupt": ([InterruptRequested()], "stopping; Ctrl-C again leaves at once\n"),
-    "a warning": ([Warned(text="odd")], "odd\n"),
-    "a summary": (
-        [CompactionStarted(size=9_000), Compacted(before=9_000, after=1_000)],
-        "summarising the conversation (9,000 tokens)\nsummarised: 9,000 tokens are now 1,000\n",
-    ),
-    "no summary": ([CompactionFailed(reason="too small")], "the conversation stays as it is: too small\n"),
-}
+@pytest.fixture
+def talks() -> Iterator[Callable[..., Talk]]:
+    """Begins talks, and ends what is left of them."""
+    begun: list[Talk] = []
+
+    def begin(*arguments: str) -> Talk:
+        begun.append(Talk(*arguments))
+        return begun[-1]
+
+    yield begin
+    for talk in begun:
+        if talk.process.poll() is None:
+            talk.process.kill()
+        talk.process.communicate()
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_notice_is_shown_as_a_person_reads_it(name: str) -> None:
-    """Whatever follows whatever, lines begin where lines begin."""
-    notices, text = SHOWN[name]
-    assert shown(*notices) == text
+BASH = ("--model", "openai:stand-in-bash")
 
 
-def test_a_retry_says_when() -> None:
-    """And why."""
-    due = time.time() + 3_600
-    text = shown(RetryScheduled(attempt=2, due=due, failure=Failure.OVERLOADED, message="busy"))
-    assert re.fullmatch(r"overloaded: busy\n  try 2 in 3(600|5\d\d) s\n", text)
+def test_each_line_of_a_pipe_is_a_prompt(runs: Runs, typed: Callable[..., None]) -> None:
+    """Answered one after the other, blank ones left out; then it is over."""
+    typed("hello", "", "How long is README.md?", "what did you do?")
+    code, out, err = runs("chat", "s")
+    assert (code, err) == (0, "")
+    assert re.findall("^> (.*)", out, re.MULTILINE) == ["hello", "How long is README.md?", "what did you do?"]
+    assert "README.md has 1 lines" in out
+    assert "I made 1 tool calls: read x1." in out
+    typed("thanks")
+    code, out, _ = runs("chat", "s")
+    assert (code, out.count("I made 1 tool calls")) == (0, 1)  # how it ended last time
+    assert [entry.config.model.name for entry in opened()] == ["openai:stand-in"] * 4
 
 
-def test_what_comes_during_a_question_is_shown_behind_it() -> None:
-    """In the order in which it came."""
-    file = io.StringIO()
-    face = Terminal(Screen(file))
-    face.notice(STARTED)
-    face.hold()
-    face.notice(ENDED)
-    face.notice(Warned(text="odd"))
-    assert file.getvalue() == "● read a\n"
-    face.release()
-    assert file.getvalue() == "● read a\n  ⎿ 1 line  1.2 s\n\nodd\n"
-
-
-@pytest.mark.parametrize("size", [1, 3, 1_000])
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("one two three four", ["one two", "three four"]),
-        ("one\n\n  two three", ["one", "", "  two three"]),
-        ("one  two", ["one  two"]),
-        ("123456789012 3", ["123456789012 3"]),
-        ("日本語日本 本", ["日本語日本", "本"]),
-        ("ends ", ["ends"]),
-    ],
-)
-def test_text_is_broken_at_spaces(text: str, lines: list[str], size: int) -> None:
-    """However small the bits are in which it comes; what is wider than a line is left to the terminal."""
-    wrap = Wrap(lambda: 11)
-    bits = [text[at : at + size] for at in range(0, len(text), size)]
-    assert "".join([*map(wrap.feed, bits), wrap.end()]) == "\n".join(lines)
-
-
-def test_a_long_prompt_is_cut() -> None:
-    """Whoever wrote it knows it."""
-    file = io.StringIO()
-    Terminal(Screen(file)).begin("m", "s", "\n".join("abcdefghij"))
-    assert file.getvalue() == "m  session s\n> a\nb\nc\nd\ne\nf\n... 4 more lines\n\n"
-
-
-# The small parts
-
-
-@pytest.mark.parametrize(
-    ("text", "grant"),
-    [
-        ("bash", Grant(tool="bash")),
-        ("write:path=*.md", Grant(tool="write", where=(("path", "*.md"),))),
-        ("x:a=1,2,b=c=d", Grant(tool="x", where=(("a", "1,2"), ("b", "c=d")))),
-        ("x:a=", Grant(tool="x", where=(("a", ""),))),
-    ],
-)
-def test_a_rule_is_read(text: str, grant: Grant) -> None:
-    """Globs may hold commas and equals signs."""
-    assert rule(text) == grant
-
-
-@pytest.mark.parametrize(
-    ("raw", "shown"),
-    [
-        ("plain\n\ttext", "plain\n\ttext"),
-        ("dos\r\nlines", "dos\nlines"),
-        ("over\rwritten", r"over\x0dwritten"),
-        ("\x1b[31mred", r"\x1b[31mred"),
-        ("\x9b\x00\x7f", r"\x9b\x00\x7f"),
-        ("a\u202eb\u2066", r"a\u202eb\u2066"),
-        ("\udcff", r"\udcff"),
-        ("日本 👩\u200d🔬 é", "日本 👩\u200d🔬 é"),
-    ],
-)
-def test_only_what_a_terminal_obeys_is_changed(raw: str, shown: str) -> None:
-    """Controls, C1, what turns the order of reading, halves of characters; never a letter."""
-    assert clean(raw) == shown
-    shown.encode()
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "line"),
-    [
-        ("short", 10, "short"),
-        ("a\n  b\tc", 10, "a b c"),
-        ("0123456789a", 10, "0123456..."),
-        ("日本語日本語", 10, "日本語..."),
-    ],
-)
-def test_a_line_fits(text: str, width: int, line: str) -> None:
-    """Counted in columns."""
-    assert one_line(text, width) == line
-
-
-def test_lines_beyond_are_counted() -> None:
-    """And not shown."""
-    assert first_lines("a\nb\nc\n", 2) == (["a", "b"], 1)
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "line"),
-    [
-        ("read", '{"path": "a b", "offset": 3}', "a b"),
-        ("grep", '{"pattern": "x", "glob": "*.py"}', "x *.py"),
-        ("bash", '{"command": "ls\\nrm x"}', "ls rm x"),
-        ("other", '{"n": 1, "s": "t", "l": [true]}', "n=1 s=t l=[true]"),
-        ("other", "{", "{"),
-        ("other", "{}", ""),
-    ],
-)
-def test_what_a_call_is_about_fits_a_line(tool: str, arguments: str, line: str) -> None:
-    """The essential arguments of a tool that is known, all of another."""
-    assert essence(tool, arguments, 80) == line
-
-
-@pytest.mark.parametrize(
-    ("tool", "outcome", "content", "line"),
-    [
-        ("read", Outcome.OK, "     1\ta\n     2\tb", "2 lines"),
-        ("read", Outcome.OK, "[the file is empty]", "[the file is empty]"),
-        (
-            "grep",
-            Outcome.OK,
-            "a:1: x\n[stopped after 1; narrow the search]",
-            "1 match [stopped after 1; narrow the search]",
-        ),
-        ("ls", Outcome.OK, "a\nb", "2 entries"),
-        ("bash", Outcome.OK, "one\ntwo\n[exit code 0]", "two (2 lines)"),
-        ("bash", Outcome.OK, "no\n[exit code 1]", "no [exit code 1]"),
-        ("bash", Outcome.OK, "[exit code 0]", "no output"),
-        ("write", Outcome.OK, "wrote 3 bytes to a", "wrote 3 bytes to a"),
-        ("other", Outcome.OK, "one\ntwo\nthree", "one (+2 lines)"),
-        ("other", Outcome.OK, "", "no output"),
-        ("read", Outcome.ERROR, "Tool raised an exception:\nno", "Tool raised an exception: no"),
-    ],
-)
-def test_what_came_of_a_call_fits_a_line(tool: str, outcome: Outcome, content: str, line: str) -> None:
-    """Its size, its end or its beginning, whichever says most."""
-    assert gist(tool, outcome, content, 80) == line
-
-
-def test_a_change_is_shown_as_a_change() -> None:
-    """Of a file that is there, what goes and what comes; of a new one, all of it."""
-    Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
-    same = json.dumps({"path": "a.txt", "content": "one\ntwo\n-- three\nfour\n"})
-    other = json.dumps({"path": "a.txt", "content": "one\nTWO\nfour\n"})
-    new = json.dumps({"path": "b.txt", "content": "x\ny"})
-    assert preview("write", same, Path()) == [(" ", "nothing changes")]
-    assert preview("write", other, Path()) == [
-        (" ", "one"),
-        ("-", "two"),
-        ("-", "-- three"),
-        ("+", "TWO"),
-        (" ", "four"),
-    ]
-    assert preview("write", new, Path()) == [("+", "x"), ("+", "y")]
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "lines"),
-    [
-        ("bash", {"command": "a\nb", "timeout": 3}, [("$", "a"), ("$", "b"), (" ", "timeout: 3")]),
-        (
-            "edit",
-            {"path": "a", "old": "x", "new": "y", "all": True},
-            [("-", "x"), ("+", "y"), (" ", "all: true")],
-        ),
-        ("other", {"a": "1\n2", "b": None}, [(" ", "a: 1"), (" ", "2"), (" ", "b: null")]),
-        ("write", {"path": "../../etc", "content": "\x1b"}, [("+", r"\x1b")]),
-    ],
-)
-def test_a_call_is_shown_before_it_is_approved(
-    tool: str, arguments: dict[str, object], lines: list[tuple[str, str]]
+def test_a_pipe_that_ends_at_a_question_leaves_the_run_resting(
+    runs: Runs, typed: Callable[..., None]
 ) -> None:
-    """All that it would do, cleaned."""
-    assert preview(tool, json.dumps(arguments), Path()) == lines
-
-
-def test_a_long_preview_is_cut_and_says_so() -> None:
-    """A command less soon than a text."""
-    text = "\n".join(map(str, range(100)))
-    assert preview("bash", json.dumps({"command": text}), Path())[-1] == (" ", "... 40 more lines")
-    assert preview("write", json.dumps({"path": "n", "content": text}), Path())[-1] == (
-        " ",
-        "... 76 more lines",
+    """It says what is asked and how that is answered, and the next chat goes on."""
+    typed("Write a report to R.md", "hello")
+    code, out, err = runs("chat", "s", "--instructions", "")
+    call = re.findall(r"\? write R.md  #(\d+)", out)[0]
+    assert (code, Path("R.md").exists()) == (3, False)
+    assert "y yes   n no   a always   e edit   s no, and stop" in out
+    assert err == (
+        f"the run rests on 1 question:\n  #{call}  write R.md\n"
+        "answer with: turnwheel approve s CALL, or deny; CALL may be all\n"
+        "1 prompt waiting\ngo on with: turnwheel chat s\n"
     )
+    runs("approve", "s", call)
+    typed()
+    code, out, _ = runs("chat", "s")
+    assert (code, Path("R.md").exists()) == (0, True)
+    assert "I am the scripted stand-in" in out
+
+
+def test_with_yes_nothing_rests(runs: Runs, typed: Callable[..., None]) -> None:
+    """Not even where there is nobody left to ask."""
+    typed("Write a report to R.md")
+    assert runs("chat", "--yes")[0] == 0
+    assert Path("R.md").exists()
+
+
+def test_a_program_answers_steers_and_changes_settings(talks: Callable[..., Talk]) -> None:
+    """Line by line, as it reads what goes on."""
+    talk = talks(*BASH, "--parallel")
+    talk.say("run: echo one and run: sleep 600")
+    first, second = (talk.until("ApprovalRequested")["call"].rpartition("-")[2] for _ in range(2))
+    talk.say("y")
+    talk.say("e all")
+    talk.say(f"e {first}")
+    talk.say(f"y {second}")
+    talk.say(f"y {first}")
+    assert talk.until("ToolEnded")["content"] == "one\n[exit code 0]"
+    talk.until("ToolStarted")
+    talk.say("thanks anyway")
+    talk.until("InputReceived")
+    talk.say(f"/cancel {second}")
+    assert talk.until("ToolEnded")["outcome"] == "cancelled"
+    talk.say("/mode plan")
+    talk.until("RunEnded")
+    talk.until("RunStarted")
+    talk.until("RunEnded")
+    talk.say("run: touch made")
+    assert talk.until("ToolEnded")["outcome"] == "denied"
+    talk.until("RunEnded")
+    talk.say("/queue")
+    talk.say("/quit")
+    code, err = talk.ends()
+    assert code == 0
+    assert f"2 questions are open: say which one, {first} or {second}, or all" in err
+    assert "one at a time: say which one" in err
+    assert f'write the arguments behind it: e {first} {{"command": "echo one"}}' in err
+    assert "> /queue\nno prompt waits" in err
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize(("sign", "ends"), [("!", "cancelled"), ("!>", "ok"), ("!>>", "ok")])
+def test_a_run_is_steered_by_a_line(sign: str, ends: str, talks: Callable[..., Talk]) -> None:
+    """Now, after what runs, or when all is done; what comes after it runs only in the last case."""
+    os.mkfifo("fifo")
+    talk = talks(*BASH, "--allow", "bash")
+    talk.say("run: cat fifo and run: echo two")
+    talk.until("ToolStarted")
+    talk.say(f"{sign}stop")
+    talk.until("InputReceived")
+    if sign != "!":
+        Path("fifo").write_text("one", "utf-8")
+    taken = talk.until("InputTaken")
+    assert taken["messages"][0]["parts"][0]["text"] == "stop"
+    outcomes = [notice["outcome"] for notice in talk.notices if notice["type"] == "ToolEnded"]
+    assert sorted(outcomes) == sorted([ends, "ok" if sign == "!>>" else "skipped"])
+    talk.until("RunEnded")
+    assert talk.ends() == (0, "")
+
+
+def test_what_was_typed_is_worked_off_after_a_kill(runs: Runs, talks: Callable[..., Talk]) -> None:
+    """It was in the journal before the process died; an unsafe call that ran is not run again."""
+    os.mkfifo("fifo")
+    talk = talks("s", *BASH, "--allow", "bash")
+    talk.say("run: cat fifo")
+    talk.until("ToolStarted")
+    talk.say("run: touch made")
+    talk.until("InputReceived")
+    talk.process.send_signal(signal.SIGKILL)
+    talk.ends()
+    assert "executing: unfinished, 1 prompt waiting" in runs("sessions")[1]
+    again = talks("s")
+    code, err = again.ends()
+    assert code == 0
+    assert "recovered: bash cat fifo - it may have run and is not run again" in err
+    assert Path("made").exists()
+
+
+def test_what_others_send_to_an_open_chat_is_worked_off(runs: Runs, talks: Callable[..., Talk]) -> None:
+    """Also where nothing goes on in it."""
+    talk = talks("s")
+    talk.say("hello")
+    talk.until("RunEnded")
+    assert runs("send", "s", "thanks")[0] == 0
+    taken = talk.until("InputTaken")
+    assert taken["messages"][0]["parts"][0]["text"] == "thanks"
+    talk.until("RunEnded")
+    assert talk.ends()[0] == 0
+
+
+def test_a_run_that_others_began_is_theirs(runs: Runs, talks: Callable[..., Talk]) -> None:
+    """An open chat says so and leaves it alone, and what is typed waits for it."""
+    talk = talks("s")
+    talk.say("hello")
+    talk.until("RunEnded")
+    assert runs("run", "--resume", "s", "Write a report to R.md")[0] == 3
+    assert talk.process.stderr is not None
+    assert talk.process.stderr.readline() == f"{ELSEWHERE}\n"
+    talk.say("thanks")
+    code, err = talk.ends()
+    assert (code, "rests on 1 question" in err) == (3, True)
+    runs("approve", "s", "all")
+    code, out, _ = runs("run", "--resume", "s")
+    assert (code, "> thanks" in out) == (0, True)
+
+
+def test_a_run_that_another_process_takes_over_is_left(runs: Runs, talks: Callable[..., Talk]) -> None:
+    """Only one can go on, and the other one says so."""
+    talk = talks("s")
+    talk.say("Write a report to R.md")
+    talk.until("ApprovalRequested")
+    assert runs("run", "--resume", "s")[0] == 3
+    talk.process.wait(30)
+    code, err = talk.ends()
+    assert (code, "another process went on with it" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(5, "just now"), (60, "1 minute ago"), (7_300, "2 hours ago"), (90_000, "1 day ago")],
+    ("line", "told"),
+    [
+        ("/fly", "no command '/fly'; there are: /cancel, /help"),
+        ("/quit now", "/quit stands alone; got 'now'"),
+        ("/mode yolo", "there is no mode 'yolo'; there are: default, "),
+        ("/model openai:x", "no switch to 'openai:x': this session asks the scripted stand-in"),
+        ("/think little", "'little' is no number of tokens to think"),
+        ("/cancel 7", "no call '7' under way; there are: none"),
+        ("/why 7", "no session 's' in this store"),
+        ("/why", "/why says nothing; write what it shall say behind it"),
+        ("! ", "! says nothing"),
+    ],
 )
-def test_an_age_is_told_roughly(seconds: float, said: str) -> None:
-    """In the largest unit there is one of."""
-    assert age(seconds) == said
+def test_a_line_that_means_nothing_is_told_so(
+    line: str, told: str, runs: Runs, typed: Callable[..., None]
+) -> None:
+    """On stderr, and the chat goes on."""
+    typed(line, "hello")
+    code, out, err = runs("chat", "s")
+    assert (code, "I am the scripted stand-in" in out) == (0, True)
+    assert told in err
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.0001, "1 ms"), (0.0349, "35 ms"), (1.24, "1.2 s"), (59.9, "59.9 s"), (125.2, "2 min 5 s")],
-)
-def test_a_time_is_told_in_a_unit_that_says_something(seconds: float, said: str) -> None:
-    """A read takes milliseconds and a build takes minutes."""
-    assert took(seconds) == said
+def test_help_in_a_chat_is_the_help_of_the_command(runs: Runs, typed: Callable[..., None]) -> None:
+    """Every line of it."""
+    typed("/help")
+    _, _, err = runs("chat")
+    _, out, _ = runs("chat", "--help")
+    for line in err.splitlines()[1:]:
+        assert line.strip() in out
+
+
+def test_the_chat_ends_with_the_code_of_its_last_run(
+    runs: Runs, typed: Callable[..., None], model: Callable[..., str]
+) -> None:
+    """As a script wants it."""
+    for reply, code in ((says("ok"), 0), (401, 1)):
+        typed("go")
+        assert runs("chat", "--base-url", model(reply))[0] == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import fcntl
 import json
 import os
@@ -16,16 +17,20 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import final
 
 import pytest
+from rich.cells import cell_len
 
-from turnwheel import SQLiteStore
+from turnwheel import SetThinking, SQLiteStore
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.engine.journal import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.states.state import Asked, Confirming
+from turnwheel.states.batch import Asked
+from turnwheel.states.state import Confirming
 
 PATIENCE = 15.0
 """Seconds until a test gives up on something to appear."""
@@ -39,20 +44,76 @@ os.execv(sys.executable, [sys.executable, "-m", "turnwheel.apps.cli", *sys.argv[
 """
 """Makes its stdin the controlling terminal, so that Ctrl-C typed there is a signal, and becomes the CLI."""
 
-CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+CODE = re.compile(r"\x1b\[(\??[0-9;]*)([a-zA-Z])|\x1b|[^\x1b]", re.DOTALL)
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CTRL_C = "\x03"
 KEYS = "y yes   n no   a always"
 
 
 @final
+class Paper:
+    """What a terminal of endless height shows, as far as it is told what to do here; it has *columns*."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self._rows: list[list[str]] = [[]]
+        self._row = 0
+        self._column = 0
+        self._rest = ""
+
+    def write(self, text: str) -> None:
+        """Show *text*, and obey the codes in it."""
+        text, self._rest = self._rest + text, ""
+        for match in CODE.finditer(text):
+            if match[0] == "\x1b":  # the rest of the code has not come yet
+                self._rest = text[match.start() :]
+                return
+            if match[2]:
+                self._obey(match[1], match[2])
+            else:
+                self._show(match[0])
+
+    def _obey(self, number: str, code: str) -> None:
+        match code:
+            case "A":
+                self._row = max(0, self._row - int(number or 1))
+            case "C":
+                self._column = min(self.columns, self._column + int(number or 1))
+            case "J":
+                del self._rows[self._row + 1 :], self._rows[self._row][self._column :]
+            case "K":
+                self._rows[self._row] = []
+            case _:
+                pass  # colours, and modes that draw nothing
+
+    def _show(self, char: str) -> None:
+        if char == "\r":
+            self._column = 0
+        elif char == "\n" or self._column + cell_len(char) > self.columns:
+            self._row += 1
+            self._column = self._column if char == "\n" else 0
+            if self._row == len(self._rows):
+                self._rows.append([])
+        if char >= " ":
+            row = self._rows[self._row]
+            row += [" "] * (self._column - len(row))
+            row[self._column : self._column + cell_len(char)] = [char, *[""] * (cell_len(char) - 1)]
+            self._column += cell_len(char)
+
+    @property
+    def text(self) -> str:
+        """All rows, without the blanks at their ends."""
+        return "\n".join("".join(row).rstrip() for row in self._rows)
+
+
+@final
 class Screen:
-    """The CLI with *arguments* in a terminal of its own; `raw` is all it wrote."""
+    """The CLI with *arguments* in a terminal of its own: `raw` is all it wrote, `text` how that looks."""
 
     def __init__(self, folder: Path, store: Path, *arguments: str, **more: str) -> None:
         self._terminal, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
-        unset = {"OPENAI_API_KEY", "TURNWHEEL_MODEL", "NO_COLOR", "VISUAL", "EDITOR"}
+        unset = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TURNWHEEL_MODEL", "NO_COLOR", "VISUAL", "EDITOR"}
         env = {name: value for name, value in os.environ.items() if name not in unset}
         env |= {"TURNWHEEL_STORE": str(store), "TERM": "xterm-256color", "PYTHONUTF8": "1", **more}
         self.process = subprocess.Popen(
@@ -68,15 +129,17 @@ class Screen:
         self._inner = inner
         self._open: tuple[int, ...] = (self._terminal, inner)
         self.raw = ""
+        self.paper = Paper(100)
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self._seen = 0
 
     @property
     def text(self) -> str:
-        """What was written, without colours and cursor moves."""
-        return CODES.sub("", self.raw).replace("\r\n", "\n")
+        """What is on the screen, with what has scrolled away."""
+        return self.paper.text
 
     def expect(self, text: str) -> None:
-        """Wait until *text* appears behind what was expected before."""
+        """Wait until *text* is there, behind what was expected before on lines that did not change since."""
         deadline = time.monotonic() + PATIENCE
         while (found := self.text.find(text, self._seen)) < 0:
             assert self._more(deadline), f"no {text!r} in {self.text[self._seen :]!r}"
@@ -90,7 +153,12 @@ class Screen:
             data = os.read(self._terminal, 65_536)
         except OSError:  # the last one who had it open is gone
             return False
-        self.raw += data.decode()
+        before, new = self.text, self._decode(data)
+        self.raw += new
+        self.paper.write(new)
+        same = takewhile(lambda both: both[0] == both[1], zip(before, self.text, strict=False))
+        changed = self.text.rfind("\n", 0, sum(1 for _ in same)) + 1
+        self._seen = min(self._seen, changed)
         return bool(data)
 
     def type(self, keys: str) -> None:
@@ -117,7 +185,13 @@ class Screen:
         after = termios.tcgetattr(self._inner)
         assert after == self._before
         assert self.raw.count("\x1b[?25l") == self.raw.count("\x1b[?25h")  # the cursor is shown again
+        assert self.raw.rfind("\x1b[?2004h") <= self.raw.rfind("\x1b[?2004l")  # pastes are as they were
         return self.process.returncode
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Change the size of the window."""
+        self.paper.columns = columns
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def hang_up(self) -> None:
         """Close the terminal."""
@@ -152,18 +226,47 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(folder: Path, store: Path) -> Iterator[Opens]:
-    """Starts `turnwheel run` with the stand-in in a terminal."""
+def opens(folder: Path, store: Path) -> Iterator[Opens]:
+    """Starts the command line in a terminal."""
     screens: list[Screen] = []
 
     def start(*arguments: str, **env: str) -> Screen:
-        screen = Screen(folder, store, "run", *arguments, **env)
+        screen = Screen(folder, store, *arguments, **env)
         screens.append(screen)
         return screen
 
     yield start
     for screen in screens:
         screen.close()
+
+
+@pytest.fixture
+def run(opens: Opens) -> Opens:
+    """Starts `turnwheel run` with the stand-in in a terminal."""
+    return partial(opens, "run")
+
+
+@pytest.fixture
+def chat(opens: Opens) -> Opens:
+    """Starts `turnwheel chat` in session ``s`` with the stand-in that runs commands, and waits for it."""
+
+    def start(*arguments: str, **env: str) -> Screen:
+        screen = opens("chat", "s", "--model", "openai:stand-in-bash", *arguments, **env)
+        screen.expect("> ask for something, or /help")
+        return screen
+
+    return start
+
+
+@pytest.fixture
+def elsewhere(folder: Path, store: Path) -> Callable[..., str]:
+    """Does a command in another process; returns what it said."""
+
+    def do(*arguments: str) -> str:
+        command = [sys.executable, "-m", "turnwheel.apps.cli", *arguments, "--store", str(store)]
+        return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+    return do
 
 
 def command(text: str) -> tuple[str, ...]:
@@ -182,6 +285,13 @@ def after(store: Path) -> Machine:
         return machine
 
     return asyncio.run(load())
+
+
+def until(it_is_so: Callable[[], bool]) -> None:
+    """Look again and again whether *it_is_so*."""
+    deadline = time.monotonic() + PATIENCE
+    while not it_is_so():
+        assert time.monotonic() < deadline
 
 
 def outcomes(machine: Machine) -> list[Outcome]:
@@ -242,17 +352,28 @@ def test_arguments_are_edited_at_the_prompt(run: Opens) -> None:
     screen.expect(KEYS)
     screen.type("e")
     screen.expect('now: {"command": "echo one"}')
-    screen.expect("new (JSON, one line; Enter leaves it): ")
+    screen.expect("new (JSON, one line; Enter leaves it):")
+    screen.type("\n")
+    screen.expect(KEYS)
+    screen.type("e")
+    screen.expect("Enter leaves it):")
     screen.type("{oops\n")
     screen.expect("no JSON object")
     screen.expect("e edit again")
+    screen.type("n")
+    screen.expect("as it was")
+    screen.expect(KEYS)
     screen.type("e")
-    screen.expect("Enter leaves it): ")
+    screen.expect("Enter leaves it):")
+    screen.type("{oops\n")
+    screen.expect("e edit again")
+    screen.type("e")
+    screen.expect("Enter leaves it):")
     screen.type('{"command": 1}\n')
     screen.expect("must be of type string")
     screen.expect("e edit again")
     screen.type("e")
-    screen.expect("Enter leaves it): ")
+    screen.expect("Enter leaves it):")
     screen.type('{"command": "echo two"}\n')
     screen.expect("$ echo two")
     screen.expect("y yes   n no   e edit")
@@ -406,6 +527,16 @@ def test_what_is_asked_goes_to_stderr(run: Opens, folder: Path) -> None:
     assert "⎿" not in screen.text
 
 
+def test_quiet_asks_and_then_says_the_last_answer(run: Opens) -> None:
+    """What is asked has to be seen."""
+    screen = run("--quiet", *command("echo one"))
+    screen.expect("$ echo one")
+    screen.expect(KEYS)
+    screen.type("y")
+    screen.expect("✓ yes\n`bash` returned:")
+    assert screen.ends() == 0
+
+
 def test_no_color_is_respected(run: Opens) -> None:
     """The cursor may move, colours stay away."""
     screen = run("hello", NO_COLOR="1")
@@ -418,4 +549,443 @@ def test_a_terminal_without_the_signs_gets_plain_ones(run: Opens) -> None:
     """Where the encoding has no bullet, a star does."""
     screen = run("Who wrote README.md?", PYTHONUTF8="0", PYTHONIOENCODING="ascii", LC_ALL="C")
     screen.expect("* read README.md")
+    assert screen.ends() == 0
+
+
+def test_no_and_stop_ends_the_run(run: Opens, store: Path) -> None:
+    """The model is not asked any more."""
+    screen = run(*command("echo one"))
+    screen.expect("s no, and stop")
+    screen.type("s")
+    screen.expect("✗ no, and stop")
+    screen.expect("why?")
+    screen.type("enough\n")
+    screen.expect("interrupted; what was said is kept")
+    assert screen.ends() == 130
+    assert outcomes(after(store)) == [Outcome.DENIED]
+
+
+def test_a_question_that_is_answered_elsewhere_goes_away(run: Opens, elsewhere: Callable[..., str]) -> None:
+    """Whether a key or a reason is waited for; who answered is told."""
+    screen = run("--parallel", *command("echo 1 and run: echo 2"))
+    screen.expect(KEYS)
+    screen.type("n")
+    screen.expect("why?")
+    first, second = re.findall(r"#(\d+)", elsewhere("questions", "s"))
+    elsewhere("approve", "s", first)
+    screen.expect(f"#{first} was answered by ")
+    screen.expect(f"? bash  #{second}")
+    elsewhere("deny", "s", second, "--message", "rather not")
+    screen.expect(f"#{second} was answered by ")
+    screen.expect("(deny): no: rather not")
+    assert screen.ends() == 0
+    assert "⎿ 1" in screen.text
+
+
+# Chatting
+
+
+def test_a_chat_goes_on_over_several_turns(opens: Opens, folder: Path, store: Path) -> None:
+    """Text, a question with its card, a no that the model reacts to, and an account of it all."""
+    screen = opens("chat", "s")
+    screen.expect("scripted stand-in (no model, no key)  session s")
+    screen.expect("> ask for something, or /help")
+    screen.type("How long is README.md?\r")
+    screen.expect("> How long is README.md?")
+    screen.expect("● read README.md")
+    screen.expect("README.md has 1 lines")
+    screen.expect("2 turns · ")
+    screen.expect("> ask for something")
+    screen.type("Write a report to R.md\r")
+    screen.expect("? write R.md")
+    screen.expect("+ # Report")
+    screen.expect(KEYS)
+    screen.type("n put it into S.md\r")
+    screen.expect("⎿ put it into S.md")
+    screen.expect("You said no to R.md, so I write it to S.md.")
+    screen.expect(KEYS)
+    screen.type("y\r")
+    screen.expect("✓ write #")
+    screen.expect("The report is in S.md.")
+    screen.expect("> ask for something")
+    screen.type("what did you do?\r")
+    screen.expect("I made 7 tool calls: ")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    screen.expect("go on with: turnwheel chat s\n")
+    assert screen.ends() == 0
+    assert [path.name for path in sorted(folder.iterdir())] == ["README.md", "S.md"]
+    again = opens("chat", "s")
+    again.expect("> what did you do?")
+    again.expect("I made 7 tool calls: ")
+    again.expect("> ask for something")
+    again.type("/quit\r")
+    assert again.ends() == 0
+    assert len(outcomes(after(store))) == 7
+
+
+def test_questions_are_answered_in_any_order(chat: Opens, store: Path) -> None:
+    """Each by its number; which one is meant has to be said."""
+    screen = chat("--parallel")
+    screen.type("run: echo one and run: echo two\r")
+    screen.expect("$ echo one")
+    screen.expect("$ echo two")
+    screen.expect("about ")
+    screen.expect(f" or all: {KEYS}")
+    first, second = re.findall(r"bash  #(\d+)", screen.text)[:2]
+    screen.type("y\r")
+    screen.expect(f"2 questions are open: say which one, {first} or {second}, or all")
+    screen.type(f"n {second} not two\r")
+    screen.expect("⎿ not two")
+    screen.type("y\r")
+    screen.expect("⎿ one")
+    screen.expect("> ask for something")
+    screen.type(CTRL_C)
+    assert screen.ends() == 0
+    assert outcomes(after(store)) == [Outcome.OK, Outcome.DENIED]
+
+
+def test_what_is_typed_while_it_works_waits_or_steers(chat: Opens, folder: Path) -> None:
+    """The line that is being typed stays below what is written above it."""
+    os.mkfifo(folder / "fifo")
+    screen = chat("--allow", "bash")
+    screen.type("run: cat fifo\r")
+    screen.expect("● bash cat fifo")
+    screen.type("run: echo later\r")
+    screen.expect("'run: echo later' waits for its turn")
+    screen.expect("1 prompt waiting")
+    screen.type("/queue\r")
+    screen.expect("> /queue\n1  run: echo later")
+    screen.type("half a line")
+    screen.expect("> half a line")
+    (folder / "fifo").write_text("through\n", "utf-8")
+    screen.expect("⎿ through")
+    screen.expect("> half a line")
+    screen.expect("> run: echo later")
+    screen.expect("⎿ later")
+    screen.expect("> half a line")
+    screen.type("\x15run: cat fifo\r")
+    screen.expect("● bash cat fifo")
+    screen.type("!enough of this\r")
+    screen.expect("⎿ Cancelled")
+    screen.expect("> enough of this")
+    screen.expect("so I stop here")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+
+
+def test_a_setting_is_changed_and_a_call_explained(chat: Opens, folder: Path) -> None:
+    """In the middle of a conversation."""
+    screen = chat("--also-model", "anthropic:x")
+    screen.type("/mode plan\r")
+    screen.expect("from the next run on: mode plan")
+    screen.type("/model openai:gpt-5\r")
+    screen.expect("no switch to 'openai:gpt-5'")
+    screen.type("/model openai:stand-in\r")
+    screen.expect("from the next run on: model openai:stand-in\n")
+    screen.type("/model openai:stand-in-bash\r")
+    screen.expect("from the next run on: model openai:stand-in-bash\n")
+    screen.type("run: touch made\r")
+    screen.expect("Denied: the permission mode is plan.")
+    screen.expect("> ask for something")
+    call = re.findall(r"bash touch made  #(\d+)", screen.text)[0]
+    screen.type(f"/why {call}\r")
+    screen.expect("judged  deny, by mode: plan")
+    screen.type("/fly\r")
+    screen.expect("no command '/fly'")
+    screen.type("/quit\r")
+    assert screen.ends() == 0
+    assert not (folder / "made").exists()
+    again = chat()
+    assert "session s  mode plan" in again.text
+    again.type("\x04")
+    assert again.ends() == 0
+
+
+def test_a_call_is_given_up_by_its_number(chat: Opens) -> None:
+    """And the run goes on."""
+    screen = chat("--allow", "bash")
+    screen.type("run: sleep 600\r")
+    screen.expect("● bash sleep 600  #")
+    call = re.findall(r"sleep 600  #(\d+)", screen.text)[0]
+    screen.type("/cancel 99\r")
+    screen.expect(f"no call '99' under way; there are: '{call}'")
+    screen.type(f"/cancel {call}\r")
+    screen.expect("⎿ Cancelled")
+    screen.expect("`bash` did not succeed")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+
+
+def test_arguments_are_edited_on_the_line(chat: Opens) -> None:
+    """They stand there to be changed; what is made of them is shown and asked about once more."""
+    screen = chat()
+    screen.type("run: echo one\r")
+    screen.expect(KEYS)
+    screen.type("e\r")
+    screen.expect("; Enter takes them")
+    screen.expect('> {"command": "echo one"}')
+    screen.type("\r")
+    screen.expect("the arguments stay as they were")
+    screen.type("e\r")
+    screen.expect('> {"command": "echo one"}')
+    screen.type("oops\r")
+    screen.expect("no JSON object")
+    screen.type('e {"command": "echo two"}\r')
+    screen.expect("$ echo two")
+    screen.type("a\r")
+    screen.expect("say y to this one")
+    screen.type("y\r")
+    screen.expect("⎿ two")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [("""echo '{"command": "echo two"}' > "$1\"""", "$ echo two"), ("exit 1", "not edited: ")],
+)
+def test_arguments_are_edited_in_an_editor_meanwhile(
+    script: str, told: str, chat: Opens, tmp_path: Path, store: Path, elsewhere: Callable[..., str]
+) -> None:
+    """It has the terminal; what comes meanwhile is shown when it is left."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/sh\ncat {fifo}\n{script}\n", "utf-8")
+    editor.chmod(0o700)
+    screen = chat(EDITOR=str(editor))
+    screen.type("run: echo one\r")
+    screen.expect(KEYS)
+    screen.type("e\r")
+    for tokens in (7, 8):
+        elsewhere("control", "s", "--think", str(tokens))
+    # One step follows the other, so that by now the first has been told.
+    until(lambda: after(store).memory.thinking == SetThinking(tokens=8))
+    with fifo.open("w", encoding="utf-8") as gate:
+        gate.write("this is an editor\n")
+    screen.expect("this is an editor\nfrom now on: thinking up to 7 tokens")
+    screen.expect(told)
+    screen.expect(KEYS)
+    screen.type("y\r")
+    screen.expect("⎿ ")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+
+
+def test_a_question_of_a_chat_may_be_answered_elsewhere(chat: Opens, elsewhere: Callable[..., str]) -> None:
+    """It goes away, and who answered is told; a letter that comes too late is no prompt."""
+    screen = chat()
+    screen.type("run: echo one\r")
+    screen.expect(KEYS)
+    screen.type("y")
+    elsewhere("approve", "s", "all")
+    screen.expect("was answered by ")
+    screen.expect("⎿ one")
+    screen.expect("s active")
+    screen.type("\r")
+    screen.expect("no question is open any more")
+    screen.type("\x04")
+    assert screen.ends() == 0
+
+
+def test_what_others_say_to_a_chat_is_heeded(chat: Opens, elsewhere: Callable[..., str], store: Path) -> None:
+    """Prompts, steers and an interrupt, as if they had been typed."""
+    screen = chat("--allow", "bash")
+    screen.type("/think off\r")
+    screen.expect("from the next run on: thinking as the provider does")
+    elsewhere("send", "s", "run: sleep 600")
+    screen.expect("> run: sleep 600")
+    screen.expect("● bash sleep 600")
+    elsewhere("send", "s", "run: echo next")
+    screen.expect("'run: echo next' waits for its turn")
+    elsewhere("interrupt", "s")
+    screen.expect("stopping; Ctrl-C again leaves at once")
+    screen.expect("interrupted; what was said is kept")
+    screen.expect("⎿ next")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+    assert outcomes(after(store)) == [Outcome.CANCELLED, Outcome.OK]
+
+
+def test_ctrl_c_stops_the_run_and_not_the_chat(chat: Opens, folder: Path) -> None:
+    """What waits comes next; twice waits for nothing. Where nothing goes on it clears the line or leaves."""
+    os.mkfifo(folder / "fifo")
+    screen = chat("--allow", "bash")
+    screen.type("run: trap '' TERM INT; echo begun > fifo; sleep 600; sleep 600\r")
+    assert (folder / "fifo").read_text("utf-8") == "begun\n"
+    screen.type("run: echo next\r")
+    screen.expect("waits for its turn")
+    screen.type(CTRL_C)
+    screen.expect("stopping; Ctrl-C again leaves at once")
+    screen.type(CTRL_C)
+    screen.expect("it may have run")
+    screen.expect("interrupted; what was said is kept")
+    screen.expect("⎿ next")
+    screen.expect("> ask for something")
+    screen.type("some text")
+    screen.expect("some text")
+    screen.type(CTRL_C)
+    screen.expect("> ask for something")
+    screen.type(CTRL_C)
+    screen.expect("go on with: turnwheel chat s")
+    assert screen.ends() == 0
+
+
+def test_a_chat_that_is_left_at_work_goes_on_later(chat: Opens, opens: Opens, store: Path) -> None:
+    """Ctrl-D leaves; the question is asked again, and what was queued is answered."""
+    screen = chat()
+    screen.type("run: echo one\r")
+    screen.expect(KEYS)
+    screen.type("run: echo two\r")
+    screen.expect("waits for its turn")
+    screen.type("\x04")
+    screen.expect("the run rests on 1 question:")
+    screen.expect("answer with: turnwheel approve s CALL, or deny; CALL may be all")
+    screen.expect("go on with: turnwheel chat s\n")
+    assert screen.ends() == 3
+    assert not after(store).done
+    again = opens("chat", "s")
+    again.expect(KEYS)
+    again.type("y\r")
+    again.expect("⎿ one")
+    again.expect("> run: echo two")
+    again.expect(KEYS)
+    again.type("s\r")
+    again.expect("interrupted; what was said is kept")
+    again.expect("> ask for something")
+    again.type("\x04")
+    assert again.ends() == 0
+
+
+def test_a_chat_that_is_ended_from_outside_goes_on_later(chat: Opens, opens: Opens, store: Path) -> None:
+    """SIGTERM says how, a terminal that is gone is told nothing."""
+    screen = chat()
+    screen.type("run: echo one\r")
+    screen.expect(KEYS)
+    screen.process.send_signal(signal.SIGTERM)
+    screen.expect("terminated by SIGTERM; the run can be resumed")
+    screen.expect("go on with: turnwheel chat s\n")
+    assert screen.ends() == 143
+    again = opens("chat", "s")
+    again.expect(KEYS)
+    again.hang_up()
+    assert again.process.wait(PATIENCE) == 129
+    assert not after(store).done
+
+
+def test_a_chat_may_be_left_in_the_middle_of_its_work(chat: Opens, opens: Opens, store: Path) -> None:
+    """What was at work is stopped, and the next chat says what became of it."""
+    screen = chat("--allow", "bash")
+    screen.type("run: sleep 600\r")
+    screen.expect("● bash sleep 600")
+    screen.type("hello\r")
+    screen.expect("waits for its turn")
+    screen.type("/quit\r")
+    screen.expect("the run is not over\n1 prompt waiting\ngo on with: turnwheel chat s\n")
+    assert screen.ends() == 3
+    assert not after(store).done
+    again = opens("chat", "s")
+    again.expect("recovered: bash sleep 600 - it may have run and is not run again")
+    again.expect("> hello")
+    again.expect("give me a command")
+    again.expect("> ask for something")
+    again.type("\x04")
+    assert again.ends() == 0
+
+
+def test_arguments_nobody_asks_about_any_more_are_no_prompt(
+    chat: Opens, elsewhere: Callable[..., str], store: Path
+) -> None:
+    """Somebody else answered while they were being edited."""
+    screen = chat()
+    screen.type("run: echo one\r")
+    screen.expect(KEYS)
+    screen.type("e\r")
+    screen.expect('> {"command": "echo one"}')
+    elsewhere("deny", "s", "all")
+    screen.expect("was answered by ")
+    screen.expect("> ask for something")
+    screen.type("\r\x04")
+    assert screen.ends() == 0
+    assert len([message for message in after(store).memory.history if message.text.startswith("{")]) == 0
+
+
+def test_a_row_that_is_full_is_one_row(chat: Opens) -> None:
+    """The line below it does not tear what is written on."""
+    screen = chat("--allow", "bash")
+    screen.type("run: printf '%0100d\\n' 0\r")
+    screen.expect(f"```\n{'0' * 100}\n[exit code 0]\n```\n")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+
+
+def test_lines_are_edited_pasted_and_brought_back(chat: Opens, store: Path) -> None:
+    """As one is used to; what is pasted is one prompt however many lines it has."""
+    screen = chat("--allow", "bash")
+    screen.type("run: echo onnn\x7f\x7fe\r")
+    screen.expect("⎿ one")
+    screen.expect("> ask for something")
+    screen.type("\x1b[A")
+    screen.expect("> run: echo one")
+    screen.type(" more\r")
+    screen.expect("⎿ one more")
+    screen.expect("> ask for something")
+    screen.type("\x1b[200~hello\nrun: echo pasted\x1b[201~")
+    screen.expect("  run: echo pasted")
+    screen.type("\r")
+    screen.expect("⎿ pasted")
+    screen.expect("> ask for something")
+    screen.type("\x04")
+    assert screen.ends() == 0
+    assert len(outcomes(after(store))) == 3
+
+
+def test_the_line_is_drawn_again_where_that_is_needed(chat: Opens) -> None:
+    """When the window changes its size, and when one comes back from the shell."""
+    screen = chat()
+    screen.type("a line that is typed")
+    screen.expect("> a line that is typed")
+    screen.resize(50, 14)
+    screen.expect("> a line that\n   is typed")
+    screen.resize(50, 100)
+    screen.expect("> a line that is typed")
+    screen.process.send_signal(signal.SIGSTOP)
+    screen.process.send_signal(signal.SIGCONT)
+    screen.expect("> a line that is typed")
+    screen.type("\x15\x04")
+    assert screen.ends() == 0
+
+
+def test_in_a_chat_nothing_can_be_slipped_under_a_question(chat: Opens) -> None:
+    """What models and tools say is shown as codes, what is typed too."""
+    screen = chat("--allow", "bash")
+    screen.type("run: printf '\\033[2Jevil\\n'\r")
+    screen.expect("\\x1b[2Jevil")
+    screen.expect("> ask for something")
+    screen.type("\x1b[200~\x9b2J\x1b[201~")
+    screen.expect("> \\x9b2J")
+    screen.type("\x15\x04")
+    assert screen.ends() == 0
+
+
+def test_a_terminal_that_can_do_little_gets_lines(opens: Opens) -> None:
+    """One types as it lets one."""
+    screen = opens("chat", "s", TERM="dumb")
+    screen.expect("session s")
+    screen.type("hello\n")
+    screen.expect("I am the scripted stand-in")
+    screen.type("Write a report to R.md\n")
+    screen.expect("? write R.md")
+    screen.expect(KEYS)
+    screen.type("y\n")
+    screen.expect("The report is in R.md")
+    screen.expect("s active")
+    screen.type("\x04")
     assert screen.ends() == 0

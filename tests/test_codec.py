@@ -11,32 +11,49 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, Config, Grant, Limits, ModelSpec, Price, ToolSpec
+from turnwheel.effects.config import Approval, Config, Limits, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects.errors import JournalError
-from turnwheel.effects.events import Event, ModelFinished, ToolFinished
+from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
 from turnwheel.effects.history import History
+from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Part, StopReason
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta
-from turnwheel.effects.pieces import CallPiece, Rope, TextPiece
-from turnwheel.effects.records import Record
-from turnwheel.effects.requests import Request
+from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
+from turnwheel.effects.pieces import CallPiece, Piece, Rope, TextPiece
+from turnwheel.effects.records import Change, Record
+from turnwheel.effects.requests import Request, View
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import TAG, decode, encode
 from turnwheel.engine.entries import Entry, RunOpened, Stepped, TakenOver
-from turnwheel.states.state import Batch, Executing, State, Streaming
+from turnwheel.states.batch import Batch, Phase
+from turnwheel.states.state import CompactStage, Executing, Stage, State, Streaming
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 money = st.decimals(min_value=0, max_value=100, places=4)
+globs = st.lists(st.tuples(text, text), max_size=2).map(tuple)
+rules = st.builds(Rule, verdict=st.sampled_from(Verdict), tool=text.filter(str.strip), where=globs)
+hooks = st.builds(
+    HookSpec,
+    name=text.filter(str.strip),
+    hook=st.sampled_from(Hook),
+    where=globs,
+    timeout=st.none() | st.just(2.5),
+)
 configs = st.builds(
     Config,
-    model=st.builds(ModelSpec, name=text.filter(bool), price=st.builds(Price, input=money, output=money)),
+    model=st.builds(
+        ModelSpec, name=text.filter(str.strip), price=st.builds(Price, input=money, output=money)
+    ),
     system=text,
     tools=st.lists(st.sampled_from([ToolSpec(name="a"), ToolSpec(name="b", timeout=None)]), unique=True).map(
         tuple
     ),
     limits=st.builds(Limits, turns=st.none() | st.integers(1, 9), usd=st.none() | money.filter(bool)),
-    allow=st.lists(st.builds(Grant, tool=text), max_size=2).map(tuple),
+    rules=st.lists(rules, max_size=2).map(tuple),
+    hooks=st.lists(hooks, max_size=2, unique_by=lambda hook: hook.name).map(tuple),
+    policy=st.builds(Policy, mode=st.sampled_from(PermissionMode), answer_within=st.none() | st.just(0.5)),
+    instructions=st.lists(text, max_size=2).map(tuple),
 )
 ropes = st.builds(
     Rope.of,
@@ -52,6 +69,8 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     Rope: ropes,
     Usage: st.builds(Usage, input=st.integers(0, 9), cached=st.integers(0, 9), estimated=st.integers(0, 9)),
     Config: configs,
+    Rule: rules,
+    HookSpec: hooks,
     Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
     AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),
 }
@@ -60,11 +79,19 @@ for made, strategy in MADE.items():
 
 UNIONS: dict[str, Any] = {
     "Event": Event,
+    "Post": Post,
+    "Decision": Decision,
     "Request": Request,
+    "View": View,
     "Record": Record,
+    "Change": Change,
     "Notice": Notice,
     "State": State,
+    "Stage": Stage,
+    "CompactStage": CompactStage,
+    "Phase": Phase,
     "Part": Part,
+    "Piece": Piece,
     "Entry": Entry,
 }
 
@@ -136,14 +163,14 @@ def test_text_that_no_encoder_takes_is_written_all_the_same() -> None:
 def test_a_version_is_always_written() -> None:
     """An entry of today must not be taken for one of tomorrow."""
     config = Config(model=ModelSpec(name="m"))
-    opened = RunOpened(at=0.0, run="r", sender="s", prompt="p", config=config, version=1)
+    opened = RunOpened(at=0.0, run="r", config=config, version=1)
     assert json.loads(encode(opened, Entry))["version"] == 1
 
 
 def test_a_state_is_small_however_long_the_history() -> None:
     """States refer to the conversation; they do not hold it."""
     history = History.of()
-    assert b"messages" not in encode(Streaming(request="r-1"), State)
+    assert b"messages" not in encode(Streaming(request="r-1", model="m"), State)
     assert len(history) == 0
     assert len(encode(Executing(batch=Batch(calls=())), State)) < 100
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from turnwheel.effects.config import Config, Limits, ModelSpec, OnMaxTokens, Policy, SideEffect, ToolSpec
 from turnwheel.effects.events import Failure
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Role, StopReason, user
-from turnwheel.effects.notices import Compacted, CompactionFailed, CompactionStarted, RunEnded
+from turnwheel.effects.notices import (
+    Compacted,
+    CompactionFailed,
+    CompactionStarted,
+    InterruptRequested,
+    RunEnded,
+)
 from turnwheel.effects.pieces import TextPiece
-from turnwheel.effects.requests import CallModel, Cancel, Purpose, Transcript
+from turnwheel.effects.requests import CallModel, Cancel, FireHook, Purpose, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.states.rules import compaction, texts
 from turnwheel.states.rules.sizes import history_size
 from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import ByHand, call
+from turnwheel.testing.by_hand import USED, ByHand, call
 
+CLERK = HookSpec(name="clerk", hook=Hook.PRE_COMPACT)
+SCRIBE = HookSpec(name="scribe", hook=Hook.PRE_COMPACT)
 LOOK = ToolSpec(name="look", side_effect=SideEffect.READ_ONLY)
 FULL = Usage(input=900, output=10)
 """What an answer uses that fills the window of these tests."""
@@ -126,11 +137,14 @@ def test_an_interrupt_stops_a_summary() -> None:
 
 
 def test_a_second_interrupt_does_not_wait_for_a_summary() -> None:
-    """The run ends at once."""
+    """The run ends at once; what had come of it is paid for, as far as one can tell."""
     run = filled()
+    run.stream(TextPiece("half a summary"))
+    before = run.machine.memory.spent.usage
     run.interrupt()
     run.interrupt()
     assert run.reason == "interrupted"
+    assert run.machine.memory.spent.usage.output == before.output + 4
 
 
 # An answer that was cut off at its limit
@@ -253,3 +267,99 @@ def test_a_cut_answer_that_used_up_the_run_is_not_paid_for_twice(limits: Limits,
     run = ByHand(Config(model=model, limits=limits, policy=policy), "do it " * 200)
     run.say("this is a long", stop=StopReason.MAX_TOKENS)
     assert (len(run.all(CallModel)), run.reason) == (1, reason)
+
+
+# Where hooks have a say in it
+
+
+def consulted(why: str) -> ByHand:
+    """A run in which hooks are asked about a compaction, for one of the reasons there are."""
+    model = ModelSpec(name="wire:model", window=1_000)
+    policy = Policy(on_max_tokens=OnMaxTokens.COMPACT)
+    run = ByHand(Config(model=model, tools=(LOOK,), hooks=(CLERK, SCRIBE), policy=policy), "do it " * 200)
+    if why == "max_tokens":
+        run.say("this is a long", stop=StopReason.MAX_TOKENS)
+        return run
+    run.say(call(0, "look"), usage=FULL if why == "threshold" else USED)
+    run.end("look", "much to read " * 30)
+    if why == "overflow":
+        run.fail(Failure.OVERFLOW)
+    return run
+
+
+each_reason = pytest.mark.parametrize("why", ["threshold", "max_tokens", "overflow"])
+
+
+@each_reason
+def test_hooks_are_asked_before_a_conversation_is_shortened(why: str) -> None:
+    """They are told why and how long it is; no model is asked until they have answered."""
+    run = consulted(why)
+    (request,) = run.got(FireHook)
+    assert (run.label, run.asked) == ("compacting.consulting", [("pre_compact", ("clerk", "scribe"))])
+    told = json.loads(request.payload)
+    assert (told["reason"], told["size"] > 0) == (why, True)
+    assert run.got(CallModel) + run.got(CompactionStarted) == []
+    run.answer()
+    assert run.label == "compacting.summary"
+    assert [notice.reason for notice in run.got(CompactionStarted)] == [why]
+
+
+def test_what_hooks_add_is_for_whoever_summarises() -> None:
+    """It stands behind our own instructions, and is not sent with the conversation afterwards."""
+    run = consulted("threshold")
+    run.answer(HookAnswer(context="keep all dates"), HookAnswer(context="and names"))
+    (request,) = run.got(CallModel)
+    assert request.instructions == f"{compaction.INSTRUCTIONS}\nkeep all dates\nand names"
+    run.say("brief")
+    assert [request.instructions for request in run.got(CallModel)] == [""]
+
+
+@pytest.mark.parametrize(
+    ("why", "label", "reason"),
+    [("threshold", "streaming", ""), ("max_tokens", "done", "max_tokens"), ("overflow", "done", "error")],
+)
+def test_a_hook_may_be_against_it(why: str, label: str, reason: str) -> None:
+    """Then it goes on as it is where it can; that counts as a failure, so it is not asked at every step."""
+    run = consulted(why)
+    before = run.machine.memory.history
+    run.answer(HookAnswer(verdict="deny", reason="not now"))
+    assert (run.label, run.reason) == (label, reason)
+    assert run.machine.memory.history is before
+    assert run.machine.memory.compaction_failures == 1
+    assert [notice.reason for notice in run.got(CompactionFailed)] == ["a hook denied it: clerk: not now"]
+    assert all(request.purpose is Purpose.TURN for request in run.all(CallModel))
+
+
+@each_reason
+def test_a_denial_may_end_the_run(why: str) -> None:
+    """Where the hook says so, whatever it was for."""
+    run = consulted(why)
+    run.answer(HookAnswer(verdict="deny", reason="enough", interrupt=True))
+    assert run.reason == "interrupted"
+    assert run.got(InterruptRequested) == [InterruptRequested()]
+
+
+@pytest.mark.parametrize("answer", ["it hangs", HookAnswer(verdict="ask"), HookAnswer(verdict="allow")])
+def test_it_is_shortened_unless_a_hook_denies_it(answer: HookAnswer | str) -> None:
+    """A fault is no denial, and about a summary nobody else can be asked."""
+    run = consulted("threshold")
+    run.answer(answer)
+    assert run.label == "compacting.summary"
+
+
+@each_reason
+def test_an_interrupt_does_not_wait_for_hooks(why: str) -> None:
+    """They are told to stop, and the conversation stays as it is."""
+    run = consulted(why)
+    before, (request,) = run.machine.memory.history, run.machine.state.open
+    run.interrupt()
+    assert run.got(Cancel) == [Cancel(request=request)]
+    assert (run.reason, run.machine.memory.history is before) == ("interrupted", True)
+
+
+def test_a_summary_that_was_lost_is_asked_about_again() -> None:
+    """Nobody knows any more what the hooks had wanted of it."""
+    run = consulted("threshold")
+    run.answer(HookAnswer(context="keep all dates"))
+    run.fail(Failure.LOST)
+    assert run.label == "compacting.consulting"

@@ -33,12 +33,12 @@ def start(tmp_path: Path, store: Path) -> Iterator[Starts]:
     """Starts `turnwheel run --json` in *tmp_path*."""
     started: list[subprocess.Popen[str]] = []
 
-    def process(*arguments: str) -> subprocess.Popen[str]:
+    def process(*arguments: str, command: str = "run") -> subprocess.Popen[str]:
         unset = {"OPENAI_API_KEY", "TURNWHEEL_MODEL"}
         env = {name: value for name, value in os.environ.items() if name not in unset}
-        command = [sys.executable, "-m", "turnwheel.apps.cli", "run", "--json", *arguments]
+        json_lines = ["--json"] if command == "run" else []
         made = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "turnwheel.apps.cli", command, *json_lines, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -145,7 +145,7 @@ def test_killed_while_a_model_answers(start: Starts, store: Path, tmp_path: Path
     assert len(said) == 2
 
 
-@pytest.mark.parametrize(("answer", "outcome"), [("--approve", Outcome.OK), ("--deny", Outcome.DENIED)])
+@pytest.mark.parametrize(("answer", "outcome"), [("approve", Outcome.OK), ("deny", Outcome.DENIED)])
 def test_killed_while_a_question_waits(answer: str, outcome: Outcome, start: Starts, store: Path) -> None:
     """The question is the same one in the next process, and is answered there."""
     first = start("--session", "s", "--model", "openai:stand-in-bash", "run: echo hello")
@@ -157,7 +157,10 @@ def test_killed_while_a_question_waits(answer: str, outcome: Outcome, start: Sta
     assert [notice["request"] for notice in notices if notice["type"] == "ApprovalRequested"] == [
         asked["request"]
     ]
-    code, _, _ = finish(start("--resume", "s", answer, str(asked["request"])))
+    answering = start("s", str(asked["request"]), command=answer)
+    answering.communicate(timeout=60)
+    assert answering.returncode == 0
+    code, _, _ = finish(start("--resume", "s"))
     assert code == 0
     ((ended, _),) = outcomes(ended_well(store))
     assert ended is outcome
@@ -189,8 +192,7 @@ def test_of_two_that_go_on_only_one_does(start: Starts, store: Path, tmp_path: P
     int(fifo.read_text("utf-8"))
     second = start("--resume", "s")  # takes over what is not lost
     assert finish(second)[0] == 0
-    fifo.write_text("done\n", "utf-8")
-    code, _, err = finish(first)
+    code, _, err = finish(first)  # it need not wait for its tool to see that
     assert code == 1
     assert "another process went on with it" in err
     ended_well(store)

@@ -22,8 +22,10 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelFinished,
     ModelStreamed,
+    Post,
     TimerFired,
     ToolFinished,
+    UserSent,
 )
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import AnswerDropped, DoneReason, RunEnded, TextDelta
@@ -35,7 +37,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.codec import encode
 from turnwheel.engine.driver import Driver
-from turnwheel.engine.entries import VERSION, Entry, RunOpened, Stepped
+from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, Stepped
 from turnwheel.engine.journal import Journal, fold
 from turnwheel.engine.machine import Machine, drive
 from turnwheel.engine.transition import ignored
@@ -156,10 +158,12 @@ async def test_the_driver_and_a_synchronous_loop_give_equal_journals_and_effects
 async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
     """State, memory and history come back from the store, and stream pieces are one entry."""
     store = MemoryStore()
-    opened = RunOpened(at=AT, run="r", sender="s", prompt="go", config=CONFIG, version=VERSION)
-    journal = Journal(store, "one")
-    await journal.write(opened)
-    machine = Machine.open(opened)
+    prompt = UserSent(at=AT, id="s", text="go")
+    opened = RunOpened(at=AT, run="r", config=CONFIG, version=VERSION)
+    posted: list[Post] = []
+    journal = Journal(store, "one", 0, posted.append)
+    await journal.write(Posted(event=prompt), opened)
+    machine = Machine.open(opened, posted=[prompt])
     performers: dict[type, Performer[Any]] = {
         CallModel: ScriptedModel(calls(("look", {}), text="one two"), says("a b c")),
         RunTool: ScriptedTools(look=str),
@@ -171,7 +175,7 @@ async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
 
     entries = await store.load("one")
     assert machine == fold(entries, "one").machine
-    assert len(entries) == 6  # opened, pieces, finished, tool, pieces, finished
+    assert len(entries) == 7  # posted, opened, pieces, finished, tool, pieces, finished
 
 
 async def test_pieces_that_wait_together_are_one_step() -> None:

@@ -274,7 +274,7 @@ def test_a_state_has_no_flags(path: Path) -> None:
 
 # Names say what kind of thing it is
 
-VERBS = r"(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Replace|Run|Set|Take|Use)([A-Z]|$)"
+VERBS = r"(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Read|Replace|Run|Set|Take|Use)([A-Z]|$)"
 
 
 @pytest.mark.parametrize("effect", [*typing.get_args(requests.Request | records.Record), requests.Cancel])
@@ -286,7 +286,7 @@ def test_an_effect_is_an_order(effect: type) -> None:
 @pytest.mark.parametrize("event", typing.get_args(events.Event))
 def test_an_event_is_in_the_past(event: type) -> None:
     """What happened ends in a past tense, and says when: ModelStreamed, UserSent."""
-    assert re.search(r"(ed|Given|Sent)$", event.__name__)
+    assert re.search(r"(ed|Given|Read|Sent)$", event.__name__)
     assert typing.get_type_hints(event)["at"] is float
 
 
@@ -418,6 +418,8 @@ SAID = [
     (errors.UnknownSession("s"), "no session 's' in this store"),
     (errors.UnknownRequest("r-1", ("r-2", "r-3")), "no open question 'r-1'; open: 'r-2', 'r-3'"),
     (errors.UnknownRequest("r-1", ()), "no open question 'r-1'; open: none"),
+    (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
+    (errors.QueueFull("s", 3), "session 's' has 3 prompts waiting; send this one again later"),
     (errors.SessionBusy("s"), "session 's' has a run under way; wait for it or interrupt it"),
     (errors.SessionClosed("s"), "session 's' is closed; open it again from its store"),
     (errors.StoreError("store 'a.db' is closed"), "store 'a.db' is closed"),

@@ -6,24 +6,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
-from turnwheel import Config, Machine, ModelSpec, ToolSpec, drive
+from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec, drive
 from turnwheel.effects.errors import IllegalTransition, InternalError, JournalError
 from turnwheel.effects.events import (
+    ApprovalGiven,
+    Approve,
+    CallCancelled,
+    ControlReceived,
     Failure,
     Interrupted,
     ModelFailed,
     ModelFinished,
     ModelStreamed,
+    Post,
     ToolFinished,
     UserSent,
+    UserSteered,
 )
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
 from turnwheel.effects.notices import Ignored, RunEnded
+from turnwheel.effects.permissions import PermissionMode, Rule
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.usage import Usage
+from turnwheel.effects.records import SetInstructions, SetMode, SetModel, SetThinking
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Done
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -129,3 +140,102 @@ def test_a_snapshot_is_small_and_goes_with_one_history() -> None:
         Machine.restore(data, CONFIG, History.of())
     with pytest.raises(JournalError, match="this snapshot cannot be read"):
         Machine.restore(b"{}", CONFIG, History.of())
+
+
+# From run to run
+
+
+def opened(settings: Config = CONFIG) -> RunOpened:
+    """The beginning of a second run under *settings*."""
+    return RunOpened(at=100.0, run="run2", config=settings, version=VERSION)
+
+
+def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
+    """The conversation, mail, what people chose and hooks added; not the account nor what one run counts."""
+    first = Machine.start(CONFIG, "go")
+    granted = (Rule(verdict="allow", tool="look"),)
+    first.memory = attrs.evolve(
+        first.memory,
+        history=History.of(user("before")),
+        size=5,
+        granted=granted,
+        mode=PermissionMode.PLAN,
+        thinking=SetThinking(tokens=2_000),
+        instructions=SetInstructions(text="be brief"),
+        model="other",
+        chosen=("model", "mode"),
+        pending_context=("mind the gap",),
+        spent=Spent(turns=3),
+        compactions=1,
+        compaction_failures=2,
+        continues=3,
+        next_id=9,
+    )
+    second = Machine.open(opened(), first)
+    assert second.memory == attrs.evolve(
+        first.memory,
+        run="run2",
+        spent=Spent(),
+        compactions=0,
+        compaction_failures=0,
+        continues=0,
+        next_id=1,
+    )
+    assert repr(second) == "<Machine 'run2': thinking.start>"
+
+
+def test_a_run_begins_on_what_was_posted_since() -> None:
+    """Inputs once each; a setting that cannot be changed is left; an answer was meant for the run before."""
+    prompt = UserSent(at=1, id="p", text="go")
+    posted: list[Post] = [
+        prompt,
+        UserSteered(at=2, id="s", text="left"),
+        prompt,
+        ControlReceived(at=3, id="c", change=SetModel(model="other")),
+        ControlReceived(at=4, id="d", change=SetThinking(tokens=0)),
+        ApprovalGiven(at=5, request="run-1", decision=Approve()),
+        CallCancelled(at=6, call="run-2"),
+        Interrupted(at=7),
+    ]
+    memory = Machine.open(opened(), None, posted).memory
+    assert [mail.id for mail in memory.mail] == ["p", "s"]
+    assert (memory.model, memory.thinking, memory.received) == ("other", AsConfigured(), ("p", "s", "c", "d"))
+
+
+def test_what_a_person_chose_outlives_another_configuration() -> None:
+    """What nobody chose is as it is configured now."""
+    anew = attrs.evolve(CONFIG, model=ModelSpec(name="new"), policy=Policy(mode="plan"))
+    for change, model, mode in (
+        (SetThinking(tokens=5), "new", "plan"),
+        (SetModel(model="other"), "other", "plan"),
+        (SetMode(mode=PermissionMode.BYPASS), "new", "bypass"),
+    ):
+        machine = Machine.start(CONFIG, "go")
+        machine.advance()
+        machine.advance(ControlReceived(at=1, id="c", change=change))
+        machine.reconfigure(anew)
+        assert (machine.memory.model, machine.memory.mode, machine.config) == (model, mode, anew)
+
+
+def test_what_cannot_be_kept_to_is_given_up() -> None:
+    """A model without a price, under a limit in money: what is configured takes its place, for good."""
+    machine = Machine.start(CONFIG, "go")
+    machine.advance()
+    machine.advance(ControlReceived(at=1, id="c", change=SetModel(model="other")))
+    price = Price(input=1, output=1)
+    limited = attrs.evolve(CONFIG, model=ModelSpec(name="m", price=price), limits=Limits(usd=1))
+    machine.reconfigure(limited)
+    assert machine.memory.model == "m"
+    machine.reconfigure(CONFIG)
+    assert machine.memory.model == "m"
+
+
+def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
+    """A session that lives for years does not remember every post; the latest ones count once."""
+    machine = Machine.start(CONFIG, "go")
+    machine.advance()
+    for number in range(RECALL + 5):
+        machine.advance(ControlReceived(at=1, id=str(number), change=SetThinking(tokens=1)))
+    assert machine.memory.received == tuple(str(number) for number in range(5, RECALL + 5))
+    again = ControlReceived(at=2, id=str(RECALL), change=SetThinking(tokens=2))
+    assert machine.advance(again) == (Ignored(event="ControlReceived", state="streaming"),)

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 
@@ -20,7 +21,7 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
 from turnwheel.effects.notices import AgentNoticed
 from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.models import OpenAIChat
+from turnwheel.effects.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.effects.performers.models.http import REFUSAL_WAIT
 from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation
@@ -129,7 +130,7 @@ def scene_of(emit: Callable[[Emitted], None] = lambda _: None) -> Scene:
     )
 
 
-async def ask(model: OpenAIChat, events: list[Emitted] | None = None) -> ModelFinished | ModelFailed:
+async def ask(model: HTTPModel, events: list[Emitted] | None = None) -> ModelFinished | ModelFailed:
     """One answer of *model*; what came before it is added to *events*."""
     answer = await model(REQUEST, scene_of(events.append if events is not None else lambda _: None))
     await model.aclose()
@@ -139,7 +140,7 @@ async def ask(model: OpenAIChat, events: list[Emitted] | None = None) -> ModelFi
     return answer
 
 
-async def failed(model: OpenAIChat) -> ModelFailed:
+async def failed(model: HTTPModel) -> ModelFailed:
     """The failure of *model*."""
     answer = await ask(model)
     assert isinstance(answer, ModelFailed)
@@ -167,34 +168,61 @@ async def test_an_answer_is_streamed_and_finished() -> None:
     assert pieces_of(events) == [TextPiece("Hel"), TextPiece("lo")]
 
 
-async def test_a_request_is_what_the_api_expects() -> None:
+@attrs.frozen
+class Provider:
+    """How one kind of provider is asked: where, with which header for the key, and where the key is kept."""
+
+    performer: type[OpenAIChat | AnthropicMessages]
+    path: str
+    header: str
+    variable: str
+
+
+PROVIDERS = [
+    Provider(OpenAIChat, "/chat/completions", "authorization: bearer ", "OPENAI_API_KEY"),
+    Provider(AnthropicMessages, "/messages", "x-api-key: ", "ANTHROPIC_API_KEY"),
+]
+each_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=["openai", "anthropic"])
+
+
+@each_provider
+async def test_a_request_is_what_the_api_expects(provider: Provider) -> None:
     """Path, key, type and body go out."""
     async with serving(always(WHOLE)) as seen:
-        await ask(OpenAIChat(seen.url + "/", " key\n"))
+        await ask(provider.performer(seen.url + "/", " key\n"))
     head, body = seen.requests[0]
-    assert head.startswith("post /v1/chat/completions http/1.1\r\n")
-    assert "authorization: bearer key\r\n" in head
+    assert head.startswith(f"post /v1{provider.path} http/1.1\r\n")
+    assert f"\r\n{provider.header}key\r\n" in head
     assert "content-type: application/json\r\n" in head
-    assert json.loads(body)["messages"] == [{"role": "user", "content": "hi"}]
+    assert [message["role"] for message in json.loads(body)["messages"]] == ["user"]
 
 
-async def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_provider
+async def test_the_key_comes_from_the_environment(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It does where none is given, and none is sent where there is none."""
     async with serving(always(WHOLE)) as seen:
-        monkeypatch.setenv("OPENAI_API_KEY", "from-env")
-        await ask(OpenAIChat(seen.url))
-        monkeypatch.delenv("OPENAI_API_KEY")
-        await ask(OpenAIChat(seen.url))
+        monkeypatch.setenv(provider.variable, "from-env")
+        await ask(provider.performer(seen.url))
+        monkeypatch.delenv(provider.variable)
+        await ask(provider.performer(seen.url))
     first, second = [head for head, _ in seen.requests]
-    assert "authorization: bearer from-env\r\n" in first
-    assert "authorization" not in second
+    assert f"\r\n{provider.header}from-env\r\n" in first
+    assert provider.header not in second
+
+
+@pytest.mark.parametrize("key", ["k\u00e9y", "k\ney"])
+@each_provider
+def test_a_key_that_no_header_can_hold_is_refused(provider: Provider, key: str) -> None:
+    """At once, and not only when it is sent."""
+    with pytest.raises(ConfigError, match=f"no header can hold; check api_key or {provider.variable}"):
+        provider.performer(api_key=key)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"api_key": "k\u00e9y"}, "no header can hold; check api_key or OPENAI_API_KEY"),
-        ({"api_key": "k\ney"}, "no header can hold"),
         ({"connect_timeout": 0}, "connect_timeout must be more than 0, or None to wait for ever; got 0"),
         ({"idle_timeout": -1.0}, "idle_timeout must be more than 0"),
         ({"first_byte_timeout": float("nan")}, "first_byte_timeout must be more than 0"),

@@ -2,46 +2,86 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
+from itertools import product
 
 import pytest
 
-from turnwheel.effects.config import Concurrency, Limits, OnDenial
+from turnwheel.effects.config import Concurrency, Gates, OnDenial, Steering
 from turnwheel.effects.events import Interrupted
+from turnwheel.effects.hooks import Hook
 from turnwheel.engine.machine import Machine
 from turnwheel.states.table import LEGAL
 from turnwheel.testing import prove
 from turnwheel.testing.ledger import Ledger
-from turnwheel.testing.player import PromiseBroken
+from turnwheel.testing.watched import PromiseBroken
+from turnwheel.testing.worlds import World, settings, worlds
+
+WORLDS = tuple(worlds())
 
 
 def test_a_small_world_is_searched_to_its_end() -> None:
     """Hundreds of places, each kept promise checked on each way; all rows are the table's."""
-    config = prove.settings(Concurrency.PARALLEL_READS, OnDenial.SKIP_REST, Limits())
-    proof = prove.search(config, ("peek", "ranger"))
+    proof = prove.search(World(config=settings(Concurrency.PARALLEL_READS), calls=("peek", "ranger")))
     assert proof.states > 200
     assert proof.edges > 2 * proof.states
     assert proof.rows < LEGAL
 
 
+KINDS: dict[str, Callable[[World], bool]] = {
+    "a hook before a tool, rules first": lambda world: (
+        world.config.policy.gates is Gates.RULES_FIRST and bool(world.config.hooks)
+    ),
+    "hooks after a tool": lambda world: Hook.POST_TOOL_USE in {hook.hook for hook in world.config.hooks},
+    "a hook at the end": lambda world: Hook.STOP in {hook.hook for hook in world.config.hooks},
+    "a steer that cannot wait": lambda world: Steering.NOW in world.steers,
+    "a deadline": lambda world: world.config.policy.answer_within is not None,
+    "a changed setting": lambda world: bool(world.changes),
+    "a call that is given up": lambda world: world.cancels,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_world_of_each_kind_keeps_every_promise(kind: str) -> None:
+    """The first of its kind, which the whole search goes on from."""
+    proof = prove.search(next(filter(KINDS[kind], WORLDS)))
+    assert proof.states > 200
+    assert proof.rows < LEGAL
+
+
 def test_a_search_sees_the_same_each_time() -> None:
     """No order of a set or address of an object leads the search."""
-    config, pair = next(prove.worlds())
-    assert prove.search(config, pair) == prove.search(config, pair)
+    assert prove.search(WORLDS[0]) == prove.search(WORLDS[0])
 
 
 def test_the_worlds_differ() -> None:
-    """Every way to run calls and to take a denial is searched, with and without a budget."""
-    worlds = list(prove.worlds())
-    policies = {(world.policy.concurrency, world.policy.on_denial) for world, _ in worlds}
-    assert policies == set(itertools.product(Concurrency, OnDenial))
-    assert {world.limits.seconds for world, _ in worlds} == {None, 3.0}
+    """Every way to take a denial and to run calls is searched, with and without a budget, and none twice."""
+    assert [world for world in WORLDS if WORLDS.count(world) > 1] == []
+    denials = {(world.calls, world.config.policy.on_denial) for world in WORLDS}
+    orders = {(world.calls, world.config.policy.concurrency) for world in WORLDS}
+    pairs = {world.calls for world in WORLDS[:5]}
+    assert denials >= set(product(pairs, OnDenial))
+    assert orders >= set(product(pairs, Concurrency))
+    assert {world.config.limits.seconds for world in WORLDS} == {None, 3.0}
+
+
+def test_worlds_have_hooks_at_every_place_that_is_asked() -> None:
+    """Each place is that of a hook in some small world; the end of a child is the end of a run."""
+    asked = {hook.hook for world in WORLDS for hook in world.config.hooks}
+    assert asked == set(Hook) - {Hook.SESSION_END, Hook.SUBAGENT_STOP}
+
+
+def test_what_is_found_is_told_with_the_way_there() -> None:
+    """A ledger that knows of another prompt than the machine finds fault with its first step."""
+    begun, other = (Machine.start(WORLDS[0].config, "the prompt", run=run) for run in ("r", "other"))
+    with pytest.raises(PromiseBroken, match="takes not what is due") as found:
+        prove._feed(prove.Node(begun, Ledger.of(other)), None, set())  # pyright: ignore[reportPrivateUsage]  # one step of a search
+    assert "machine.advance()" in str(found.value)
 
 
 def test_a_place_without_a_way_out_is_found() -> None:
     """Where no way leads to the end, the shortest way there is told."""
-    config, _ = next(prove.worlds())
-    begun = Machine.start(config, "the prompt", run="r")
+    begun = Machine.start(WORLDS[0].config, "the prompt", run="r")
     stuck = prove.Node(begun, Ledger.of(begun), journal=(Interrupted(at=1.0),))
     with pytest.raises(PromiseBroken, match="no way leads to the end") as found:
         prove._all_can_end([stuck], begun)  # pyright: ignore[reportPrivateUsage]  # no world of ours has such a place

@@ -13,10 +13,8 @@ from turnwheel.effects.config import (
     Approval,
     ChildSpec,
     Config,
-    Grant,
     Limits,
     ModelSpec,
-    PermissionMode,
     Price,
     Retries,
     SideEffect,
@@ -41,7 +39,6 @@ from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.states.rules import compaction
 from turnwheel.states.rules.answer import wishes
 from turnwheel.states.rules.children import child_tools, remainder
-from turnwheel.states.rules.gate import must_ask
 from turnwheel.states.rules.limits import exceeded
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.schema import arguments_of, problem
@@ -229,43 +226,6 @@ json_values = st.recursive(
 def test_no_value_breaks_the_check(arguments: dict[str, object]) -> None:
     """Any JSON object gets an answer in words or none."""
     assert isinstance(problem(TREE, arguments), str)
-
-
-# Whether to ask
-
-
-@pytest.mark.parametrize("approval", Approval)
-@pytest.mark.parametrize("side_effect", SideEffect)
-def test_when_a_person_is_asked(approval: Approval, side_effect: SideEffect) -> None:
-    """As the tool says; by its side effect where it says nothing. A rule or the mode may answer."""
-    spec = ToolSpec(name="tool", approval=approval, side_effect=side_effect)
-    writes = side_effect is not SideEffect.READ_ONLY
-    expected = {Approval.ALWAYS: True, Approval.NEVER: False, Approval.BY_SIDE_EFFECT: writes}[approval]
-    assert must_ask(spec, PermissionMode.DEFAULT, (), {}) == expected
-    assert not must_ask(spec, PermissionMode.BYPASS, (), {})
-    assert not must_ask(spec, PermissionMode.DEFAULT, (Grant(tool="tool"),), {})
-    assert must_ask(spec, PermissionMode.DEFAULT, (Grant(tool="other"),), {}) == expected
-
-
-@pytest.mark.parametrize(
-    ("where", "arguments", "covered"),
-    [
-        ((), {"path": "a"}, True),
-        ((("path", "src/*"),), {"path": "src/a/b.py"}, True),
-        ((("path", "src/*"),), {"path": "etc/passwd"}, False),
-        ((("path", "src/*"),), {}, False),
-        ((("path", "A"),), {"path": "a"}, False),
-        ((("n", "1?"),), {"n": 12}, True),
-        ((("force", "true"),), {"force": True}, True),
-        ((("names", '["a"*'),), {"names": ["a", "b"]}, True),
-        ((("path", "*"), ("mode", "r")), {"path": "a", "mode": "w"}, False),
-    ],
-)
-def test_what_a_rule_covers(
-    where: tuple[tuple[str, str], ...], arguments: dict[str, object], *, covered: bool
-) -> None:
-    """Each named argument matches its glob, by its JSON text where it is no string."""
-    assert Grant(tool="tool", where=where).covers("tool", arguments) == covered
 
 
 # Limits
@@ -485,3 +445,33 @@ def test_two_children_of_one_name_are_refused() -> None:
     """The second could never be started."""
     with pytest.raises(ValueError, match="two children of one name: 'kid'"):
         Config(model=ModelSpec(name="m"), children=(ChildSpec(name="kid"), ChildSpec(name="kid")))
+
+
+# What every provider takes
+
+CALL = ToolCall(id="c-1", wire_id="", name="look", arguments="{}")
+ASKED = Message(role=Role.ASSISTANT, parts=(CALL,))
+RESULT = Message(role=Role.TOOL, parts=(ToolResult(call="c-1", wire_id="", name="look", content="seen"),))
+
+
+@pytest.mark.parametrize(
+    ("messages", "open_calls", "fault"),
+    [
+        ([user("a"), ASKED, RESULT], (), ""),
+        ([user("a"), ASKED], ("c-1",), ""),
+        ([user("a"), ASKED], (), "the history ends with the open calls ['c-1'], the state lists []"),
+        ([user("a"), ASKED, RESULT], ("c-1",), "the history ends with the open calls []"),
+        ([user("a"), ASKED, user("b"), RESULT], (), "message 2 has the results [], due are ['c-1']"),
+        ([user("a"), RESULT], (), "message 1 has the results ['c-1'], due are []"),
+        ([ASKED, Message(role=Role.USER, parts=RESULT.parts)], (), "message 1 of role user has 1 results"),
+        ([user("a"), Message(role=Role.TOOL, parts=())], (), "message 1 of role tool has 0 results"),
+        ([Message(role=Role.USER, parts=(CALL,))], ("c-1",), "message 0 of role user has calls"),
+        ([Message(role=Role.ASSISTANT, parts=())], (), "message 0 is empty"),
+    ],
+)
+def test_what_no_provider_takes_is_named(
+    messages: list[Message], open_calls: tuple[str, ...], fault: str
+) -> None:
+    """Every call has one result, right behind it; only the last message may have calls that are open."""
+    faults = history_faults(messages, open_calls)
+    assert any(one.startswith(fault) for one in faults) if fault else faults == []

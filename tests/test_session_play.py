@@ -10,25 +10,33 @@ from typing import final
 import pytest
 
 from turnwheel import Agent, Concurrency, DoneReason, MemoryStore, Result, Session
+from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import StoreError
-from turnwheel.effects.events import Event, ModelStreamed
+from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
-from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.effects.records import SetThinking
+from turnwheel.engine.entries import VERSION, Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import Journal, fold
 from turnwheel.engine.machine import Machine
 from turnwheel.testing.choices import Seeded
-from turnwheel.testing.jobs import DONE, World, job
-from turnwheel.testing.player import Player, PromiseBroken
+from turnwheel.testing.jobs import DONE, World, job, steer
+from turnwheel.testing.journals import Kept
+from turnwheel.testing.player import Player, opened
 from turnwheel.testing.sessions import SESSION, SessionBroken, at_work, play_sessions, to_the_end, turns
+from turnwheel.testing.steps import Happening
+from turnwheel.testing.watched import PromiseBroken, copied, happen
 
 each_concurrency = pytest.mark.parametrize("concurrency", list(Concurrency))
+
+FIRST = "the first"
+"""The id of the prompt that a session is begun with, however often it is sent."""
 
 
 async def finished(world: World, agent: Agent) -> Session:
     """The session of *world*, brought to its end by an *agent* that knows only the store, and checked."""
     async with agent.session(SESSION) as session:
         if session.machine is None:
-            await session.run(job(1))
+            await session.send(job(1), id=FIRST)
         assert await to_the_end(session) == []
     assert await turns(100, lambda: not at_work()), f"left over: {at_work()}"
     assert await world.kept_faults(session) == []
@@ -57,7 +65,7 @@ async def test_a_run_that_is_cancelled_at_any_moment_is_ended_by_whoever_goes_on
     while not over:
         world = World(Seeded(seed))
         agent = world.agent(concurrency)
-        running = asyncio.ensure_future(agent.session(SESSION).run(job(1)))
+        running = asyncio.ensure_future(agent.session(SESSION).run(job(1), id=FIRST))
         over = await turns(moment, running.done)
         running.cancel()
         await asyncio.wait([running])
@@ -76,7 +84,7 @@ def fails_at(failing: int, when: str, number: int) -> str:
 async def run_or_fail(session: Session) -> Result | StoreError:
     """What came of a job, or of the store."""
     try:
-        return await session.run(job(1))
+        return await session.run(job(1), id=FIRST)
     except StoreError as error:
         return error
 
@@ -99,10 +107,27 @@ async def test_a_store_that_fails_at_any_write_loses_nothing(
             await finished(world, world.agent(concurrency))
             continue
         if (await session.load()).machine is None:
-            await session.run(job(1))
+            await session.run(job(1), id=FIRST)
         assert await to_the_end(session) == []
         assert await world.kept_faults(session) == []
     assert failing > 20
+
+
+async def meddled_with(world: World, agent: Agent) -> Session:
+    """The session of *world* after a job into which others, elsewhere, sent, steered and changed things."""
+    other = agent.session(SESSION)
+    async with agent.session(SESSION) as session:
+        running = asyncio.ensure_future(session.run(job(1), id=FIRST))
+        await turns(40)
+        for _ in range(2):
+            await other.send(job(2), id="the second")
+        await turns(20)
+        await other.steer(steer(1), Steering.AFTER_TOOL, id="the steer")
+        await other.control(SetThinking(tokens=100))
+        await running
+    await other.close()
+    world.accepted = dict.fromkeys((FIRST, "the second", "the steer"), "")
+    return session
 
 
 @each_concurrency
@@ -110,10 +135,11 @@ async def test_a_store_that_fails_at_any_write_loses_nothing(
 async def test_a_journal_that_is_cut_anywhere_is_gone_on_with(concurrency: Concurrency, system: str) -> None:
     """As after a crash: what was written is enough to end the run, with and without the child's journal."""
     whole = World(Seeded(0))
-    async with whole.agent(concurrency).session(SESSION) as session:
-        await session.run(job(1))
+    whole.meddled = True
+    session = await meddled_with(whole, whole.agent(concurrency))
+    assert await whole.kept_faults(session) == []
     journals = {info.session: await whole.store.kept.load(info.session) for info in await whole.store.list()}
-    assert len(journals) == 2
+    assert len(journals) == 3
     assert any("[Summary" in message.text for message in session.history)
     length = len(journals[SESSION])
     for cut in range(1, length + 1):
@@ -123,8 +149,20 @@ async def test_a_journal_that_is_cut_anywhere_is_gone_on_with(concurrency: Concu
                 part = cut if name == SESSION else round(len(entries) * share)
                 await world.store.kept.append(name, 0, entries[:part])
             world.trusting = True  # who said yes stands in the journal
+            world.meddled = True
             ended = await finished(world, world.agent(concurrency, system=system))
             assert ended.result().reason is DoneReason.END_TURN
+
+
+async def test_what_is_said_from_elsewhere_is_in_the_run_that_was_under_way() -> None:
+    """The journal that is cut above has all that was said, once, and it led to something."""
+    world = World(Seeded(0))
+    await meddled_with(world, world.agent())
+    kept = Kept.of(await world.store.kept.load(SESSION), SESSION)
+    assert kept.taken == [FIRST, "the steer", "the second"]
+    assert set(kept.applied.values()) == {1}
+    assert kept.folded.machine is not None
+    assert kept.folded.machine.memory.thinking == SetThinking(tokens=100)
 
 
 # In any order
@@ -134,14 +172,14 @@ def test_sessions_survive_whatever_is_done_with_them() -> None:
     """Runs, answers, interrupts, leaving in all ways, other processes and failing stores, many seeds."""
     moves: Counter[str] = Counter()
     with asyncio.Runner() as runner:
-        for seed in range(300):
+        for seed in range(250):
             try:
                 moves.update(runner.run(play_sessions(seed)))
             except SessionBroken as broken:
                 pytest.fail(f"seed {seed}: {broken}")
     told = {"SessionBusy", "SessionClosed", "StoreError", "StoreConflict"}
-    assert {name for name in told if moves[f"run was told {name}"]} == told
-    assert moves["run was cancelled"]
+    assert {name for name in told if moves[f"resume was told {name}"]} == told
+    assert moves["resume was cancelled"]
 
 
 def test_the_same_seed_is_the_same_play() -> None:
@@ -165,40 +203,35 @@ class Stored:
     def __init__(self, runner: asyncio.Runner, *, flush: bool) -> None:
         self._runner = runner
         self._flush = flush
-        self._journal = Journal(MemoryStore(), SESSION)
+        self._journal = Journal(MemoryStore(), SESSION, 0, lambda _: None)
         self._written = 0
-        self.machine = Machine.start(Player(Seeded(0)).machine.config, "unused")
+        self.machine = opened(Player(Seeded(0)).config, ())
 
-    def opened(self, player: Player, before: Machine | None, run: str) -> Machine:
-        """The machine of a run over the one *before*, as the store gives it."""
-        opened = RunOpened(
-            at=0.0,
-            run=run,
-            sender=f"{run}-prompt",
-            prompt="the prompt",
-            config=player.machine.config,
-            version=VERSION,
-        )
-        self._runner.run(self._journal.write(opened))
+    def opened(self, player: Player, run: str) -> Machine:
+        """The machine of the run that *player* is about to play, as the store gives it."""
+        opening = RunOpened(at=0.0, run=run, config=player.config, version=VERSION)
+        self._runner.run(self._journal.write(*[Posted(event=event) for event in player.posts], opening))
         self._written = 0
-        return Machine.open(opened, before)
-
-    def __call__(self, began: Machine, journal: list[Event]) -> Machine:
-        """The machine after *journal*; as a player's `Rebuild`."""
-        if not journal:
-            self.machine = Machine(began.config, began.state, began.memory)
-            self.machine.advance()
-        for event in journal[self._written :]:
-            self.machine.advance(event)
-            self._runner.run(self._keep(event))
-        self._written = len(journal)
-        held_back = bool(journal) and isinstance(journal[-1], ModelStreamed) and not self._flush
-        if held_back:
-            return Machine(self.machine.config, self.machine.state, self.machine.memory)
         return self._runner.run(self._folded())
 
-    async def _keep(self, event: Event) -> None:
-        await self._journal.applied(event, self.machine.state.label)
+    def __call__(self, began: Machine, journal: list[Happening]) -> Machine:
+        """The machine after *journal*; as a player's `Rebuild`."""
+        if not journal:
+            self.machine = copied(began)
+            self.machine.advance()
+        for what in journal[self._written :]:
+            happen(self.machine, what)
+            self._runner.run(self._keep(what))
+        self._written = len(journal)
+        held_back = bool(journal) and isinstance(journal[-1], ModelStreamed) and not self._flush
+        return copied(self.machine) if held_back else self._runner.run(self._folded())
+
+    async def _keep(self, what: Happening) -> None:
+        if isinstance(what, Config):
+            await self._journal.flush()  # as its process was lost, and left what it held back
+            await self._journal.write(TakenOver(at=0.0, config=what))
+            return
+        await self._journal.applied(what, self.machine.state.label)
         if self._flush:
             await self._journal.flush()
 
@@ -212,16 +245,22 @@ class Stored:
 def test_throwing_the_machine_away_and_reading_the_store_changes_nothing(*, flush: bool) -> None:
     """After every step of two runs over one history, the machine is what the store gives back."""
     with asyncio.Runner() as runner:
-        for seed in range(150):
+        for seed in range(60):
             stored = Stored(runner, flush=flush)
             first = Player(Seeded(seed), stored)
-            assert stored.opened(first, None, "r") == first.began
-            before = first.play().end
-            if before.memory.granted:
-                continue  # a player takes what a person allowed in an earlier run for nobody's yes
-            player = Player(Seeded(seed + 10_000))  # for its settings
-            machine = stored.opened(player, before, "r2")
-            assert Player(Seeded(seed), stored, machine).play().end.done
+            begun = stored.opened(first, "r")
+            before = first.play()
+            assert begun == after_beginning(before.began)
+            second = Player(Seeded(seed + 1_000), stored, before=before.end, run="r2")
+            stored.opened(second, "r2")
+            assert second.play().end.done
+
+
+def after_beginning(machine: Machine) -> Machine:
+    """*machine*, set going."""
+    begun = copied(machine)
+    begun.advance()
+    return begun
 
 
 def test_a_store_that_forgets_an_event_is_found() -> None:
@@ -229,6 +268,6 @@ def test_a_store_that_forgets_an_event_is_found() -> None:
     with asyncio.Runner() as runner:
         stored = Stored(runner, flush=True)
         player = Player(Seeded(1), lambda began, journal: stored(began, journal[:-1]))
-        stored.opened(player, None, "r")
+        stored.opened(player, "r")
         with pytest.raises(PromiseBroken, match="rebuilt it is"):
             player.play()

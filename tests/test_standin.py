@@ -377,6 +377,21 @@ def test_the_bash_model_runs_the_command_of_the_prompt() -> None:
     assert "bash" not in [name for name, _ in wishes(decide(talk(prompt), offers()))]
 
 
+def test_the_bash_model_runs_several_commands_at_once() -> None:
+    """On lines of their own, or one behind the other; and reports on each."""
+    for prompt in (
+        "run: echo one\nrun: echo two",
+        "run: echo one and run: echo two",
+        "run: echo one run: echo two",
+    ):
+        step = decide(talk(prompt), offers(), model=BASH_MODEL)
+        assert wishes(step) == [("bash", {"command": "echo one"}), ("bash", {"command": "echo two"})]
+    done: Turn = ([("bash", "{}"), ("bash", "{}")], ["one\n[exit code 0]", "no"])
+    answer = decide(talk("run: a and run: b", done), offers(), model=BASH_MODEL).text
+    assert "`bash` returned:\n\n```\none\n" in answer
+    assert "`bash` did not succeed:\n\n```\nno\n" in answer
+
+
 @pytest.mark.parametrize(
     ("result", "says"), [(texts.LOST, "did not succeed:"), ("", "did not succeed and said nothing.")]
 )
@@ -392,6 +407,112 @@ def test_the_bash_model_needs_a_command_and_a_tool(prompt: str, names: tuple[str
     step = decide(talk(prompt), offers(*names), model=BASH_MODEL)
     assert step.calls == ()
     assert "scripted stand-in" in step.text
+
+
+# A conversation
+
+
+def said(*texts_: str) -> list[Message]:
+    """What the user says."""
+    return [Message(role="user", content=text) for text in texts_]
+
+
+ANSWER = [Message(role="assistant", content="Done.")]
+SKIPPED: Turn = (WRITE[0], [texts.SKIPPED_AFTER_STEER])
+
+
+def test_two_places_are_two_writes_at_once() -> None:
+    """The report into the first, its numbers into the other."""
+    step = decide(talk("Write a report to R.md and its numbers to N.md", LOOK, READ), offers())
+    (first, report), (second, numbers) = wishes(step)
+    assert [first, report["path"], second, numbers["path"]] == ["write", "R.md", "write", "N.md"]
+    assert numbers["content"] == (
+        "# In numbers\n\n- Entries at its top: 3\n- Python files: 2\n- Top-level definitions in Python: 3\n"
+    )
+    both: Turn = (
+        [("write", json.dumps(report)), ("write", json.dumps(numbers))],
+        ["wrote 1 byte to R.md", "Denied by the user."],
+    )
+    answer = decide(talk("Write a report to R.md and its numbers to N.md", LOOK, READ, both), offers())
+    assert "The report is in R.md. Of N.md `write` said 'Denied by the user.'." in answer.text
+
+
+def test_what_is_said_on_the_way_belongs_to_the_task() -> None:
+    """What was done stays done, what was given up is done as is said now, and that is acknowledged."""
+    messages = [*talk("Write a report to R.md", LOOK, READ, SKIPPED), *said("put it into S.md")]
+    step = decide(messages, offers())
+    assert step.text.startswith("You said 'put it into S.md', so I go on with that.")
+    ((_, arguments),) = wishes(step)
+    assert arguments["path"] == "S.md"
+    assert "> Write a report to R.md\n> put it into S.md" in arguments["content"]
+    done = [*messages, *talk("", (WRITE[0], ["wrote 1 byte to S.md"]))[1:]]
+    assert decide(done, offers()).calls == ()
+
+
+@pytest.mark.parametrize("words", ["stop", "That is enough!", "never mind"])
+@pytest.mark.parametrize("model", MODELS)
+def test_on_the_way_it_can_be_told_to_stop(words: str, model: str) -> None:
+    """It says what was done; at the beginning the same words are an order like any other."""
+    step = decide([*talk("run: x", LOOK, SKIPPED), *said(words)], offers(), model=model)
+    assert step == Step(text=f"You said {words!r}, so I stop here. I made 2 tool calls: ls x1, glob x1.")
+    nothing = decide([*talk("run: x", SKIPPED), *said(words)], offers(), model=model)
+    assert nothing == Step(text=f"You said {words!r}, so I stop here.")
+
+
+def test_a_question_on_the_way_is_answered() -> None:
+    """From the file, as any."""
+    messages = [*talk("Write a report", LOOK), *said("How long is setup.py?")]
+    step = decide(messages, offers())
+    assert wishes(step) == [("read", {"path": "setup.py"})]
+    answer = decide([*messages, *talk("", ([("read", "{}")], [README]))[1:]], offers())
+    assert answer.text.startswith("setup.py has 6 lines")
+
+
+@pytest.mark.parametrize(
+    ("no", "path"),
+    [("put it into S.md", "S.md"), ("R.md is taken, use docs/x.txt", "docs/x.txt"), ("not now", None)],
+)
+def test_a_no_that_names_a_place_is_heeded(no: str, path: str | None) -> None:
+    """Once: what is refused there, too, is given in the chat."""
+    write: Turn = ([("write", '{"path":"R.md","content":"the report"}')], [no])
+    step = decide(talk("Write a report to R.md", LOOK, READ, write), offers())
+    if path is None:
+        assert step.calls == ()
+        return
+    assert step.text == f"You said no to R.md, so I write it to {path}."
+    assert wishes(step) == [("write", {"path": path, "content": "the report"})]
+    again: Turn = ([("write", step.calls[0].arguments)], [f"no, not {path}"])
+    assert decide(talk("Write a report to R.md", LOOK, READ, write, again), offers()).calls == ()
+
+
+def test_it_can_say_what_it_did() -> None:
+    """In the whole conversation, and nothing where it did nothing."""
+    assert decide(said("What have you done?"), offers()).text == "I have called no tool yet."
+    messages = [
+        *talk("Write a report", LOOK, (READ[0], [texts.DENIED, GREP]), WRITE),
+        *ANSWER,
+        *said("what did you do"),
+    ]
+    assert decide(messages, offers()).text == (
+        "I made 5 tool calls: ls x1, glob x1, read x1, grep x1, write x1. "
+        "1 of them did not succeed. I wrote REPORT.md."
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "calls"),
+    [
+        ("And now?", []),
+        ("That is a nice colour.", []),
+        ("Look again", ["ls", "glob"]),
+        ("What is in a.md?", ["read"]),
+    ],
+)
+def test_later_in_a_conversation_only_work_is_work(prompt: str, calls: list[str]) -> None:
+    """At its beginning whatever is said is an order; later it may just be talk."""
+    step = decide([*talk("Write a report", LOOK, READ, WRITE), *ANSWER, *said(prompt)], offers())
+    assert [name for name, _ in wishes(step)] == calls
+    assert ("scripted stand-in" in step.text) == (not calls)
 
 
 # Summaries

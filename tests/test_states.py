@@ -6,18 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from turnwheel.effects.config import (
-    Approval,
-    Concurrency,
-    Config,
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import Config, Limits, ModelSpec, Price
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
@@ -42,6 +31,7 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.notices import (
     AnswerDropped,
     Ignored,
+    InputBlocked,
     InputReceived,
     InterruptRequested,
     ReasoningDelta,
@@ -49,6 +39,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
     TextDelta,
+    ToolEnded,
     TurnEnded,
     Warned,
 )
@@ -63,21 +54,12 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.machine import Machine, drive
-from turnwheel.testing.by_hand import MODEL, ByHand, call
-
-PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
-LOOK = ToolSpec(name="look", schema=PATH, side_effect=SideEffect.READ_ONLY)
-PEEK = ToolSpec(name="peek", schema=PATH, side_effect=SideEffect.READ_ONLY, approval=Approval.ALWAYS)
-WRITE = ToolSpec(name="write", schema=PATH)
-NOTE = ToolSpec(name="note", schema=PATH, approval=Approval.NEVER)
-SEND = ToolSpec(name="send", kind=ToolKind.AGENT, approval=Approval.NEVER)
-TOOLS = (LOOK, PEEK, WRITE, NOTE, SEND)
-PARALLEL = Policy(concurrency=Concurrency.PARALLEL_READS)
+from turnwheel.testing.by_hand import MODEL, ByHand, call, config
 
 
 def by_hand(limits: Limits = Limits()) -> ByHand:  # noqa: B008  # a frozen value
     """A run that has begun, with a tool of each kind."""
-    return ByHand(Config(model=MODEL, tools=TOOLS, limits=limits))
+    return ByHand(config(limits=limits))
 
 
 # From the beginning to the end
@@ -88,7 +70,7 @@ def test_a_question_and_an_answer() -> None:
     run = by_hand()
     (request,) = run.got(CallModel)
     assert request.view == Conversation(revision=0, length=1)
-    assert request.tools == ("look", "peek", "write", "note", "send")
+    assert request.tools == ("look", "peek", "write", "edit", "note", "send", "hire")
     run.say("hi there")
     assert run.talk == [("user", "hello"), ("assistant", "hi there")]
     assert run.reason == "end_turn"
@@ -110,13 +92,6 @@ def test_a_tool_and_its_result() -> None:
     assert run.got(CallModel)[0].view.length == 3
     run.say("it is there")
     assert run.reason == "end_turn"
-
-
-def test_prompts_that_came_before_the_start_are_one_turn() -> None:
-    """What waits when the run begins is said first, in the order it came."""
-    machine = Machine.start(Config(model=MODEL), "one", run="r")
-    machine.advance(UserSent(at=1.0, id="s", text="two"))
-    assert [message.text for message in machine.memory.history] == ["one", "two"]
 
 
 def test_a_prompt_in_the_middle_waits_for_the_next_run() -> None:
@@ -305,12 +280,53 @@ def test_calls_of_an_answer_that_was_cut_do_not_run(stop: StopReason) -> None:
     assert "write" in run.all(Warned)[0].text
 
 
+def test_a_piece_that_says_nothing_leaves_no_part() -> None:
+    """Providers send empty bits, and refuse empty text when it comes back."""
+    run = by_hand()
+    run.stream(TextPiece(""))
+    assert run.effects == ()
+    run.say(call(0, "look", path="a"))
+    assert [type(part) for part in run.machine.memory.history[-1].parts] == [ToolCall, Finish]
+
+
 def test_an_answer_of_thoughts_alone_leaves_no_message() -> None:
     """Providers refuse such a message when it comes back."""
     run = by_hand()
     run.say(ReasoningPiece("hm", "proof"))
     assert run.talk == [("user", "hello")]
     assert run.reason == "end_turn"
+
+
+def test_thinking_goes_back_as_it_came() -> None:
+    """With the provider's proof, and hidden thinking in its place: without them a tool loop is refused."""
+    run = by_hand()
+    run.stream(ReasoningPiece("hm, "), ReasoningPiece("so", "proof"), ReasoningPiece(redacted="x7f"))
+    run.say(ReasoningPiece("and"), "well", call(0, "look", path="a"))
+    assert run.machine.memory.history[-1].parts[:4] == (
+        Reasoning(text="hm, so", signature="proof"),
+        Reasoning(text="", redacted="x7f"),
+        Reasoning(text="and"),
+        Text(text="well"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("stop", "kept"), [(StopReason.TOOL_USE, ["look", "fly"]), (StopReason.STOP_SEQUENCE, ["look"])]
+)
+def test_whoever_watches_can_tell_the_turn_again(stop: StopReason, kept: list[str]) -> None:
+    """The end of a turn names the calls that entered the history, and each of them ends before the run."""
+    run = by_hand()
+    request = run.machine.state.open[0]
+    pieces = (call(0, "look", path="a"), call(1, "fly", to="moon"))
+    run.feed(ModelFinished(at=1.0, request=request, stop=stop, usage=Usage(), pieces=pieces, sequence="END"))
+    (ended,) = run.got(TurnEnded)
+    assert ended.calls == run.machine.memory.history[1].calls
+    assert [one.name for one in ended.calls] == kept
+    assert (ended.turn, ended.stop, ended.sequence) == (1, stop, "END")
+    run.interrupt()
+    run.interrupt()
+    over = [notice.call for notice in run.all(ToolEnded)]
+    assert sorted(over) == sorted(one.id for one in ended.calls)
 
 
 def test_usage_that_was_not_told_is_estimated() -> None:
@@ -401,13 +417,16 @@ def test_a_lost_answer_is_asked_for_again_at_once() -> None:
 
 
 def test_an_interrupt_ends_the_wait() -> None:
-    """The timer is cancelled, and the run ends interrupted."""
+    """The timer is cancelled, and the run ends interrupted; a prompt that waits is left for the next run."""
     run = by_hand()
     run.fail(Failure.SERVER)
     timer = run.got(SetTimer)[0].id
+    run.send("and then?")
     run.interrupt()
     assert run.got(Cancel) == [Cancel(request=timer)]
+    assert run.got(InputBlocked) == []
     assert run.reason == "interrupted"
+    assert [mail.text for mail in run.machine.memory.mail] == ["and then?"]
 
 
 def test_a_new_attempt_is_no_new_turn() -> None:
@@ -450,7 +469,7 @@ def test_a_run_that_ends_with_its_last_turn_ends_well() -> None:
 def test_a_budget_is_read_before_tools_run(limits: Limits, reason: str) -> None:
     """The answer that used it up stands, its calls are answered and do not run."""
     model = ModelSpec(name="wire:model", price=Price(input="10", output="10"))
-    run = ByHand(Config(model=model, tools=TOOLS, limits=limits))
+    run = ByHand(config(model=model, limits=limits))
     run.say(call(0, "look", path="a"), call(1, "write", path="b"))
     assert run.all(RunTool) + run.all(AskApproval) == []
     assert [result[1] for result in run.results] == ["cancelled", "cancelled"]

@@ -21,7 +21,7 @@ from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
-from turnwheel.effects.messages import Outcome
+from turnwheel.effects.messages import Binary, Outcome, user
 from turnwheel.effects.notices import AgentNoticed
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.tools import Tool, ToolContext, ToolRunner, tool
@@ -140,12 +140,120 @@ async def test_what_is_returned_is_what_the_model_reads(value: object, content: 
         assert (answer.outcome, answer.content) == (Outcome.OK, content)
 
 
+PICTURE = Binary(media_type="image/png", data=b"\x89PNG", name="a.png")
+SCAN = Binary(media_type="application/pdf", data=b"%PDF-1234")
+
+
+@pytest.mark.parametrize(
+    ("value", "content", "files"),
+    [
+        (PICTURE, "[image/png, 4 bytes, 'a.png']", (PICTURE,)),
+        (("Here:", SCAN), "Here:\n[application/pdf, 9 bytes]", (SCAN,)),
+        (
+            [PICTURE, "and", SCAN, "", None, 7],
+            "[image/png, 4 bytes, 'a.png']\nand\n[application/pdf, 9 bytes]\n7",
+            (PICTURE, SCAN),
+        ),
+        (
+            Binary(media_type="image/png", data=bytearray(b"x"), name="\ud83d"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # as some libraries return
+            "[image/png, 1 bytes, '?']",
+            (Binary(media_type="image/png", data=b"x", name="?"),),
+        ),
+        (("a", "b"), '["a","b"]', ()),
+        ([], "[]", ()),
+    ],
+)
+async def test_files_go_beside_the_text(
+    value: object, content: str, files: tuple[Binary, ...], scene: Scene
+) -> None:
+    """Where one stood, the text says what it is; a list without any is a value like others."""
+    for made in both(lambda: value):
+        answer = await run(made, scene)
+        assert (answer.outcome, answer.content, answer.files) == (Outcome.OK, content, files)
+
+
+def sized(*sizes: int) -> list[Binary]:
+    """Pictures of so many bytes."""
+    return [Binary(media_type="image/png", data=b"x" * size) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept", "line"),
+    [
+        (sized(750_000), 1, "[image/png, 750,000 bytes]"),
+        (sized(750_001), 0, "[left out: image/png, 750,001 bytes; the limit for a file is 750,000 bytes]"),
+        (sized(*[750_000] * 5), 5, "[image/png, 750,000 bytes]"),
+        (
+            sized(*[750_000] * 5, 1),
+            5,
+            "[left out: image/png, 1 bytes; the limit for all files of a result is 3,750,000 bytes]",
+        ),
+        (sized(0), 0, "[left out: image/png, 0 bytes; it is empty]"),
+        (sized(*[1] * 21), 20, "[left out: image/png, 1 bytes; the limit for a result is 20 files]"),
+    ],
+)
+async def test_files_are_bounded(value: list[Binary], kept: int, line: str, scene: Scene) -> None:
+    """In base64 a file has a megabyte at most and a result five; what is left out is said, with its size."""
+    answer = await run(both(lambda: value)[1], scene)
+    lines = answer.content.split("\n")
+    assert (len(answer.files), len(lines), lines[-1]) == (kept, len(value), line)
+
+
+async def test_a_file_after_one_that_was_left_out_is_kept(scene: Scene) -> None:
+    """One that is too large takes no room."""
+    answer = await run(both(lambda: sized(10_000_000, 7))[0], scene)
+    assert answer.files == tuple(sized(7))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"media_type": "image/png", "data": "text"}, "the data of a Binary must be bytes; got str"),
+        (
+            {"media_type": "png", "data": b""},
+            "the media type of a Binary must be such as 'image/png'; got 'png'",
+        ),
+        (
+            {"media_type": None, "data": b""},
+            "the media type of a Binary must be such as 'image/png'; got None",
+        ),
+    ],
+)
+async def test_a_file_that_is_none_is_an_error(fields: dict[str, Any], problem: str, scene: Scene) -> None:
+    """Nothing is written down that no journal and no provider takes."""
+    answer = await run(both(lambda: Binary(**fields))[0], scene)
+    assert (answer.outcome, answer.files) == (Outcome.ERROR, ())
+    assert answer.content == f"Tool raised an exception: {problem}"
+
+
+async def test_the_files_of_a_late_tool_are_kept(scene: Scene) -> None:
+    """As its text is."""
+
+    @tool
+    async def slow() -> Binary:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return PICTURE
+        raise AssertionError
+
+    answer = await ToolRunner([slow])(request("slow", timeout=0.05), scene)
+    assert (answer.outcome, answer.files) == (Outcome.TIMED_OUT, (PICTURE,))
+
+
 class Mute(Exception):
     """An exception that cannot be shown."""
 
     def __str__(self) -> str:
         msg = "and neither can this"
         raise ValueError(msg)
+
+
+class Deadly(Exception):
+    """An exception that would end the process when it is shown."""
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
 
 
 def deeper(depth: int = 0) -> int:
@@ -166,6 +274,11 @@ async def asynchronously() -> None:
             lambda: fail(Mute()),
             Outcome.ERROR,
             "Tool raised an exception: Mute, whose message cannot be shown (ValueError)",
+        ),
+        (
+            lambda: fail(Deadly()),
+            Outcome.ERROR,
+            "Tool raised an exception: Deadly, whose message cannot be shown (SystemExit)",
         ),
         (deeper, Outcome.ERROR, "Tool raised an exception: maximum recursion depth exceeded"),
         (Secretive, Outcome.ERROR, "Tool raised an exception: no comment"),
@@ -579,3 +692,18 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
     assert (ended.stdout, ended.stderr) == (b"timed_out\n", b"")
     assert time.monotonic() - before < 30
+
+
+async def test_a_tool_sees_the_conversation_as_it_was_when_it_started(scene: Scene) -> None:
+    """A snapshot: what is said meanwhile is not in it."""
+    before = History.of(user("hi"))
+
+    @tool
+    def look(context: ToolContext[None]) -> int:
+        """Count what was said."""
+        return len(context.history)
+
+    scene = attrs.evolve(scene, history=before)
+    before.append(user("meanwhile"))
+    ended = await ToolRunner([look])(RunTool(id="r-2", call="r-1", tool="look", arguments="{}"), scene)
+    assert ended.content == "1"

@@ -67,7 +67,15 @@ def double(number: int) -> int:
     return 2 * number
 
 
-@tool(side_effect="read_only", approval="never", timeout=None, name="wait-a-bit", description="Waits.")
+@tool(
+    side_effect="read_only",
+    approval="never",
+    timeout=None,
+    name="wait-a-bit",
+    description="Waits.",
+    edits=True,
+    resources=["clock", "text:{text}:{times}"],
+)
 async def wait(text: str, *, times: int = 1) -> str:
     """Not this."""
     await asyncio.sleep(0)
@@ -85,6 +93,7 @@ def test_what_is_not_said_is_assumed_at_its_worst() -> None:
     spec = double.spec
     assert (spec.name, spec.description, spec.timeout) == ("double", "Twice the number.", 30.0)
     assert (spec.side_effect, spec.approval) == (SideEffect.UNSAFE, Approval.BY_SIDE_EFFECT)
+    assert (spec.edits, spec.resources) == (False, None)
 
 
 def test_what_is_said_is_taken() -> None:
@@ -92,6 +101,7 @@ def test_what_is_said_is_taken() -> None:
     spec = wait.spec
     assert (spec.name, spec.description, spec.timeout) == ("wait-a-bit", "Waits.", None)
     assert (spec.side_effect, spec.approval) == (SideEffect.READ_ONLY, Approval.NEVER)
+    assert (spec.edits, spec.resources) == (True, ("clock", "text:{text}:{times}"))
 
 
 def test_the_schema_is_an_object_that_takes_nothing_else() -> None:
@@ -230,6 +240,17 @@ def test_docstrings_describe_the_tool_and_its_parameters(docstring: str) -> None
     assert described == {"path": "Where it is: a path, relative or not.", "count": "How often."}
 
 
+def test_a_tool_that_works_on_nothing_shared_says_so() -> None:
+    """No keys at all is not the same as not saying: such a tool may run beside any other."""
+
+    @tool(resources=())
+    def think(text: str) -> str:
+        """Think."""
+        return text
+
+    assert think.spec.resources == ()
+
+
 def test_a_tool_without_a_docstring_has_no_description() -> None:
     """Nothing is made up."""
 
@@ -351,10 +372,17 @@ def test_functions_no_model_could_call_are_refused(function: Callable[..., objec
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
-        ({"name": "no spaces, please"}, "'name'"),
+        ({"name": "no spaces, please"}, "no spaces, please"),
         ({"side_effect": "harmless"}, "'harmless'"),
         ({"approval": "sometimes"}, "'sometimes'"),
         ({"timeout": 0}, "timeout must be a number above 0"),
+        ({"resources": ["account:{id}"]}, "'account:{id}' names no argument 'id'; there are: number"),
+        ({"resources": ["{number}", "{context}"]}, "'{context}' names no argument 'context'"),
+        ({"resources": ["number:{number"]}, "'number:{number' has a brace that belongs to no {name}"),
+        ({"resources": ["{number.real}"]}, "'{number.real}' has a brace"),
+        ({"resources": ["{}"]}, "'{}' has a brace"),
+        ({"resources": [5]}, "the resource 5 is no text"),
+        ({"resources": "clock"}, "its resources are several keys; write ['clock']"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None:
@@ -362,7 +390,7 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None
     with pytest.raises(ToolDefinitionError, match="positional_or_not") as caught:
 
         @tool(**settings)
-        def positional_or_not(number: int) -> None:
+        def positional_or_not(number: int, context: ToolContext[object]) -> None:
             """Nothing."""
 
     assert part in str(caught.value)

@@ -32,7 +32,7 @@ from turnwheel.effects.messages import (
 )
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.models.errors import MAX_MESSAGE, in_stream, refusal, retry_after
-from turnwheel.effects.performers.models.openai_chat import ChatWire, wire_name
+from turnwheel.effects.performers.models.openai_chat import ChatWire, Habits
 from turnwheel.effects.performers.models.openai_stream import ChatParser
 from turnwheel.effects.performers.models.sse import MAX_LINE, EventSplitter, OversizedEvent
 from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
@@ -286,6 +286,20 @@ ANSWERS: dict[str, tuple[bytes, list[Piece], Ending]] = {
         + chunk({"thinking_blocks": [{"thinking": "more", "signature": "s2"}]})
         + STOP,
         [ReasoningPiece("hm", "s1"), ReasoningPiece("more", "s2")],
+        ended(),
+    ),
+    "redacted thinking": (
+        chunk({"reasoning_content": "", "thinking_blocks": [{"type": "redacted_thinking", "data": "d1"}]})
+        + chunk({"thinking_blocks": [{"thinking": "hm", "signature": "s1"}, {"type": "redacted_thinking"}]})
+        + chunk({"content": "a"})
+        + STOP,
+        [ReasoningPiece(redacted="d1"), ReasoningPiece("hm", "s1"), TextPiece("a")],
+        ended(),
+    ),
+    "redacted beside readable thinking": (
+        chunk({"reasoning_content": "hm", "thinking_blocks": [{"type": "redacted_thinking", "data": "d1"}]})
+        + STOP,
+        [ReasoningPiece("hm"), ReasoningPiece(redacted="d1")],
         ended(),
     ),
     "content list": (
@@ -604,7 +618,8 @@ def body_of(
     """The decoded body of a request for *messages*, or for what *asked* views of them."""
     if isinstance(asked.view, Conversation):
         asked = attrs.evolve(asked, view=Conversation(revision=0, length=len(messages)))
-    asked = attrs.evolve(asked, model=config.model.name)
+    if asked.model == ASKED.model:
+        asked = attrs.evolve(asked, model=config.model.name)
     post = (wire or ChatWire()).encode(asked, scene_of(History.of(*messages), config))
     assert post.path == "/chat/completions"
     body: dict[str, Any] = json.loads(post.body)
@@ -630,14 +645,10 @@ def results(*of: ToolCall) -> Message:
 def test_a_body_says_all_that_was_asked() -> None:
     """Model, system prompt, tools, limits and the wish to stream stand where the API has them."""
     config = Config(
-        model=ModelSpec(name="openai:m", max_output=100, temperature=0.5),
-        system="Be kind.",
-        tools=(READ, WRITE),
-        stop=("END",),
+        model=ModelSpec(name="openai:m", max_output=100, temperature=0.5), tools=(READ, WRITE), stop=("END",)
     )
-    assert body_of(
-        user("hi"), config=config, asked=attrs.evolve(ASKED, tools=("read",), instructions="Now.")
-    ) == {
+    asked = attrs.evolve(ASKED, tools=("read",), system="Be kind.", instructions="Now.")
+    assert body_of(user("hi"), config=config, asked=asked) == {
         "model": "m",
         "messages": [{"role": "system", "content": "Be kind.\n\nNow."}, {"role": "user", "content": "hi"}],
         "tools": [
@@ -668,21 +679,91 @@ def test_a_body_leaves_out_what_was_not_asked() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["openai:gpt-5-mini", "openai:o3", "o4-mini", "openai:openai/o1"])
+@pytest.mark.parametrize(
+    ("system", "instructions", "expected"),
+    [
+        ("Be kind.", "", "Be kind."),
+        ("", "Now.", "Now."),
+        ("Be kind.", " ", "Be kind."),
+        ("Be kind.\n", "Now.", "Be kind.\n\n\nNow."),
+    ],
+)
+def test_a_system_prompt_begins_the_same_in_every_request(
+    system: str, instructions: str, expected: str
+) -> None:
+    """It is one message, since many models take one only, and what changes stands behind what does not."""
+    body = body_of(user("hi"), asked=attrs.evolve(ASKED, system=system, instructions=instructions))
+    assert body["messages"] == [{"role": "system", "content": expected}, {"role": "user", "content": "hi"}]
+
+
+REASONING = ["openai:gpt-5-mini", "openai:o3", "o4-mini", "openai:openai/o1", "openai:ft:o4-mini:org::id"]
+PLAIN_MODELS = ["openai:gpt-4.1", "openai:gpt-5-chat-latest", "openai:qwen3:8b", "openai:gpt-oss:20b"]
+
+
+@pytest.mark.parametrize("name", REASONING)
 def test_a_reasoning_model_is_not_sent_what_it_refuses(name: str) -> None:
     """It takes another name for the limit and no temperature."""
     body = body_of(user("hi"), config=Config(model=ModelSpec(name=name, max_output=9, temperature=1.0)))
     assert body["max_completion_tokens"] == 9
-    assert body.keys().isdisjoint({"max_tokens", "temperature"})
+    assert body.keys().isdisjoint({"max_tokens", "temperature", "reasoning_effort"})
 
 
 @pytest.mark.parametrize(
-    ("name", "wire"),
-    [("openai:gpt-5", "gpt-5"), ("qwen3:8b", "qwen3:8b"), ("openai:qwen3:8b", "qwen3:8b"), ("m", "m")],
+    ("tokens", "effort"),
+    [(1, "low"), (4_096, "low"), (4_097, "medium"), (16_384, "medium"), (16_385, "high")],
 )
-def test_only_the_wire_is_cut_off_a_models_name(name: str, wire: str) -> None:
+@pytest.mark.parametrize("name", REASONING)
+def test_a_reasoning_model_is_told_how_much_to_think(name: str, tokens: int, effort: str) -> None:
+    """It takes a word where we have a number of tokens."""
+    asked = attrs.evolve(ASKED, thinking=tokens)
+    assert (
+        body_of(user("hi"), config=Config(model=ModelSpec(name=name)), asked=asked)["reasoning_effort"]
+        == effort
+    )
+
+
+@pytest.mark.parametrize("name", PLAIN_MODELS)
+def test_another_model_is_not_told_how_much_to_think(name: str) -> None:
+    """Nobody knows what its server would make of it."""
+    spec = ModelSpec(name=name, max_output=9, temperature=1.0)
+    body = body_of(user("hi"), config=Config(model=spec), asked=attrs.evolve(ASKED, thinking=5_000))
+    assert (body["max_tokens"], body["temperature"]) == (9, 1.0)
+    assert body.keys().isdisjoint({"max_completion_tokens", "reasoning_effort"})
+
+
+def test_a_model_that_a_run_was_switched_to_is_asked_its_own_way() -> None:
+    """Its own limit and temperature go out; one that is not configured is asked as the first one is."""
+    config = Config(
+        model=ModelSpec(name="openai:m", max_output=100, temperature=0.5),
+        models=(ModelSpec(name="openai:n", max_output=None), ModelSpec(name="openai:o3", max_output=7)),
+    )
+    sent = {
+        name: body_of(user("hi"), config=config, asked=attrs.evolve(ASKED, model=name))
+        for name in ("openai:n", "openai:o3", "openai:x")
+    }
+    keys = {"model", "max_tokens", "max_completion_tokens", "temperature"}
+    assert [{key: value for key, value in body.items() if key in keys} for body in sent.values()] == [
+        {"model": "n"},
+        {"model": "o3", "max_completion_tokens": 7},
+        {"model": "x", "max_tokens": 100, "temperature": 0.5},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "wire"),
+    [
+        ("openai:gpt-5", "openai", "gpt-5"),
+        ("qwen3:8b", "openai", "qwen3:8b"),
+        ("openai:qwen3:8b", "openai", "qwen3:8b"),
+        ("m", "openai", "m"),
+        ("local:qwen3:8b", "local", "qwen3:8b"),
+        ("openai:m", "local", "openai:m"),
+    ],
+)
+def test_only_the_wire_is_cut_off_a_models_name(name: str, prefix: str, wire: str) -> None:
     """A colon may be part of a model's own name."""
-    assert wire_name(name) == wire
+    body = body_of(user("hi"), config=Config(model=ModelSpec(name=name)), wire=ChatWire(prefix=prefix))
+    assert body["model"] == wire
 
 
 def test_calls_and_results_are_messages_of_their_own() -> None:
@@ -700,17 +781,45 @@ def test_calls_and_results_are_messages_of_their_own() -> None:
         },
         {"role": "tool", "tool_call_id": "wa", "content": "got r-1"},
         {"role": "tool", "tool_call_id": "wb", "content": "got r-2"},
-        {"role": "assistant", "content": ""},
     ]
+
+
+def test_a_message_that_says_nothing_is_not_sent_empty() -> None:
+    """Providers refuse one: the model's is left out, a user's and a tool's say that there is nothing."""
+    a = call(1, "wa")
+    empty = ToolResult(call=a.id, wire_id=a.wire_id, name=a.name, content="\n")
+    thought = assistant(Reasoning(text="hm", signature="s"), Text(text=" "))
+    silent = Message(role=Role.TOOL, parts=(empty,))
+    sent = body_of(user(""), thought, assistant(Text(text=" "), a), silent, assistant(), user("hi"))[
+        "messages"
+    ]
+    assert [(message["role"], message["content"]) for message in sent] == [
+        ("user", "(nothing)"),
+        ("assistant", None),
+        ("tool", "(nothing)"),
+        ("user", "hi"),
+    ]
+
+
+def test_a_word_of_the_models_stands_between_a_tool_and_a_user_where_it_must() -> None:
+    """Mistral's servers refuse the two side by side; others need nothing."""
+    a = call(1, "wa")
+    history = [user("hi"), assistant(a), results(a), user("and?"), user("well?")]
+    plain, bridged = (
+        [message["role"] for message in body_of(*history, wire=ChatWire(Habits(bridged=bridged)))["messages"]]
+        for bridged in (False, True)
+    )
+    assert plain == ["user", "assistant", "tool", "user", "user"]
+    assert bridged == ["user", "assistant", "tool", "assistant", "user", "user"]
 
 
 def test_ids_are_unique_on_the_wire() -> None:
     """Empty, repeated and colliding ids of providers are replaced, alike in call and result."""
-    made = [call(1, "x"), call(2, "x"), call(3, ""), call(4, "r-5"), call(5, "")]
+    made = [call(1, "x"), call(2, "x"), call(3, ""), call(4, "call00005"), call(5, "a b"), call(6, "y" * 41)]
     body = body_of(assistant(*made[:2]), results(*made[:2]), assistant(*made[2:]), results(*made[2:]))
     sent = [c["id"] for message in body["messages"] for c in message.get("tool_calls", ())]
     answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
-    assert sent == answered == ["x", "r-2", "r-3", "r-5", "r-5_"]
+    assert sent == answered == ["x", "call00001", "call00002", "call00005", "call00004", "call00006"]
     assert all(message["content"] is None for message in body["messages"] if message["role"] == "assistant")
 
 
@@ -721,30 +830,84 @@ def test_arguments_that_are_no_object_go_back_as_an_empty_one(arguments: str) ->
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-def test_attachments_are_parts_of_a_users_content() -> None:
-    """An image is a data URI, another file a file; elsewhere they are named only."""
-    image, file = (
+ATTACHED: list[tuple[Binary, dict[str, Any]]] = [
+    (
         Binary(media_type="image/png", data=b"\x89P"),
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVA="}},
+    ),
+    (
         Binary(media_type="application/pdf", data=b"%", name="a.pdf"),
-    )
-    sent = Message(role=Role.USER, parts=(Text(text="see"), image, file))
-    assert body_of(sent, assistant(Text(text="here: "), file))["messages"] == [
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JQ=="}},
+    ),
+    (
+        Binary(media_type="", data=b"%"),
         {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "see"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVA="}},
-                {
-                    "type": "file",
-                    "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JQ=="},
-                },
-            ],
+            "type": "file",
+            "file": {"filename": "attachment", "file_data": "data:application/octet-stream;base64,JQ=="},
         },
-        {"role": "assistant", "content": "here: [attachment a.pdf]"},
+    ),
+    (
+        Binary(media_type="Audio/WAV; codecs=1", data=b"R"),
+        {"type": "input_audio", "input_audio": {"data": "Ug==", "format": "wav"}},
+    ),
+    (
+        Binary(media_type="audio/mpeg", data=b"R"),
+        {"type": "input_audio", "input_audio": {"data": "Ug==", "format": "mp3"}},
+    ),
+    (
+        Binary(media_type="audio/ogg", data=b"R", name="a.ogg"),
+        {"type": "file", "file": {"filename": "a.ogg", "file_data": "data:audio/ogg;base64,Ug=="}},
+    ),
+    (
+        Binary(media_type="text/csv", data="a,ü\n".encode(), name="a.csv"),
+        {"type": "text", "text": "a.csv:\na,ü\n"},
+    ),
+    (Binary(media_type="text/plain", data=b"\xff"), {"type": "text", "text": "text/plain:\n\ufffd"}),
+    (
+        Binary(media_type="image/png", data=b"", name="a.png"),
+        {"type": "text", "text": "[attachment a.png, which is empty]"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "part"), ATTACHED)
+def test_an_attachment_is_a_part_of_a_users_content(file: Binary, part: dict[str, Any]) -> None:
+    """Text goes as text, pictures and sounds as such, all else as a file."""
+    sent = Message(role=Role.USER, parts=(Text(text="see"), file, Text(text=" ")))
+    assert body_of(sent)["messages"] == [{"role": "user", "content": [{"type": "text", "text": "see"}, part]}]
+
+
+def test_an_attachment_of_a_models_is_named_only() -> None:
+    """There is no part for it."""
+    file = Binary(media_type="application/pdf", data=b"%", name="a.pdf")
+    assert body_of(assistant(Text(text="here: "), file))["messages"] == [
+        {"role": "assistant", "content": "here: [attachment a.pdf]"}
     ]
 
 
+def test_the_files_of_results_follow_all_results_of_the_batch() -> None:
+    """A tool's message holds text only, and nothing may stand between two: a user brings the files."""
+    a, b, c = call(1, "wa"), call(2, "wb"), call(3, "wc")
+    image = Binary(media_type="image/png", data=b"\x89P")
+    answered = results(a, b, c)
+    first, second, third = answered.results
+    parts = (attrs.evolve(first, files=(image, image)), second, attrs.evolve(third, files=(image,)))
+    sent = body_of(assistant(a, b, c), attrs.evolve(answered, parts=parts), user("go on"))["messages"]
+    assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "tool", "user", "user"]
+    label = {"type": "text", "text": "Files of read:"}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVA="}}
+    assert sent[4]["content"] == [label, picture, picture, label, picture]
+
+
+def test_a_name_that_a_model_made_up_can_be_sent_back() -> None:
+    """Providers refuse the sight of it."""
+    named = [attrs.evolve(call(n, ""), name=name) for n, name in enumerate(("a.b c", "ü" * 99, "fine-1_A"))]
+    calls_sent = body_of(assistant(*named))["messages"][0]["tool_calls"]
+    assert [each["function"]["name"] for each in calls_sent] == ["a_b_c", "_" * 64, "fine-1_A"]
+
+
 SIGNED, UNSIGNED = Reasoning(text="hm", signature="s1"), Reasoning(text="so")
+SAID, HIDDEN = Text(text="so"), Reasoning(text="", redacted="d1")
 THOUGHTS: list[tuple[str, tuple[Part, ...], dict[str, Any]]] = [
     (
         "reasoning_content",
@@ -764,7 +927,20 @@ THOUGHTS: list[tuple[str, tuple[Part, ...], dict[str, Any]]] = [
         (UNSIGNED, call(1, "a")),
         {"reasoning_details": [{"type": "reasoning.text", "text": "so"}]},
     ),
-    ("", (SIGNED, UNSIGNED, call(1, "a")), {}),
+    (
+        "reasoning_content",
+        (HIDDEN, UNSIGNED, SIGNED, call(1, "a")),
+        {
+            "thinking_blocks": [
+                {"type": "redacted_thinking", "data": "d1"},
+                {"type": "thinking", "thinking": "hm", "signature": "s1"},
+            ]
+        },
+    ),
+    ("reasoning_details", (HIDDEN, call(1, "a")), {}),
+    ("reasoning", (SIGNED, HIDDEN), {}),
+    ("reasoning", (SIGNED, HIDDEN, call(1, "a")), {"reasoning": "hm"}),
+    ("", (SIGNED, UNSIGNED, HIDDEN, call(1, "a")), {}),
 ]
 
 
@@ -772,8 +948,8 @@ THOUGHTS: list[tuple[str, tuple[Part, ...], dict[str, Any]]] = [
 def test_thinking_goes_back_where_the_server_takes_it(
     field: str, parts: tuple[Part, ...], expected: dict[str, Any]
 ) -> None:
-    """Signed thinking always, unsigned with calls, each under the name it has there."""
-    message = body_of(assistant(*parts), wire=ChatWire(field))["messages"][0]
+    """Signed and redacted thinking where it can be proven, other with calls, each under its server's name."""
+    message = body_of(assistant(*parts, SAID), wire=ChatWire(Habits(field)))["messages"][0]
     assert {
         key: value for key, value in message.items() if key not in {"role", "content", "tool_calls"}
     } == expected
@@ -833,7 +1009,10 @@ def test_a_conversation_that_is_gone_is_not_held() -> None:
 def test_a_transcript_is_one_message() -> None:
     """What is to be summarised comes as one text, calls and results shortened, with its own system prompt."""
     made = call(1, "a", '{"p": "' + "x" * 300 + '"}')
-    long = ToolResult(call="r-1", wire_id="a", name="read", content="y" * 2_500, outcome=Outcome.ERROR)
+    file = Binary(media_type="text/csv", data=b"1", name="a.csv")
+    long = ToolResult(
+        call="r-1", wire_id="a", name="read", content="y" * 2_500, outcome=Outcome.ERROR, files=(file,)
+    )
     history = [
         user("hi"),
         assistant(Reasoning(text="hm"), Text(text="ok"), made),
@@ -844,7 +1023,6 @@ def test_a_transcript_is_one_message() -> None:
     ]
     system, asked = body_of(
         *history,
-        config=Config(model=PLAIN.model, system="Be kind."),
         asked=attrs.evolve(
             ASKED, view=Transcript(revision=0, length=5), purpose=Purpose.SUMMARY, instructions="Summarise."
         ),
@@ -855,8 +1033,8 @@ def test_a_transcript_is_one_message() -> None:
         "<conversation>",
         "[user]\nhi",
         '[assistant]\nok\n[calls read] {"p": "' + "x" * 193 + "... [109 characters cut]",
-        "[tool]\n[result of read, error] " + "y" * 2_000 + "... [500 characters cut]",
-        "[user]\n[attachment image/png]",
+        "[tool]\n[result of read, error] " + "y" * 2_000 + "... [500 characters cut]\n[attachment a.csv]",
+        "[user]\n[attachment image/png, which is empty]",
         "</conversation>",
     ])  # fmt: skip
 

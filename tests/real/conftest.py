@@ -1,6 +1,9 @@
 """
 Model servers that nobody here wrote: aimock (npm) and a LiteLLM proxy (PyPI), installed, started and stopped.
 
+aimock plays the models of all providers, each in its own dialect, and LiteLLM in front of it translates.
+Everything that goes to aimock goes over a `Tap`, which shows it as it was sent.
+
 Each is installed once, in a version that is pinned, below ``.cache/real`` of the checkout, and kept. Where
 that cannot be done because a program or the network is missing, the tests are skipped and say so; every other
 trouble is a failure, since a test that does not run hides what it would have found.
@@ -10,20 +13,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import httpx
 import pytest
-
-from turnwheel import Agent, Retries
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "real"
 
@@ -42,15 +46,24 @@ STARTING = 120.0
 KEY = "sk-real"
 """What LiteLLM is started with and all agents send; it wants it to begin like this."""
 
-MODELS = {"aimock": "gpt-5-mini", "litellm": "oai/gpt-5-mini", "litellm-anthropic": "anth/claude-sonnet-4-5"}
-"""The ways to aimock and what the model is called there: straight, and behind LiteLLM in either dialect."""
-
 PROXY = """\
 model_list:
   - model_name: "oai/*"
-    litellm_params: {{model: "openai/*", api_key: x, api_base: "{aimock}/v1"}}
+    litellm_params: {{model: "openai/*", api_key: x, api_base: "{tap}/v1"}}
   - model_name: "anth/*"
-    litellm_params: {{model: "anthropic/*", api_key: x, api_base: "{aimock}"}}
+    litellm_params: {{model: "anthropic/*", api_key: x, api_base: "{tap}"}}
+  - model_name: "think/*"
+    litellm_params:
+      model: "anthropic/*"
+      api_key: x
+      api_base: "{tap}"
+      thinking: {{type: enabled, budget_tokens: 2048}}
+  - model_name: "router/*"
+    litellm_params: {{model: "openrouter/*", api_key: x, api_base: "{tap}/api/v1"}}
+  - model_name: "ollama/*"
+    litellm_params: {{model: "ollama_chat/*", api_key: x, api_base: "{tap}"}}
+  - model_name: "gemini/*"
+    litellm_params: {{model: "gemini/*", api_key: x, api_base: "{tap}/v1beta"}}
   - model_name: mock-text
     litellm_params: {{model: openai/gpt-4o, api_key: x, mock_response: "Hello from LiteLLM itself."}}
   - model_name: mock-429
@@ -59,11 +72,23 @@ model_list:
     litellm_params: {{model: openai/gpt-4o, api_key: x, mock_response: litellm.InternalServerError}}
   - model_name: mock-overflow
     litellm_params: {{model: openai/gpt-4o, api_key: x, mock_response: litellm.ContextWindowExceededError}}
-litellm_settings: {{num_retries: 0}}
-router_settings: {{num_retries: 0, disable_cooldowns: true}}
+  - model_name: mock-408
+    litellm_params: {{model: openai/gpt-4o, api_key: x, mock_timeout: true, timeout: 0.1}}
+  - model_name: mock-fallback
+    litellm_params: {{model: openai/gpt-4o, api_key: x, mock_response: litellm.InternalServerError}}
+litellm_settings: {{num_retries: 0, use_chat_completions_url_for_anthropic_messages: true}}
+router_settings:
+  num_retries: 0
+  disable_cooldowns: true
+  fallbacks: [{{mock-fallback: [anth/claude-sonnet-4-5]}}]
 general_settings: {{master_key: {key}}}
 """
-"""LiteLLM's configuration: nothing is tried twice there, so that what fails is seen here."""
+"""
+LiteLLM's configuration: nothing is tried twice there, so that what fails is seen here.
+
+Without the setting on completions, what it is asked as messages would go to an OpenAI server in a third
+dialect, that of responses; where thinking is wanted it does all the same.
+"""
 
 
 # Installing
@@ -191,11 +216,11 @@ def aimock(aimock_program: tuple[str, ...], tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
-def litellm(aimock: str, litellm_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def litellm(tap: Tap, litellm_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running LiteLLM proxy in front of aimock."""
     folder = tmp_path_factory.mktemp("litellm")
     config = folder / "config.yaml"
-    config.write_text(PROXY.format(aimock=aimock, key=KEY), "utf-8")
+    config.write_text(PROXY.format(tap=tap.url, key=KEY), "utf-8")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = (litellm_program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port))
@@ -204,47 +229,106 @@ def litellm(aimock: str, litellm_program: str, tmp_path_factory: pytest.TempPath
         yield url
 
 
-# What tests use
+# Listening in
 
 
-@pytest.fixture
-def play(aimock: str) -> Callable[..., None]:
-    """Have aimock forget everything and answer with what is given: its fixtures, the first that matches."""
-
-    def play(*fixtures: dict[str, Any]) -> None:
-        with httpx.Client(base_url=aimock, trust_env=False) as client:
-            client.post("/__aimock/reset").raise_for_status()
-            client.post("/__aimock/fixtures", json={"fixtures": fixtures}).raise_for_status()
-
-    return play
+LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
-@pytest.fixture
-def heard(aimock: str) -> Callable[[], list[dict[str, Any]]]:
-    """What aimock was asked since `play`: the bodies of all requests."""
+class Tap(socketserver.ThreadingTCPServer):
+    """
+    A line to *target*, a loopback port, that says nothing of its own.
 
-    def heard() -> list[dict[str, Any]]:
-        with httpx.Client(base_url=aimock, trust_env=False) as client:
-            entries: list[dict[str, Any]] = client.get("/__aimock/journal").raise_for_status().json()
-        return [entry["body"] for entry in entries]
+    It keeps what is asked in `asked`, path and body, in the order it was complete. Where `cut` is set, the
+    line is cut at that word of the next answer that holds it, right behind it: in the middle of whatever.
+    """
 
-    return heard
+    daemon_threads = True
+
+    def __init__(self, target: int) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.target = target
+        self.asked: list[tuple[str, bytes]] = []
+        self.cut = b""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-@pytest.fixture(params=MODELS)
-def server(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Each way to aimock: a base URL and the name of a model."""
-    root: str = request.getfixturevalue(request.param.partition("-")[0])
-    return f"{root}/v1", MODELS[request.param]
+class Connection(socketserver.BaseRequestHandler):
+    """One connection over a `Tap`: what ends on one side ends on the other."""
+
+    request: socket.socket
+
+    @property
+    def tap(self) -> Tap:
+        """What it is a connection over."""
+        return cast("Tap", self.server)
+
+    def handle(self) -> None:
+        """Hand on what is asked, until nobody asks any more."""
+        said = bytearray()
+        with socket.create_connection(("127.0.0.1", self.tap.target)) as there:
+            answers = threading.Thread(target=self._answer, args=(there,))
+            answers.start()
+            for data in received(self.request):
+                said += data
+                self._keep(said)
+                send(there, data)
+            hang_up(there)
+            answers.join()
+
+    def _keep(self, said: bytearray) -> None:
+        """Keep the whole requests in *said*, and take them out."""
+        while (end := said.find(b"\r\n\r\n") + 4) >= 4:
+            length = LENGTH.search(said, 0, end)
+            whole = end + (int(length[1]) if length else 0)
+            if len(said) < whole:
+                break
+            path = said.split(b" ", 2)[1].decode()
+            self.tap.asked.append((path, bytes(said[end:whole])))
+            del said[:whole]
+
+    def _answer(self, there: socket.socket) -> None:
+        before = b""
+        for data in received(there):
+            heard, word = before + data, self.tap.cut
+            if word and word in heard:
+                self.tap.cut = b""
+                send(self.request, heard[len(before) : heard.index(word) + len(word)])
+                break
+            before = heard[-100:]
+            send(self.request, data)
+        hang_up(self.request)
 
 
-@pytest.fixture
-def make(server: tuple[str, str]) -> Callable[..., Agent]:
-    """Make an agent that asks *server*; whichever it is, nothing else differs."""
-    base_url, model = server
+def received(line: socket.socket) -> Iterator[bytes]:
+    """What comes over *line* until it ends, one way or another."""
+    with suppress(OSError):
+        while data := line.recv(65_536):
+            yield data
 
-    def make(**settings: Any) -> Agent:  # whatever an agent takes
-        asked: dict[str, Any] = {"model": model, "retries": Retries(base=0.01), **settings}
-        return Agent(base_url=base_url, api_key=KEY, **asked)
 
-    return make
+def send(line: socket.socket, data: bytes) -> None:
+    """Send *data*, if anybody is there."""
+    with suppress(OSError):
+        line.sendall(data)
+
+
+def hang_up(line: socket.socket) -> None:
+    """End *line* for both sides."""
+    with suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(scope="session")
+def tap(aimock: str) -> Iterator[Tap]:
+    """The line to aimock."""
+    with Tap(int(aimock.rpartition(":")[2])) as line:
+        serving = threading.Thread(target=line.serve_forever, kwargs={"poll_interval": 0.05})
+        serving.start()
+        yield line
+        line.shutdown()
+        serving.join()

@@ -1,0 +1,109 @@
+"""What watchers see, in which order, and that none of them can hold up the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turnwheel import Deny, Rule
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    CallJudged,
+    RunEnded,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
+from turnwheel.engine.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
+from turnwheel.testing.scripted import calls, says
+
+if TYPE_CHECKING:
+    from tests.behaviour.conftest import Stage
+
+
+@pytest.mark.behaviour("notices-tell-the-story-in-order")
+async def test_a_run_is_told_from_its_start_over_each_round_to_its_end(stage: Stage) -> None:
+    """One list, in the order in which things happened."""
+    await stage.play(stage.session(calls(("look", {}), text="so"), says("done")))
+    assert stage.order() == [
+        *("RunStarted", "InputTaken"),
+        *("ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted", "ToolEnded"),
+        *("ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
+    ]
+
+
+@pytest.mark.behaviour("notices-tell-the-story-in-order")
+async def test_each_call_is_told_to_its_end_once_whether_it_ran_or_not(stage: Stage) -> None:
+    """The answer names all of them, and what a watcher was told is what the model reads."""
+    wishes = calls(("look", {}), ("nowhere", {}), ("put", {}), ("pay", {}), ("look", {}))
+    session = stage.session(wishes, says("well"), rules=[Rule(verdict="deny", tool="put")])
+    await stage.play(session, on={ApprovalRequested: lambda one: session.approve(one.request, Deny())})
+
+    wished = [call.id for call in stage.seen(TurnEnded)[0].calls]
+    ended = stage.seen(ToolEnded)
+    assert [notice.call for notice in ended] == wished
+    assert [(one.call, one.content, one.outcome) for one in ended] == [
+        (result.call, result.content, result.outcome) for result in session.history[2].results
+    ]
+    assert [notice.call for notice in stage.seen(ToolStarted)] == wished[:1]
+    judged = [(notice.call, notice.verdict) for notice in stage.seen(CallJudged)]
+    assert judged == [(wished[0], "allow"), (wished[2], "deny"), (wished[3], "ask"), (wished[3], "deny")]
+
+
+@pytest.mark.behaviour("a-watcher-holds-up-nobody")
+async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage: Stage) -> None:
+    """What it sees is in order, and it can tell how much it missed; another one sees all."""
+    session = stage.session(says(" ".join(str(number) for number in range(200))))
+    slow = session.subscribe()
+    async with session:
+        await stage.play(session)
+
+    seen = [notice async for notice in slow]
+    assert (len(seen), slow.dropped) == (64, len(stage.notices) - 64)
+    assert isinstance(seen[-1], RunEnded)
+    places = [stage.notices.index(notice) for notice in seen]
+    assert places == sorted(places)
+
+
+@pytest.mark.behaviour("a-watcher-holds-up-nobody")
+async def test_a_watcher_sees_what_comes_after_it_began_until_the_session_is_closed(stage: Stage) -> None:
+    """One that left sees nothing more; on a closed session there is nothing to see."""
+    session = stage.session(says("one"), says("two"))
+    await session.run("a")
+    watched, left = session.subscribe(), session.subscribe()
+    await left.aclose()
+    await session.run("b")
+    await session.close()
+
+    assert [notice.text async for notice in watched if isinstance(notice, TextDelta)] == ["two"]
+    assert [notice async for notice in left] == []
+    assert [notice async for notice in session.subscribe()] == []
+
+
+TURNS = (
+    "agent_start message_applied message_start message_delta turn_end tool_execution_start "
+    "tool_execution_end message_start message_delta agent_end"
+)
+
+
+@pytest.mark.behaviour("one-run-in-four-vocabularies")
+@pytest.mark.parametrize(
+    ("vocabulary", "types"),
+    [
+        (SdkMessages, "system/init assistant tool_progress tool_progress assistant result/success"),
+        (SseEvents, "init text_delta tool_call_start tool_call_result text_delta done"),
+        (TurnEvents, TURNS),
+        (AgentEvents, "response"),
+    ],
+)
+async def test_others_read_the_same_run_in_their_own_words(
+    stage: Stage, vocabulary: type[SdkMessages | SseEvents | TurnEvents | AgentEvents], types: str
+) -> None:
+    """A start first, an end last, and nothing after it."""
+    await stage.play(stage.session(calls(("look", {"at": "a"}), text="so"), says("done")))
+    told = vocabulary.of("s")
+    events = [event for notice in stage.notices for event in told.take(notice)]
+    names = [f"{event['type']}/{event.get('subtype', '')}".removesuffix("/") for event in events]
+    assert " ".join(names) == types

@@ -1,0 +1,55 @@
+"""The helper that steps a machine in the words of a test says what is wrong with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from turnwheel.effects.events import Approve
+from turnwheel.engine.machine import Machine
+from turnwheel.testing.by_hand import ByHand, calls, config
+from turnwheel.testing.places import PLACES, run_at
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (lambda run: run.end("write"), "no call of 'write' is running in <Machine 'r': confirming"),
+        (lambda run: run.report("send"), "no call of 'send' is delegated in <Machine 'r': confirming"),
+        (lambda run: run.decide("look", Approve()), "no call of 'look' is asked in <Machine 'r': confirming"),
+        (lambda run: run.cancel("look"), "no call of 'look' is under way in <Machine 'r': confirming"),
+        (lambda run: run.expire("write"), "the question about 'write' waits for ever in <Machine 'r': conf"),
+        (lambda run: run.answer(), "no hook is asked about 'anything' in <Machine 'r': confirming"),
+        (lambda run: run.answer(tool="write"), "no hook is asked about 'write' in <Machine 'r': confirming"),
+    ],
+)
+def test_what_is_not_there_is_named(deed: Callable[[ByHand], object], said: str) -> None:
+    """What was looked for, and where the run is instead."""
+    run = ByHand()
+    run.say(*calls("write"))
+    with pytest.raises(LookupError, match=said):
+        deed(run)
+
+
+def test_a_machine_that_was_made_otherwise_can_be_stepped_too() -> None:
+    """It is set going."""
+    run = ByHand(Machine.start(config(), "hello", run="mine"))
+    assert (run.label, run.machine.state.open) == ("streaming", ("mine-1",))
+
+
+def test_rows_are_the_ways_that_the_last_event_led() -> None:
+    """All that were passed through, and none for what was ignored."""
+    run = ByHand()
+    assert [target for _, _, target in run.rows] == ["thinking.prompt", "thinking.go", "streaming"]
+    run.say("done")
+    assert [target for _, _, target in run.rows] == ["thinking.end", "done"]
+    run.interrupt()
+    assert run.rows == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_place_is_what_it_is_called(place: str) -> None:
+    """The label of the state, and each time the same machine."""
+    assert run_at(place).label == place.partition(",")[0]
+    assert run_at(place).machine == run_at(place).machine

@@ -1,0 +1,20 @@
+"""The examples do what they say they do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def test_people_in_the_loop_end_with_the_account_of_a_call() -> None:
+    """Two questions answered out of order, one of them with other arguments."""
+    script = EXAMPLES / "people_in_the_loop.py"
+    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+
+    assert shown.startswith('pay {"account": "rent", "cents": 100}\npay {"account": "food", "cents": 5}\n')
+    assert "The rent is paid, the food is not." in shown
+    assert 'answered: yes, with {"account": "rent", "cents": 90}, by Bob' in shown
+    assert shown.endswith("ended: ok: paid 90 cents from rent\n")

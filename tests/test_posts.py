@@ -1,0 +1,200 @@
+"""What people say to a session: checked and cleaned before anything is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from turnwheel import Approve, ApproveAlways, Binary, Deny, Limits, ModelSpec, Price
+from turnwheel.effects.config import Config, Steering
+from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
+from turnwheel.effects.events import Post
+from turnwheel.effects.permissions import PermissionMode
+from turnwheel.effects.records import SetMode, SetModel, SetThinking
+from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.entries import Entry, Posted
+from turnwheel.engine.posts import Said, changed, decided
+
+PICTURE = Binary(media_type="image/png", data=b"\x89PNG")
+CONFIG = Config(model=ModelSpec(name="one", price=Price(input=1, output=1)), limits=Limits(usd=1))
+HALF = "half a \ud83d pair"
+WHOLE = "half a ? pair"
+
+
+def kept(event: Post) -> Post:
+    """*event* as it comes back from a journal."""
+    entry = decode(encode(Posted(event=event), Entry), Entry)
+    assert isinstance(entry, Posted)
+    return entry.event
+
+
+# Prompts and steers
+
+
+def test_what_is_said_has_its_sender_its_time_and_its_files() -> None:
+    """As a prompt and as a steer."""
+    said = Said(text="look", id="m1", files=(PICTURE,), sender="mail//ann")
+    sent, steered = said.sent(5.0), said.steered(6.0, Steering.NOW)
+    assert (sent.at, sent.id, sent.text, sent.files, sent.sender) == (
+        5.0,
+        "m1",
+        "look",
+        (PICTURE,),
+        "mail//ann",
+    )
+    assert (steered.at, steered.id, steered.text, steered.files, steered.how) == (
+        *(6.0, "m1", "look", (PICTURE,)),
+        Steering.NOW,
+    )
+
+
+def test_files_alone_say_something() -> None:
+    """A picture needs no words."""
+    assert Said(text="", id="m1", files=(PICTURE,)).sent(0.0).files == (PICTURE,)
+
+
+def test_what_cannot_be_written_is_replaced_before_it_is_kept() -> None:
+    """What a journal gives back is what the run had."""
+    said = Said(text=HALF, id=HALF, sender=HALF)
+    answer = decided("r", Deny(message=HALF), 0.0, HALF)
+    sent, steered = said.sent(0.0), said.steered(0.0, Steering.NOW)
+    assert (said.id, sent.text, sent.id, sent.sender, steered.text, steered.id) == (WHOLE,) * 6
+    assert (answer.decision, answer.by) == (Deny(message=WHOLE), WHOLE)
+    for event in (sent, steered, answer):
+        assert kept(event) == event
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"text": " \n"}, r"a prompt has to say something; got ' \\n'"),
+        ({"id": ""}, "an id tells one prompt from another; got '': leave it out"),
+        ({"text": b"look"}, "what is said, its id and who says it are text, not b'look'"),
+        ({"text": None}, "are text, not None"),
+        ({"id": 7}, "are text, not 7"),
+        ({"sender": None}, "are text, not None"),
+        ({"files": PICTURE}, "Said.files must be a tuple of Binary; got Binary"),
+        ({"files": [PICTURE]}, "Said.files must be a tuple of Binary"),
+        ({"files": ("cat.png",)}, r"got \('cat.png',\)"),
+    ],
+)
+def test_what_says_nothing_or_is_no_text_is_refused(wrong: dict[str, Any], said: str) -> None:
+    """With the value; nothing of it is kept."""
+    given: dict[str, Any] = {"text": "look", "id": "m1"}
+    with pytest.raises(CallerError, match=said):
+        Said(**{**given, **wrong})
+
+
+# Answers
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Approve(),
+        Approve(arguments='{"amount": 1}'),
+        ApproveAlways(),
+        ApproveAlways(where=(("amount", "1"), ("to", "a*"))),
+        Deny(),
+        Deny(message="no", interrupt=True),
+    ],
+)
+def test_an_answer_is_kept_as_it_was_given(decision: Any) -> None:
+    """With who gave it, and when."""
+    answer = decided("r", decision, 5.0, "ann")
+    assert (answer.at, answer.request, answer.decision, answer.by) == (5.0, "r", decision, "ann")
+    assert kept(answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Approve, {"arguments": {"amount": 1}}),
+        (Approve, {"arguments": None}),
+        (Deny, {"message": None}),
+        (Deny, {"interrupt": "yes"}),
+    ],
+)
+def test_an_answer_with_parts_of_the_wrong_kind_is_refused(kind: type, wrong: dict[str, Any]) -> None:
+    """A journal that held one could not be gone on with."""
+    with pytest.raises(ArgumentError, match=r"arguments \(JSON\) and message are text"):
+        decided("r", kind(**wrong), 0.0, "")
+
+
+@pytest.mark.parametrize("wrong", [True, "yes", None, Approve])
+def test_what_is_no_decision_is_refused(wrong: Any) -> None:
+    """Nothing but a decision counts as one."""
+    with pytest.raises(
+        ArgumentError, match=r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\), not "
+    ):
+        decided("r", wrong, 0.0, "")
+
+
+@pytest.mark.parametrize("wrong", [None, 5])
+def test_who_answers_is_text(wrong: Any) -> None:
+    """It is kept with the answer."""
+    with pytest.raises(ArgumentError, match=f"are text, not {wrong}"):
+        decided("r", Approve(), 0.0, wrong)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SetModel(model="one"),
+        SetThinking(tokens=100),
+        SetThinking(tokens=None),
+        *[SetMode(mode=mode) for mode in PermissionMode],
+    ],
+)
+def test_a_change_is_kept_as_it_was_made(change: Any) -> None:
+    """Under an id of its own."""
+    control = changed(change, CONFIG, 5.0, "c1")
+    assert (control.at, control.id, control.change) == (5.0, "c1", change)
+    assert kept(control) == control
+
+
+@pytest.mark.parametrize("mode", PermissionMode)
+def test_a_mode_may_be_named_by_its_bare_word(mode: PermissionMode) -> None:
+    """It is the mode itself that holds, from the first moment on and not only after a restart."""
+    word: Any = mode.value
+    control = changed(SetMode(mode=word), CONFIG, 0.0, "c1")
+    assert isinstance(control.change, SetMode)
+    assert control.change.mode is mode
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (str, "plan"),
+        (SetMode, "loud"),
+        (SetMode, []),
+        (SetModel, 5),
+        (SetThinking, "5"),
+    ],
+)
+def test_what_is_no_change_is_refused(kind: type, wrong: Any) -> None:
+    """A word that is none, or one about something of the wrong kind."""
+    names = {SetMode: "mode", SetModel: "model", SetThinking: "tokens"}
+    change = kind(**{names[kind]: wrong}) if kind in names else wrong
+    with pytest.raises(
+        ArgumentError, match=r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
+    ):
+        changed(change, CONFIG, 0.0, "c1")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (SetModel(model=" "), "cannot be made: a model has a name"),
+        (SetModel(model="other"), "cannot be made: the limit in USD needs a price for 'other'"),
+        (SetThinking(tokens=0), "a number of tokens above 0, or None; got 0"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused(change: Any, said: str) -> None:
+    """With the reason, before anything is kept."""
+    with pytest.raises(ConfigError, match=said):
+        changed(change, CONFIG, 0.0, "c1")
