@@ -285,17 +285,13 @@ def deeds(results: Sequence[Result]) -> str:
     """What was done with *results*: how many calls of what, and what they wrote."""
     if not results:
         return "I have called no tool yet."
-    written = [
-        str(result.arguments.get("path"))
-        for result in results
-        if result.name == "write" and not result.failed
-    ]
-    wrote = f" I wrote {', '.join(dict.fromkeys(written))}." if written else ""
+    written = [result for result in results if result.name == "write" and not result.failed]
+    paths = ", ".join(dict.fromkeys(str(result.arguments.get("path")) for result in written))
     failed = sum(result.failed for result in results)
+    calls = "1 tool call" if len(results) == 1 else f"{len(results):,} tool calls"
     not_all = f" {failed:,} of them did not succeed." if failed else ""
-    return (
-        f"I made {len(results):,} tool calls: {_tally([result.name for result in results])}.{not_all}{wrote}"
-    )
+    wrote = f" I wrote {paths}." if written else ""
+    return f"I made {calls}: {_tally(result.name for result in results)}.{not_all}{wrote}"
 
 
 def about_file(path: str, result: Result) -> str:

@@ -219,6 +219,6 @@ def approved(call: Call, phase: Asked, edited: str, batch: Batch, ctx: Context, 
     tell_judged(
         call, Judgement(Verdict.ALLOW, Ground.PERSON, "with other arguments" if edited else ""), draft
     )
-    if edited and (fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered)):
+    if fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered):
         return settled(call, Outcome.ERROR, fault, draft)
     return cleared(call, Ground.PERSON, phase.hooks, ctx, draft)

@@ -103,6 +103,7 @@ PLANS: Mapping[tuple[str, ...], int] = {
     ("", ""): 12,
     ("", "", ""): 5,
     ("cancel",): 10,
+    ("steer", "answer"): 5,
     ("hook",): 10,
     ("yes", "no", "cancel"): 5,
     ("yes", "yes", "no", "cancel"): 10,

@@ -1031,10 +1031,10 @@ def test_each_line_of_a_pipe_is_a_prompt(runs: Runs, typed: Callable[..., None])
     assert (code, err) == (0, "")
     assert re.findall("^> (.*)", out, re.MULTILINE) == ["hello", "How long is README.md?", "what did you do?"]
     assert "README.md has 1 lines" in out
-    assert "I made 1 tool calls: read x1." in out
+    assert "I made 1 tool call: read x1." in out
     typed("thanks")
     code, out, _ = runs("chat", "s")
-    assert (code, out.count("I made 1 tool calls")) == (0, 1)  # how it ended last time
+    assert (code, out.count("I made 1 tool call")) == (0, 1)  # how it ended last time
     assert [entry.config.model.name for entry in opened()] == ["openai:stand-in"] * 4
 
 

@@ -847,56 +847,6 @@ def test_the_account_of_a_call_is_told_with_its_times() -> None:
     ]
 
 
-# The screen
-
-
-@final
-class Tty(io.StringIO):
-    """A terminal that keeps what it is told."""
-
-    def isatty(self) -> bool:
-        """It is one."""
-        return True
-
-
-def rows_of(codes: str) -> list[str]:
-    """What a terminal of ten columns shows that was told *codes*."""
-    paper = Paper(10)
-    paper.write(codes.replace("\n", "\r\n"))
-    return paper.text.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("bits", "rows"),
-    [
-        (["one ", "two"], ["one two"]),
-        (["one\n", "two"], ["one", "two"]),
-        (["0123456789", "\nnext"], ["0123456789", "next"]),
-        (["0123456789", "", "\n", "next"], ["0123456789", "next"]),
-        (["0123456789", "next"], ["0123456789", "next"]),
-        (["0123456789", "\n\nnext"], ["0123456789", "", "next"]),
-        (["日本語日本", "語"], ["日本語日本", "語"]),
-        (["123456789", "日"], ["123456789", "日"]),
-        (["a\tb", "c"], ["a       bc"]),
-    ],
-)
-def test_what_is_written_above_a_dock_goes_on_where_it_was(
-    bits: list[str], rows: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often the dock is drawn in between, and however full a row is."""
-    monkeypatch.setenv("COLUMNS", "10")
-    monkeypatch.setenv("TERM", "xterm")
-    file = Tty()
-    screen = Screen(file)
-    with screen.dock(lambda: Dock((Text("status"), Text("> typed")), 1, 7)):
-        for bit in bits:
-            screen.run_on(bit)
-        assert rows_of(file.getvalue()) == [*rows, "status", "> typed"]
-        screen.line("below")
-        assert rows_of(file.getvalue()) == [*rows, "below", "status", "> typed"]
-    assert rows_of(file.getvalue()) == [*rows, "below"]
-
-
 # What is told of a run whose process was lost
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import fcntl
+import io
 import json
 import os
 import pty
@@ -24,8 +25,11 @@ from typing import final
 
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 
 from turnwheel import SetThinking, SQLiteStore
+from turnwheel.apps.screen import Dock
+from turnwheel.apps.screen import Screen as Written
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.engine.journal import fold
 from turnwheel.engine.machine import Machine
@@ -989,3 +993,53 @@ def test_a_terminal_that_can_do_little_gets_lines(opens: Opens) -> None:
     screen.expect("s active")
     screen.type("\x04")
     assert screen.ends() == 0
+
+
+# The dock, on its own
+
+
+@final
+class Tty(io.StringIO):
+    """A terminal that keeps what it is told."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+def rows_of(codes: str) -> list[str]:
+    """What a terminal of ten columns shows that was told *codes*."""
+    paper = Paper(10)
+    paper.write(codes.replace("\n", "\r\n"))
+    return paper.text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("bits", "rows"),
+    [
+        (["one ", "two"], ["one two"]),
+        (["one\n", "two"], ["one", "two"]),
+        (["0123456789", "\nnext"], ["0123456789", "next"]),
+        (["0123456789", "", "\n", "next"], ["0123456789", "next"]),
+        (["0123456789", "next"], ["0123456789", "next"]),
+        (["0123456789", "\n\nnext"], ["0123456789", "", "next"]),
+        (["日本語日本", "語"], ["日本語日本", "語"]),
+        (["123456789", "日"], ["123456789", "日"]),
+        (["a\tb", "c"], ["a       bc"]),
+    ],
+)
+def test_what_is_written_above_a_dock_goes_on_where_it_was(
+    bits: list[str], rows: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the dock is drawn in between, and however full a row is."""
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("TERM", "xterm")
+    file = Tty()
+    screen = Written(file)
+    with screen.dock(lambda: Dock((Text("status"), Text("> typed")), 1, 7)):
+        for bit in bits:
+            screen.run_on(bit)
+        assert rows_of(file.getvalue()) == [*rows, "status", "> typed"]
+        screen.line("below")
+        assert rows_of(file.getvalue()) == [*rows, "below", "status", "> typed"]
+    assert rows_of(file.getvalue()) == [*rows, "below"]
