@@ -20,6 +20,7 @@ from ..effects.records import SetMode, SetModel
 from ..engine.agent import Agent
 from ..engine.journal import fold
 from ..engine.session import Session
+from ..states.context import NotBegun
 from .job import Job, default_store, is_stand_in, model_of
 from .setup import agent_for
 from .standin import StandIn
@@ -52,7 +53,7 @@ class Place:
         config, machine = self.agent.config, self.session.machine
         mode = config.policy.mode if machine is None else machine.memory.mode
         words = [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
-        if machine is None or machine.memory.instructions is None:
+        if machine is None or isinstance(machine.memory.instructions, NotBegun):
             words += [f"reads {file}" for file in config.instructions if self._has(file)]
         return "  ".join(words)
 
