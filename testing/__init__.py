@@ -4,11 +4,14 @@ What helps to test an agent, and what our own tests are made of.
     by_hand     a machine stepped by hand, in the words of a test
     scripted    a model that says what it was told to, for whole agents
     clock       a clock that stands still
-    player      the world as a player: random runs in which every promise is checked
-    sessions    the same for sessions: left, closed, answered late, over a store that fails; see `jobs`
+    wires       what real providers refuse in a request body: for whoever writes a wire
     stores      a store that can be told to fail
-    prove       all of a small world, and ``python -m turnwheel.testing.prove``
-    invariants  what must always hold, as pure checks; `ledger` and `callbook` check it over a whole run
+    player      the world as a player: random runs in which every promise is checked (`people`, `strays` and
+                `settings` say who takes part, `places` where a run has been, `watched` what is checked)
+    sessions    the same for sessions: left, closed, answered late, over a store that fails; see `jobs`
+    prove       all of a small world, and ``python -m turnwheel.testing.prove``; see `worlds`
+    invariants  what must always hold, as pure checks; `ledger` and the books (calls, questions, hooks,
+                prompts, settings) check it over a whole run; `law` judges calls again, written otherwise
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ RARE = {
     "thinking.ending": 400,
     "thinking.retry": 100,
     "compacting.consulting": 400,
-    "compacting.summary": 300,
-    "compacting.stopping": 300,
+    "compacting.summary": 400,
+    "compacting.stopping": 600,
     "streaming.stopping": 50,
     "executing": 20,
     "executing.stopping": 200,
@@ -105,8 +105,7 @@ PLANS: Mapping[tuple[str, ...], int] = {
     ("cancel",): 10,
     ("steer", "answer"): 5,
     ("hook",): 10,
-    ("yes", "no", "cancel"): 5,
-    ("yes", "yes", "no", "cancel"): 10,
+    ("yes", "yes", "no to all", "cancel"): 12,
     ("yes", "yes", "no", "hook"): 6,
     ("yes", "yes", "no", "end"): 8,
     ("yes", "yes", "yes", "no", "end"): 8,
@@ -258,10 +257,13 @@ class Player:
         self._now += self.choices.below(3) / 2
         run, at = self._run, self._now
         # Each steer makes a run longer.
-        steers = {} if self._called < MODEL_CALLS else {"steer": 0}
-        match weighted(self.choices, {**weights, **steers}):
+        long = self._called >= MODEL_CALLS and len(weights) > 1
+        match weighted(self.choices, {**weights, "steer": 0} if long else weights):
             case "answer" | "hook" | "end" | "work" | "yes" | "no" as how:
                 self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
+            case "no to all":
+                while questions := self._ready("no", others=False):
+                    self._answer(run.requests[next(iter(questions))], "no")
             case "stray":
                 self._stray()
             case "progress":
@@ -284,11 +286,13 @@ class Player:
             case _:
                 run.feed(self.people.prompt(at))
 
-    def _ready(self, how: str) -> dict[str, int]:
-        """What is open, and how soon it is answered; what can be answered *how* it is wanted comes first."""
+    def _ready(self, how: str, *, others: bool = True) -> dict[str, int]:
+        """
+        What is open, and how soon it is answered; what can be answered *how* it is wanted, before *others*.
+        """
         open_ = [self._run.requests[name] for name in self._run.machine.state.open]
         wanted = [one for one in open_ if isinstance(one, FIRST.get(how, ()))]
-        if wanted:
+        if wanted or not others:
             return {request.id: 1 for request in wanted}
         return {request.id: self._haste.get(type(request), 1) for request in open_}
 

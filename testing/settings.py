@@ -173,7 +173,7 @@ def _vetted(choices: Choices) -> Config:
         hooks=(HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="[nw]*"), *HOOKS[3:4]),
         policy=Policy(
             concurrency=weighted(
-                choices, {Concurrency.PARALLEL: 55, Concurrency.PARALLEL_READS: 25, Concurrency.SERIAL: 20}
+                choices, {Concurrency.PARALLEL: 50, Concurrency.PARALLEL_READS: 30, Concurrency.SERIAL: 20}
             ),
             gates=weighted(choices, {Gates.RULES_FIRST: 70, Gates.HOOKS_FIRST: 30}),
             mode=weighted(choices, {PermissionMode.DEFAULT: 85, PermissionMode.BYPASS: 15}),
