@@ -14,28 +14,24 @@ from typing import final
 import attrs
 
 from .checks import (
-    as_money,
     as_money_or_none,
     json_object,
-    not_empty,
-    not_negative,
     of_kind,
     once,
     positive,
-    share,
     tool_name,
     tuple_of,
 )
 from .errors import ConfigError
 from .hooks import HookSpec
-from .permissions import PermissionMode, Rule
+from .model import ModelSpec
+from .permissions import Rule
+from .policy import Policy
 from .text import clean
+from .upkeep import Compaction, Loops, Retries
 
-DEFAULT_WINDOW = 200_000
-"""Context window in tokens where nothing else is known (the size most current models start at)."""
-
-DEFAULT_OUTPUT_TOKENS = 16_384
-"""Output tokens asked for per model call."""
+READER = "read_result"
+"""The tool that reads what was left out of a long result."""
 
 
 class SideEffect(StrEnum):
@@ -108,133 +104,13 @@ class Limits:
 
 @final
 @attrs.frozen(kw_only=True)
-class Price:
-    """What a model costs, in USD per million tokens."""
-
-    input: Decimal = attrs.field(converter=as_money, validator=not_negative)
-    output: Decimal = attrs.field(converter=as_money, validator=not_negative)
-    cached: Decimal | None = attrs.field(default=None, converter=as_money_or_none)
-    cache_write: Decimal | None = attrs.field(default=None, converter=as_money_or_none)
-
-
-@final
-@attrs.frozen(kw_only=True)
-class ModelSpec:
-    """
-    A model and how it is asked. *name* may begin with its wire, as ``openai:gpt-5`` does.
-
-    *window* is its context in tokens. *temperature* and *max_output* are sent when they are not None.
-    *thinking* is how many tokens it may think, None for what the provider does by itself.
-    """
-
-    name: str = attrs.field(validator=not_empty)
-    window: int = attrs.field(default=DEFAULT_WINDOW, validator=positive)
-    max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=positive)
-    temperature: float | None = None
-    thinking: int | None = attrs.field(default=None, validator=positive)
-    price: Price | None = None
-
-
-class OnDenial(StrEnum):
-    """After a person said no: back to the model at once, go on with the next call, or end the run."""
-
-    SKIP_REST = "skip_rest"
-    GO_ON = "go_on"
-    INTERRUPT = "interrupt"
-
-
-class OnMaxTokens(StrEnum):
-    """After a cut-off answer: compact when the context is over its threshold, compact always, or stop."""
-
-    COMPACT_OVER_THRESHOLD = "compact_over_threshold"
-    COMPACT = "compact"
-    STOP = "stop"
-
-
-class Concurrency(StrEnum):
-    """
-    Which calls of one answer may run side by side.
-
-    `SERIAL`: one at a time, in order. `PARALLEL_READS`: neighbouring read-only calls. `PARALLEL`: also those
-    whose tools declare resources and have none in common with an earlier call that is not over.
-    """
-
-    SERIAL = "serial"
-    PARALLEL_READS = "parallel_reads"
-    PARALLEL = "parallel"
-
-
-class Gates(StrEnum):
-    """Who judges a call first: the hooks, so that rules judge what a hook made of it, or the rules."""
-
-    HOOKS_FIRST = "hooks_first"
-    RULES_FIRST = "rules_first"
-
-
-class Steering(StrEnum):
-    """
-    When a model reads what a person said into a run.
-
-    `NOW`: what runs is cancelled and the rest skipped, and an answer that is being streamed is cut.
-    `AFTER_TOOL`: what runs is let finish and the rest skipped. `WHEN_DONE`: all calls of the answer run.
-    """
-
-    NOW = "now"
-    AFTER_TOOL = "after_tool"
-    WHEN_DONE = "when_done"
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Policy:
-    """
-    How the loop decides where there is more than one good way.
-
-    *max_parallel* is how many calls may be at work at once, *compact_at* the share of the window at which a
-    conversation is shortened. *answer_within* is how long a question waits, in seconds, before it counts as
-    denied; None for ever. *continues* is how often in a row a hook may make a run go on that was about to
-    stop. *coalesce*: prompts of one sender that follow each other within so many seconds become one.
-    """
-
-    on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
-    on_max_tokens: OnMaxTokens = attrs.field(
-        default=OnMaxTokens.COMPACT_OVER_THRESHOLD, converter=OnMaxTokens
-    )
-    concurrency: Concurrency = attrs.field(default=Concurrency.SERIAL, converter=Concurrency)
-    max_parallel: int = attrs.field(default=5, validator=positive)
-    gates: Gates = attrs.field(default=Gates.HOOKS_FIRST, converter=Gates)
-    steering: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
-    mode: PermissionMode = attrs.field(default=PermissionMode.DEFAULT, converter=PermissionMode)
-    answer_within: float | None = attrs.field(default=None, validator=positive)
-    continues: int = attrs.field(default=3, validator=not_negative)
-    coalesce: float = attrs.field(default=0.0, validator=not_negative)
-    compact_at: float = attrs.field(default=0.8, validator=share)
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Retries:
-    """
-    How often a failed model call is tried again, and how long it waits, in seconds.
-
-    The wait before try *n* is ``base * 2**(n-1)``, plus up to *jitter* of itself; a provider's Retry-After
-    takes its place, unless that is longer than *longest*: then the run ends and says so.
-    """
-
-    overloaded: int = attrs.field(default=8, validator=not_negative)
-    failed: int = attrs.field(default=3, validator=not_negative)
-    base: float = attrs.field(default=2.0, validator=not_negative)
-    jitter: float = attrs.field(default=0.2, validator=not_negative)
-    longest: float | None = attrs.field(default=3600.0, validator=positive)
-
-
-@final
-@attrs.frozen(kw_only=True)
 class ChildSpec:
     """
     A child agent that a tool of kind `ToolKind.AGENT` may start. *tools* None: the parent's read-only ones.
 
-    Whatever is asked for, a child's tools are a subset of its parent's and never start another child.
+    Whatever is asked for, a child's tools are a subset of its parent's and never start another child. What
+    *limits* name is set aside from what its parent has left while it works; what it did not use is given
+    back. *instructions* are files that are read for it, as `Config.instructions` are for its parent.
     """
 
     name: str
@@ -243,11 +119,18 @@ class ChildSpec:
     tools: tuple[str, ...] | None = None
     model: ModelSpec | None = None
     limits: Limits = Limits(turns=10, tokens=100_000, seconds=60.0)
+    instructions: tuple[str, ...] = ()
 
 
-def _priced(limits: Limits, model: ModelSpec) -> None:
-    if limits.usd is not None and model.price is None:
+def _priced(limits: tuple[Limits, ...], model: ModelSpec) -> None:
+    if model.price is None and any(each.usd is not None for each in limits):
         msg = f"a limit in USD needs a price for {model.name!r}: give the model a Price"
+        raise ConfigError(msg)
+
+
+def _known(where: str, model: str, models: list[str]) -> None:
+    if model and model not in models:
+        msg = f"{where} must be the name of one of the models, which are {models}; got {model!r}"
         raise ConfigError(msg)
 
 
@@ -257,21 +140,27 @@ class Config:
     """
     All that a run is told. Two runs with equal configurations and equal events are equal.
 
-    *models* are others that a run may be switched to, *rules* answer for calls before a person is asked,
-    *hooks* are the host's own say. *instructions* are the files, in the folders that the tools may touch,
-    whose text is added to *system* when a session starts. *stop* are the stop sequences sent to the model.
-    *cwd* is for whoever watches, *agent* the name of the child that this is the configuration of.
+    *models* are others that a run may be switched to; *fallback* names the one of them that answers for the
+    rest of a run when its model cannot. *limits* are each run's, *session_limits* those of all runs of a
+    session together. *rules* answer for calls before a person is asked, *hooks* are the host's own say.
+    *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
+    when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for whoever watches,
+    *agent* the name of the child that this is the configuration of.
     """
 
     model: ModelSpec = attrs.field(validator=of_kind(ModelSpec))
     models: tuple[ModelSpec, ...] = attrs.field(default=(), validator=tuple_of(ModelSpec))
+    fallback: str = ""
     system: str = attrs.field(default="", converter=clean)
     instructions: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
     tools: tuple[ToolSpec, ...] = attrs.field(default=(), validator=tuple_of(ToolSpec))
     children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=tuple_of(ChildSpec))
     limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
+    session_limits: Limits = attrs.field(default=Limits(), validator=of_kind(Limits))
     policy: Policy = attrs.field(default=Policy(), validator=of_kind(Policy))
     retries: Retries = attrs.field(default=Retries(), validator=of_kind(Retries))
+    compaction: Compaction = attrs.field(default=Compaction(), validator=of_kind(Compaction))
+    loops: Loops = attrs.field(default=Loops(), validator=of_kind(Loops))
     rules: tuple[Rule, ...] = attrs.field(default=(), validator=tuple_of(Rule))
     hooks: tuple[HookSpec, ...] = attrs.field(default=(), validator=tuple_of(HookSpec))
     stop: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
@@ -283,10 +172,17 @@ class Config:
         once("tools", [tool.name for tool in self.tools])
         once("children", [child.name for child in self.children])
         once("hooks", [hook.name for hook in self.hooks])
+        known = [model.name for model in (self.model, *self.models)]
+        _known("fallback", self.fallback, known)
+        _known("compaction.model", self.compaction.model, known)
+        if self.compaction.keep >= self.policy.compact_at:
+            less = f"less than policy.compact_at, {self.policy.compact_at}, or nothing could be summarised"
+            msg = f"compaction.keep must be {less}; got {self.compaction.keep!r}"
+            raise ConfigError(msg)
         for model in (self.model, *self.models):
-            _priced(self.limits, model)
+            _priced((self.limits, self.session_limits), model)
         for child in self.children:
-            _priced(child.limits if self.limits.usd is None else self.limits, child.model or self.model)
+            _priced((self.limits, self.session_limits, child.limits), child.model or self.model)
 
     def spec(self, model: str) -> ModelSpec:
         """

@@ -9,6 +9,7 @@ Every error of this library, by whose fault it is.
             UnknownSession     (LookupError) there is no such session
             UnknownRequest     (LookupError) no open question has this id
             UnknownCall        (LookupError) no call under way has this id
+            UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way
             SessionClosed      (RuntimeError) the session was closed
             QueueFull          (RuntimeError) as many prompts wait as may
@@ -89,6 +90,20 @@ class UnknownCall(CallerError, LookupError):
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.open)) or "none"
         return f"no call {self.call!r} under way; there are: {there}"
+
+
+@final
+class UnknownRun(CallerError, LookupError):
+    """The session has no run *run*; *runs* are those there are."""
+
+    def __init__(self, run: str, runs: tuple[str, ...]) -> None:
+        self.run = run
+        self.runs = runs
+        super().__init__(run, runs)
+
+    def __str__(self) -> str:
+        there = ", ".join(map(repr, self.runs)) or "none"
+        return f"no run {self.run!r} in this session; there are: {there}"
 
 
 @final

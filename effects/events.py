@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar, final
 import attrs
 
 from .checks import globs
-from .config import Steering
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
 from .pieces import Piece
+from .policy import Steering
 from .records import Change
 from .usage import Spent, Usage
 
@@ -209,6 +209,16 @@ class InstructionsRead:
 
 @final
 @attrs.frozen(kw_only=True)
+class AgentProgressed:
+    """A child is at work and has *spent* so much until now, which is not lost whatever becomes of it."""
+
+    at: float
+    request: str
+    spent: Spent
+
+
+@final
+@attrs.frozen(kw_only=True)
 class AgentFinished:
     """A child ended; *spent* is all it used, *content* what the parent's model will read."""
 
@@ -305,6 +315,7 @@ Event = (
     | ApprovalGiven
     | HookAnswered
     | InstructionsRead
+    | AgentProgressed
     | AgentFinished
     | TimerFired
     | UserSent

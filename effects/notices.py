@@ -10,6 +10,7 @@ import attrs
 from .events import Decision, Failure
 from .hooks import Hook, HookSaid
 from .messages import Message, Outcome, StopReason, ToolCall
+from .notices_upkeep import FellBack, LoopDetected, ModelHeld, ResultsCleared
 from .permissions import Ground, PermissionMode, Verdict
 from .records import Change
 from .usage import Spent, Usage
@@ -345,6 +346,10 @@ Notice = (
     | ReasoningDelta
     | AnswerDropped
     | RetryScheduled
+    | ModelHeld
+    | FellBack
+    | LoopDetected
+    | ResultsCleared
     | ToolStarted
     | ToolProgress
     | ToolEnded

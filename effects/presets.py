@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .config import Concurrency, Gates, OnDenial, OnMaxTokens, Policy, Steering
+from .policy import Concurrency, Gates, OnDenial, OnMaxTokens, Policy, Steering
 
 SDK = Policy(
     on_denial=OnDenial.GO_ON,

@@ -40,6 +40,32 @@ class ReplaceHistory:
     keep: int
 
 
+@final
+@attrs.frozen(kw_only=True)
+class ClearResults:
+    """Show a model only that there were tool results in the messages before index *before*."""
+
+    before: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class WithdrawTool:
+    """Do not offer *tool* until the run has had *until* turns; it had been called alike *count* times."""
+
+    tool: str
+    until: int
+    count: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class UseFallback:
+    """Ask *model* for the rest of the run."""
+
+    model: str
+
+
 class Lane(StrEnum):
     """Where mail waits: `PROMPT` for a run of its own, `STEER` for the one under way."""
 
@@ -138,6 +164,9 @@ Record = (
     AppendMessage
     | AddUsage
     | ReplaceHistory
+    | ClearResults
+    | WithdrawTool
+    | UseFallback
     | TakeMail
     | SetModel
     | SetMode

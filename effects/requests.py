@@ -24,24 +24,35 @@ class Purpose(StrEnum):
 
     TURN = "turn"
     SUMMARY = "summary"
+    TITLE = "title"
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Conversation:
-    """The first *length* messages of the history at *revision*, as they are."""
+    """
+    The first *length* messages of the history at *revision*.
+
+    Of those before index *cleared*, long tool results are left out; that there were some is seen.
+    """
 
     revision: int
     length: int
+    cleared: int = 0
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Transcript:
-    """The first *length* messages of the history at *revision*, rendered as one text to be summarised."""
+    """
+    The first *length* messages of the history at *revision*, rendered as one text to be summarised.
+
+    It has at most *limit* estimated tokens; what is left out is taken from its middle.
+    """
 
     revision: int
     length: int
+    limit: int
 
 
 View = Conversation | Transcript
@@ -55,8 +66,9 @@ class CallModel:
     Ask a model. *tools* are the names offered in this very request: no other may run.
 
     *system* is the system prompt, which stays the same through a session; *instructions* are added behind it
-    for this request. *thinking* is how many tokens it may think, None for the provider's own way. Answered
-    by any number of `ModelStreamed` and one `ModelFinished` or `ModelFailed`.
+    for this request. *thinking* is how many tokens it may think, None for the provider's own way;
+    *max_output* is how many it may answer with, None for what is configured. Answered by any number of
+    `ModelStreamed` and one `ModelFinished` or `ModelFailed`.
     """
 
     id: str
@@ -64,6 +76,7 @@ class CallModel:
     view: View
     system: str = ""
     thinking: int | None = None
+    max_output: int | None = None
     tools: tuple[str, ...] = ()
     purpose: Purpose = Purpose.TURN
     instructions: str = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 if TYPE_CHECKING:
-    from .config import Price
+    from .model import Price
 
 PER = Decimal(1_000_000)
 """Prices are per this many tokens."""
@@ -56,12 +56,17 @@ class Usage:
 @final
 @attrs.frozen(kw_only=True)
 class Spent:
-    """The account of a run: *turns* completed model responses, *cost* in USD, *seconds* of active time."""
+    """
+    The account of a run: *turns* completed model responses, *cost* in USD, *seconds* of active time.
+
+    *unpriced* is how many tokens no price was known for: their cost is not in *cost*.
+    """
 
     turns: int = 0
     usage: Usage = Usage()
     cost: Decimal = Decimal(0)
     seconds: float = 0.0
+    unpriced: int = 0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -69,6 +74,7 @@ class Spent:
             usage=self.usage + other.usage,
             cost=self.cost + other.cost,
             seconds=self.seconds + other.seconds,
+            unpriced=self.unpriced + other.unpriced,
         )
 
 
@@ -80,7 +86,12 @@ def cost(usage: Usage, price: Price | None) -> Decimal:
     write = price.input if price.cache_write is None else price.cache_write
     # A provider that tells more cached tokens than it read does not pay us.
     plain = max(0, usage.input - usage.cached - usage.cache_write)
-    total = (
-        plain * price.input + usage.cached * cached + usage.cache_write * write + usage.output * price.output
-    )
-    return total / PER
+    thought = min(usage.reasoning, usage.output)
+    reasoning = price.output if price.reasoning is None else price.reasoning
+    return (
+        plain * price.input
+        + usage.cached * cached
+        + usage.cache_write * write
+        + (usage.output - thought) * price.output
+        + thought * reasoning
+    ) / PER
