@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
-from ..effects.config import OnDenial
 from ..effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -21,16 +18,30 @@ from ..effects.hooks import Hook
 from ..effects.messages import Outcome
 from ..effects.notices import ApprovalAnswered, InterruptRequested
 from ..effects.permissions import Ground, Rule, Verdict
+from ..effects.policy import OnDenial
 from ..effects.records import AddUsage, GrantRule
 from ..effects.usage import Spent
-from .batch import Asked, Batch, Call, Delegated, Hooked, Reviewed, Running, Settled, Stopping, Timer, Vetted
+from .batch import (
+    Asked,
+    Batch,
+    Call,
+    Delegated,
+    Hooked,
+    Phase,
+    Reviewed,
+    Running,
+    Settled,
+    Stopping,
+    Timer,
+    Vetted,
+)
 from .hooking import ask_hooks, heard
 from .judging import approved, cleared, hooks_answered, law, spec_of, tell_judged
 from .rules import texts
 from .rules.gate import Judgement
 from .rules.hooks import asked_at, opinion, told_of_result
 from .rules.schema import arguments_of
-from .settling import give_up, result_of, settled, tell, withdraw
+from .settling import account_of, give_up, result_of, settled, tell, withdraw
 from .starting import within_budget
 
 if TYPE_CHECKING:
@@ -86,8 +97,7 @@ def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Con
     if isinstance(event, ToolFinished):
         spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
     else:
-        # A child's turns are its own; everything else it used, its parent used.
-        spent, files = attrs.evolve(event.spent, turns=0), ()
+        spent, files = account_of(_all_of(call.phase, event)), ()
     result = result_of(call, event.outcome, event.content, files)
     tell(result, spent.seconds, draft)
     if spent != Spent():
@@ -96,6 +106,12 @@ def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Con
     if batch.stopping is not Stopping.INTERRUPTED:
         ended = _reviewed(ended, result, ctx, draft)
     return within_budget(batch.with_call(index, ended), ctx, draft)
+
+
+def _all_of(phase: Phase, event: AgentFinished) -> Spent:
+    """What a child used in all: one that broke may end with less than it had told before."""
+    told = phase.spent if isinstance(phase, Delegated) else Spent()
+    return event.spent if event.spent.usage.total >= told.usage.total else told
 
 
 def _reviewed(call: Call, result: ToolResult, ctx: Context, draft: Draft) -> Call:

@@ -11,9 +11,11 @@ from typing import final
 
 import attrs
 
+from ..effects.config import Limits
 from ..effects.hooks import Hook, HookSaid
 from ..effects.messages import ToolCall, ToolResult
 from ..effects.permissions import Ground
+from ..effects.usage import Spent
 
 
 class Stopping(IntEnum):
@@ -125,9 +127,11 @@ class Running:
 @final
 @attrs.frozen(kw_only=True)
 class Delegated:
-    """A child agent is at work."""
+    """A child agent is at work; *limits* are set aside for it, of which it has *spent* so much."""
 
     request: str
+    limits: Limits = Limits()
+    spent: Spent = Spent()
     told: Order = Order.RUN
 
 

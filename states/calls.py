@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.config import Steering
+import attrs
+
+from ..effects.config import READER
 from ..effects.events import (
     AgentFinished,
+    AgentProgressed,
     ApprovalGiven,
     CallCancelled,
     Entered,
@@ -24,13 +27,15 @@ from ..effects.events import (
     ToolProgressed,
     UserSteered,
 )
-from ..effects.messages import Message, Role
+from ..effects.messages import Message, Role, ToolResult
 from ..effects.notices import DoneReason, InputReceived, InterruptRequested, ToolProgress
+from ..effects.policy import Steering
 from ..effects.records import AppendMessage
 from .answering import answered
-from .batch import Allowed, Asked, Batch, Delegated, Hooked, Queued, Running, Settled, Stopping, Vetted
+from .batch import Allowed, Asked, Batch, Call, Delegated, Hooked, Queued, Running, Settled, Stopping, Vetted
 from .draft import Draft
 from .inputs import received
+from .rules import texts
 from .rules.inputs import skips_rest
 from .settling import abandon, give_up, told_to_stop, unstarted
 from .starting import start, within_budget
@@ -38,6 +43,8 @@ from .state import Confirming, Dispatching, End, Executing, Go, Thinking
 
 if TYPE_CHECKING:
     from ..effects import Effect
+    from ..effects.config import Config
+    from ..effects.usage import Spent
     from .context import Context
 
 Step = tuple[Executing | Confirming | Dispatching | Thinking, tuple["Effect", ...]]
@@ -60,8 +67,8 @@ def step(state: Executing | Confirming | Dispatching, ctx: Context) -> Step:
     changed = _changed(batch, ctx, draft)
     if changed is None:
         return state, received(state, ctx)
-    if isinstance(ctx.event, ToolProgressed):
-        return draft.to(_named(batch))
+    if isinstance(ctx.event, ToolProgressed | AgentProgressed):
+        return draft.to(_named(changed))
     return _proceed(changed, ctx, draft)
 
 
@@ -77,6 +84,8 @@ def _changed(  # noqa: PLR0911  # one return for each kind of event
             return answered(batch, event, ctx, draft)
         case ToolProgressed(request=request, text=text):
             return _progressed(batch, request, text, draft)
+        case AgentProgressed(request=request, spent=spent):
+            return _has_spent(batch, request, spent)
         case UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
             draft.add(InputReceived(id=sender))
             return give_up(batch, Stopping.HURRIED if how is Steering.NOW else Stopping.STEERED, draft)
@@ -99,6 +108,15 @@ def _progressed(batch: Batch, request: str, text: str, draft: Draft) -> Batch | 
         return None
     draft.add(ToolProgress(call=batch.calls[index].call.id, text=text))
     return batch
+
+
+def _has_spent(batch: Batch, request: str, spent: Spent) -> Batch | None:
+    index = batch.waiting_for(request)
+    phase = None if index is None else batch.calls[index].phase
+    if index is None or not isinstance(phase, Delegated):
+        return None
+    call = Call(call=batch.calls[index].call, phase=attrs.evolve(phase, spent=spent))
+    return batch.with_call(index, call)
 
 
 def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:
@@ -144,7 +162,17 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> Step:
     results = [call.phase.result for call in batch.calls if isinstance(call.phase, Settled)]
     if len(results) < len(batch.calls):
         return draft.to(_named(batch))
-    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results), at=ctx.now)))
+    parts = tuple([_within(result, ctx.config) for result in results])
+    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
     if batch.stopping is Stopping.INTERRUPTED:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     return draft.to(Thinking(stage=Go()))
+
+
+def _within(result: ToolResult, config: Config) -> ToolResult:
+    """*result* as the conversation holds it: of one that is too long the beginning and the end."""
+    limit = config.compaction.result_limit
+    if limit is None or len(result.content) <= limit:
+        return result
+    reader = READER if config.tool(READER) is not None else ""
+    return attrs.evolve(result, content=texts.shortened(result.content, limit, result.call, reader))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.config import OnMaxTokens
+import attrs
+
 from ..effects.events import (
     Entered,
     Failure,
@@ -19,6 +20,8 @@ from ..effects.events import (
     ModelFailed,
     ModelFinished,
     ModelStreamed,
+    TimerFired,
+    UserSteered,
 )
 from ..effects.hooks import Hook
 from ..effects.messages import StopReason, user
@@ -28,26 +31,47 @@ from ..effects.notices import (
     CompactionStarted,
     DoneReason,
     HookReplied,
+    InputReceived,
     InterruptRequested,
+    RetryScheduled,
 )
 from ..effects.permissions import Verdict
-from ..effects.pieces import Piece, TextPiece
+from ..effects.pieces import TextPiece
+from ..effects.policy import OnMaxTokens, Steering
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
-from ..effects.requests import CallModel, Cancel, Purpose, Transcript
-from ..effects.usage import Usage
+from ..effects.requests import CallModel, Cancel, Purpose, SetTimer, Transcript
 from .batch import Stopping
 from .draft import Draft
 from .hooking import ask_hooks
 from .inputs import received
 from .rules import compaction, texts
 from .rules.hooks import asked_at, opinion, told
-from .rules.limits import exceeded
-from .rules.sizes import estimated_usage, history_size, message_size
-from .state import Compacting, CompactReason, Consulting, End, Go, Summary, Thinking, Weigh
+from .rules.limits import may_not_go_on
+from .rules.retry import fall_back, may_fall_back, wait
+from .rules.sizes import history_size, message_size, saved, usage_of
+from .state import (
+    Compacting,
+    CompactReason,
+    Consulting,
+    End,
+    Go,
+    Pausing,
+    Plan,
+    Summary,
+    Thinking,
+    Weigh,
+)
 
 if TYPE_CHECKING:
     from ..effects import Effect
+    from ..effects.model import ModelSpec
     from .context import Context
+
+TRIES_OF_LARGE = 2
+"""Compactions, without an answer in between, of a conversation that was refused for its size."""
+
+SMALLER_TRIES = 3
+"""How often a summary is tried of half as much, where what there is to read is too much for its model."""
 
 WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 """Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place."""
@@ -70,7 +94,7 @@ def handle(  # noqa: PLR0911  # one return for each kind of event
             and event.fits
         ):
             pieces = stage.pieces.extend(event.pieces, event.count)
-            gathered = Summary(request=stage.request, model=stage.model, cut=stage.cut, pieces=pieces)
+            gathered = Summary(request=stage.request, model=stage.model, plan=stage.plan, pieces=pieces)
             return Compacting(reason=state.reason, stage=gathered, stopping=state.stopping), ()
         case ModelFinished() | ModelFailed() if isinstance(stage, Summary) and event.request == stage.request:
             return _answered(state, stage, event, ctx)
@@ -78,7 +102,13 @@ def handle(  # noqa: PLR0911  # one return for each kind of event
             return _heard(state, stage, event, ctx)
         case Interrupted() if isinstance(stage, Summary):
             return _interrupted(state, stage, ctx)
-        case Interrupted() if isinstance(stage, Consulting):
+        case TimerFired(request=request) if isinstance(stage, Pausing) and request == stage.request:
+            return _summarise(state, stage.plan, Draft(ctx), ctx)
+        case UserSteered(how=Steering.NOW) if isinstance(stage, Pausing):
+            draft = Draft(ctx)
+            draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
+            return _summarise(state, stage.plan, draft, ctx)
+        case Interrupted() if isinstance(stage, Consulting | Pausing):
             draft = Draft(ctx)
             draft.add(Cancel(request=stage.request), InterruptRequested())
             return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
@@ -90,19 +120,22 @@ def _weigh(state: Compacting, ctx: Context) -> Step:
     """Decide whether a summary is worth asking for, and where the cut goes."""
     config, memory = ctx.config, ctx.memory
     draft = Draft(ctx)
-    if reason := exceeded(config.limits, memory.spent):
+    if reason := may_not_go_on(config, memory.spent, memory.earlier):
         # A summary is a model call too, and nothing could follow it.
         return draft.to(Thinking(stage=End(reason=reason)))
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
-    if memory.compactions:
-        return _failed(state, "the context was compacted just before", draft, ctx)
-    cut = compaction.cut_index(memory.history, ctx.model.window)
+    if memory.compactions >= (TRIES_OF_LARGE if state.reason is CompactReason.OVERFLOW else 1):
+        return _left_alone(state, "a summary was tried just before", draft, ctx)
+    window = ctx.model.window
+    if state.reason is CompactReason.OVERFLOW:
+        window = min(window, memory.size)  # it is smaller than it was taken for
+    cut = ctx.cut(window)
     if cut == 0:
-        return _failed(state, "there is nothing old enough to summarise", draft, ctx)
+        return _left_alone(state, "there is nothing old enough to summarise", draft, ctx)
     names = asked_at(config, Hook.PRE_COMPACT)
     if not names:
-        return _summarise(state, cut, (), draft, ctx)
+        return _summarise(state, _plan(cut, (), ctx), draft, ctx)
     request = ask_hooks(Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.size), draft)
     return draft.to(Compacting(reason=state.reason, stage=Consulting(request=request, cut=cut)))
 
@@ -116,27 +149,40 @@ def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Conte
         draft.add(InterruptRequested())
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     if said.verdict is Verdict.DENY:
-        return _failed(state, f"a hook denied it: {said.because}", draft, ctx)
-    return _summarise(state, stage.cut, said.context, draft, ctx)
+        return _left_alone(state, f"a hook denied it: {said.because}", draft, ctx)
+    return _summarise(state, _plan(stage.cut, said.context, ctx), draft, ctx)
 
 
-def _summarise(state: Compacting, cut: int, wishes: tuple[str, ...], draft: Draft, ctx: Context) -> Step:
-    """Ask the model for a summary of what is before *cut*, in which the *wishes* of hooks are heard."""
-    memory = ctx.memory
+def _plan(cut: int, wishes: tuple[str, ...], ctx: Context) -> Plan:
+    """How the messages before index *cut* are summarised, with the *wishes* of hooks."""
+    answer = ctx.config.compaction.tokens
+    return Plan(cut=cut, wishes=wishes, limit=compaction.transcript_limit(_summariser(ctx).window, answer))
+
+
+def _summariser(ctx: Context) -> ModelSpec:
+    """Who summarises: the model that is configured for it, or the one in use."""
+    name = ctx.config.compaction.model
+    return ctx.config.spec(name) if name else ctx.model
+
+
+def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Step:
+    """Ask for the summary that *plan* describes."""
+    memory, model = ctx.memory, _summariser(ctx).name
     request = draft.new_id()
+    if plan.attempt == 1:
+        draft.add(CompactionStarted(size=memory.size, reason=state.reason))
     draft.add(
-        CompactionStarted(size=memory.size, reason=state.reason),
         CallModel(
             id=request,
-            model=memory.model,
-            view=Transcript(revision=memory.history.revision, length=cut),
+            model=model,
+            view=Transcript(revision=memory.history.revision, length=plan.cut, limit=plan.limit),
             purpose=Purpose.SUMMARY,
-            instructions="\n".join([compaction.INSTRUCTIONS, *wishes]),
+            max_output=ctx.config.compaction.tokens,
+            instructions="\n".join([compaction.INSTRUCTIONS, *plan.wishes]),
+            attempt=plan.attempt,
         ),
     )
-    return draft.to(
-        Compacting(reason=state.reason, stage=Summary(request=request, model=memory.model, cut=cut))
-    )
+    return draft.to(Compacting(reason=state.reason, stage=Summary(request=request, model=model, plan=plan)))
 
 
 def _worth_it(ctx: Context) -> bool:
@@ -158,7 +204,9 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     draft = Draft(ctx)
     last = event.pieces if isinstance(event, ModelFinished) else ()
     pieces = stage.pieces.extend(last, len(last)).pieces
-    _account(stage, pieces, event.usage, event.seconds, draft, ctx)
+    begun = isinstance(event, ModelFinished) or event.failure is Failure.LOST or bool(pieces)
+    used = usage_of(event.usage, _read(stage, ctx), pieces, begun=begun)
+    draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, event.seconds)))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     if isinstance(event, ModelFailed) and event.failure is Failure.LOST:
@@ -166,47 +214,59 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     if isinstance(event, ModelFinished) and event.stop not in WHOLE:
         return _failed(state, f"the summary ended with {event.stop}", draft, ctx)
     if isinstance(event, ModelFailed):
-        return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
+        return _refused(state, stage, event, draft, ctx)
     text = "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])
     return _summarised(state, stage, text, draft, ctx)
 
 
-def _account(  # what a summary may have used, and where it goes
-    stage: Summary,
-    pieces: tuple[Piece, ...],
-    told: Usage | None,
-    seconds: float,
-    draft: Draft,
-    ctx: Context,
-) -> None:
-    """What was used, as it was *told*, or estimated where *pieces* came and nothing was told."""
-    usage = told or Usage()
-    if pieces and not usage.total:
-        usage = estimated_usage(history_size(ctx.memory.history.slice(0, stage.cut)), pieces)
-    draft.add(AddUsage(spent=ctx.spent_on(stage.model, usage, seconds)))
+def _refused(state: Compacting, stage: Summary, event: ModelFailed, draft: Draft, ctx: Context) -> Step:
+    """Ask for the summary again, later or with less to read, where that may help."""
+    plan = stage.plan
+    again = attrs.evolve(plan, attempt=plan.attempt + 1)
+    if event.failure is Failure.OVERFLOW and plan.attempt < SMALLER_TRIES:
+        less = min(plan.limit, _read(stage, ctx)) // 2
+        return _summarise(state, attrs.evolve(again, limit=less), draft, ctx)
+    delay = wait(ctx.config.retries, event, plan.attempt)
+    own = not ctx.config.compaction.model and not ctx.memory.fallback
+    if own and may_fall_back(ctx.config, stage.model, event, delay):
+        draft.add(*fall_back(ctx.config, stage.model, event))
+        return draft.to(Compacting(reason=state.reason))
+    # Nothing forces a summary at the threshold, so it is not waited for as an answer would be.
+    forced = state.reason is not CompactReason.THRESHOLD
+    if delay is None or (not forced and delay > ctx.config.retries.fallback_after):
+        return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
+    timer, due = draft.new_id(), ctx.now + delay
+    draft.add(
+        SetTimer(id=timer, due=due),
+        RetryScheduled(attempt=again.attempt, due=due, failure=event.failure, message=event.message),
+    )
+    return draft.to(Compacting(reason=state.reason, stage=Pausing(request=timer, due=due, plan=again)))
+
+
+def _read(stage: Summary, ctx: Context) -> int:
+    """How many tokens whoever summarises has to read, as estimated."""
+    return min(stage.plan.limit, history_size(ctx.memory.history.slice(0, stage.plan.cut)))
 
 
 def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:
     """
     Put the summary in the place of what it covers, if that makes the context smaller.
 
-    Only the part that was cut is compared: the rest stays as it is. Without this a talkative summary could
-    make things worse at each attempt.
+    Only the part that was cut is compared, as it was shown: the rest stays as it is. Without this a talkative
+    summary could make things worse at each attempt.
     """
-    memory = ctx.memory
+    memory, cut = ctx.memory, stage.plan.cut
     summary = compaction.summary_message(text, ctx.now)
-    old = history_size(memory.history.slice(0, stage.cut))
+    old = history_size(memory.history.slice(0, cut)) - saved(memory.history, 0, min(cut, memory.cleared))
     if not text.strip():
         return _failed(state, "the summary was empty", draft, ctx)
     if message_size(summary) >= old:
         return _failed(state, "the summary was not smaller than what it was to replace", draft, ctx)
+    shown = history_size(memory.history) - saved(memory.history, 0, memory.cleared)
     draft.add(
-        ReplaceHistory(head=(summary,), keep=stage.cut),
+        ReplaceHistory(head=(summary,), keep=cut),
         CountCompaction(attempts=memory.compactions + 1, failures=0),
-        Compacted(
-            before=history_size(memory.history),
-            after=history_size(memory.history) - old + message_size(summary),
-        ),
+        Compacted(before=shown, after=shown - old + message_size(summary)),
     )
     if state.reason is CompactReason.MAX_TOKENS:
         # The history ends with what the model got out; it goes on when it is asked to.
@@ -215,11 +275,20 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
 
 
 def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
-    """The context stays as it is. Counted, so that the same failure is not repeated for ever."""
-    memory = ctx.memory
+    """No summary came of it. Counted, so that the same failure is not paid for again and again."""
+    return _goes_on(state, why, ctx.memory.compaction_failures + 1, draft, ctx)
+
+
+def _left_alone(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
+    """No summary was asked for: another time it may be, so that is no failure."""
+    return _goes_on(state, why, ctx.memory.compaction_failures, draft, ctx)
+
+
+def _goes_on(state: Compacting, why: str, failures: int, draft: Draft, ctx: Context) -> Step:
+    """The context stays as it is, and the run goes on where it can."""
     draft.add(
         CompactionFailed(reason=why),
-        CountCompaction(attempts=memory.compactions + 1, failures=memory.compaction_failures + 1),
+        CountCompaction(attempts=ctx.memory.compactions + 1, failures=failures),
     )
     match state.reason:
         case CompactReason.THRESHOLD:
@@ -235,7 +304,9 @@ def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> Step:
     """Cancel the summary and wait for its end, which tells what was used; asked twice, do not wait."""
     draft = Draft(ctx)
     if state.stopping:
-        _account(stage, stage.pieces.pieces, None, 0.0, draft, ctx)
+        pieces = stage.pieces.pieces
+        used = usage_of(None, _read(stage, ctx), pieces, begun=bool(pieces))
+        draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, 0.0)))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     draft.add(Cancel(request=stage.request), InterruptRequested())
     return draft.to(Compacting(reason=state.reason, stage=stage, stopping=Stopping.INTERRUPTED))

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, assert_never, final
 import attrs
 
 from ..effects import is_record
-from ..effects.config import Config, ModelSpec, Steering
+from ..effects.config import Config
 from ..effects.events import ControlReceived, Event, UserSent, UserSteered
 from ..effects.history import History
-from ..effects.messages import Binary
+from ..effects.messages import Binary, Role
+from ..effects.model import ModelSpec
 from ..effects.permissions import PermissionMode, Rule
+from ..effects.policy import Steering
 from ..effects.records import (
     AddContext,
     AddUsage,
     AppendMessage,
     ClearContext,
+    ClearResults,
     CountCompaction,
     CountContinue,
     GrantRule,
@@ -33,18 +36,24 @@ from ..effects.records import (
     SetModel,
     SetThinking,
     TakeMail,
+    UseFallback,
     UseIds,
+    WithdrawTool,
 )
 from ..effects.usage import Spent, Usage, cost
-from .rules.sizes import history_size, message_size
+from .rules.compaction import cut_of
+from .rules.sizes import history_size, message_size, results_in, saved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ..effects import Effect
 
 RECALL = 1_000
 """How many inputs are remembered by their id, so that a repeated post is one input."""
+
+USUAL = (AppendMessage, AddUsage, UseIds)
+"""The records of every turn."""
 
 INPUTS = UserSent | UserSteered | ControlReceived
 """The events that carry an id of their sender's."""
@@ -99,10 +108,12 @@ class Memory:
     What a run knows. *size* is the running estimate of the conversation in tokens.
 
     *instructions* stand behind the system prompt through the whole session. *thinking* is the last change a
-    person made to the model's budget, and *chosen* says which of model and mode a person has set. *granted*
-    are rules a person gave for good. *compactions* counts those since the last completed response,
-    *compaction_failures* the failed ones in a row, *continues* how often hooks made this run go on.
-    *received* are the ids of the latest inputs.
+    person made to the model's budget, and *chosen* says which of model and mode a person has set.
+    *fallback* is the model that is asked instead, in this run, or empty. *granted* are rules a person gave
+    for good. *compactions* counts those since the last completed response, *compaction_failures* the failed
+    ones in a row, *continues* how often hooks made this run go on. Tool results in messages before index
+    *cleared* are not shown any more, *results* are; *withdrawn* are tools that are not offered. *received*
+    are the ids of the latest inputs. *earlier* is what the session spent before this run.
     """
 
     run: str
@@ -122,6 +133,11 @@ class Memory:
     compaction_failures: int = 0
     continues: int = 0
     chosen: tuple[str, ...] = ()
+    fallback: str = ""
+    cleared: int = 0
+    results: int = 0
+    withdrawn: tuple[WithdrawTool, ...] = ()
+    earlier: Spent = Spent()
 
     def receive(self, event: Event) -> Memory:
         """This memory with the mail that *event* brings; a repeated post is one input."""
@@ -143,20 +159,44 @@ class Memory:
     def record(self, effects: Iterable[Effect]) -> Memory:
         """This memory after the records among *effects*, in their order."""
         memory = self
+        usual: list[AppendMessage | AddUsage | UseIds] = []
         for effect in effects:
-            if is_record(effect):
-                memory = _fold(memory, effect)
+            if isinstance(effect, USUAL):
+                usual.append(effect)
+            elif is_record(effect):
+                memory, usual = _fold(_fold_usual(memory, usual), effect), []
+        return _fold_usual(memory, usual)
+
+
+def _fold_usual(memory: Memory, records: Sequence[AppendMessage | AddUsage | UseIds]) -> Memory:
+    """
+    *memory* after those *records* that every turn has, all at once: a copy for each is most of what it costs.
+    """
+    if not records:
         return memory
+    history, size, results = memory.history, memory.size, memory.results
+    spent, next_id = memory.spent, memory.next_id
+    for record in records:
+        match record:
+            case AppendMessage(message=message):
+                history, size = history.append(message), size + message_size(message)
+                results += len(message.parts) if message.role is Role.TOOL else 0
+            case AddUsage():
+                # A model's own count is better than our estimate, which only bridges to the next one.
+                spent, size = spent + record.spent, record.context or size
+            case UseIds():
+                next_id = record.next
+    return attrs.evolve(memory, history=history, size=size, results=results, spent=spent, next_id=next_id)
 
 
 def _fold(  # noqa: PLR0911  # one return for each kind of record
     memory: Memory, record: Record
 ) -> Memory:
     match record:
-        case AppendMessage() | ReplaceHistory() | AddUsage() | CountCompaction():
+        case AppendMessage() | AddUsage() | UseIds():
+            return _fold_usual(memory, (record,))
+        case ReplaceHistory() | ClearResults() | CountCompaction():
             return _fold_conversation(memory, record)
-        case UseIds():
-            return attrs.evolve(memory, next_id=record.next)
         case TakeMail():
             left = tuple([mail for mail in memory.mail if mail.id not in record.ids])
             return attrs.evolve(memory, mail=left)
@@ -166,26 +206,36 @@ def _fold(  # noqa: PLR0911  # one return for each kind of record
             return attrs.evolve(memory, pending_context=())
         case CountContinue():
             return attrs.evolve(memory, continues=memory.continues + 1)
-        case SetModel() | SetMode() | SetThinking() | SetInstructions() | GrantRule():
+        case WithdrawTool():
+            others = tuple([one for one in memory.withdrawn if one.tool != record.tool])
+            return attrs.evolve(memory, withdrawn=(*others, record))
+        case SetModel() | SetMode() | SetThinking() | SetInstructions() | GrantRule() | UseFallback():
             return _fold_settings(memory, record)
         case _:
             assert_never(record)
 
 
-def _fold_conversation(
-    memory: Memory, record: AppendMessage | ReplaceHistory | AddUsage | CountCompaction
-) -> Memory:
+def _fold_conversation(memory: Memory, record: ReplaceHistory | ClearResults | CountCompaction) -> Memory:
     match record:
-        case AppendMessage():
-            size = memory.size + message_size(record.message)
-            return attrs.evolve(memory, history=memory.history.append(record.message), size=size)
         case ReplaceHistory():
             history = memory.history.replace(record.head, record.keep)
-            return attrs.evolve(memory, history=history, size=history_size(history))
-        case AddUsage():
-            # A model's own count is better than our estimate, which only bridges to the next one.
-            size = record.context or memory.size
-            return attrs.evolve(memory, spent=memory.spent + record.spent, size=size)
+            cleared = max(0, memory.cleared - record.keep + len(record.head))
+            return attrs.evolve(
+                memory,
+                history=history,
+                size=history_size(history) - saved(history, 0, cleared),
+                cleared=cleared,
+                results=results_in(history.slice(cleared, len(history))),
+            )
+        case ClearResults():
+            less = saved(memory.history, memory.cleared, record.before)
+            gone = results_in(memory.history.slice(memory.cleared, record.before))
+            return attrs.evolve(
+                memory,
+                size=max(0, memory.size - less),
+                cleared=record.before,
+                results=memory.results - gone,
+            )
         case CountCompaction():
             return attrs.evolve(memory, compactions=record.attempts, compaction_failures=record.failures)
         case _:
@@ -197,11 +247,14 @@ def _with(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def _fold_settings(
-    memory: Memory, record: SetModel | SetMode | SetThinking | SetInstructions | GrantRule
+    memory: Memory, record: SetModel | SetMode | SetThinking | SetInstructions | GrantRule | UseFallback
 ) -> Memory:
     match record:
         case SetModel():
-            return attrs.evolve(memory, model=record.model, chosen=_with(memory.chosen, "model"))
+            chosen = _with(memory.chosen, "model")
+            return attrs.evolve(memory, model=record.model, chosen=chosen, fallback="")
+        case UseFallback():
+            return attrs.evolve(memory, fallback=record.model)
         case SetMode():
             return attrs.evolve(memory, mode=record.mode, chosen=_with(memory.chosen, "mode"))
         case SetThinking():
@@ -231,7 +284,7 @@ class Context:
     @property
     def model(self) -> ModelSpec:
         """The model in use, as it is configured."""
-        return self.config.spec(self.memory.model)
+        return self.config.spec(self.memory.fallback or self.memory.model)
 
     @property
     def system(self) -> str:
@@ -246,8 +299,19 @@ class Context:
         chosen = self.memory.thinking
         return chosen.tokens if isinstance(chosen, SetThinking) else self.model.thinking
 
+    def cut(self, window: int) -> int:
+        """Where the conversation is cut to fit a *window* of so many tokens; see `compaction.cut_of`."""
+        memory = self.memory
+        shown = history_size(memory.history) - saved(memory.history, 0, memory.cleared)
+        return cut_of(memory.history, shown, memory.size, window, self.config)
+
     def spent_on(self, model: str, usage: Usage, seconds: float, turns: int = 0) -> Spent:
         """The account of one call of *model*; one that is not configured has no price here."""
         price = self.config.spec(model).price
-        # A clock that was set back does not give time back.
-        return Spent(turns=turns, usage=usage, cost=cost(usage, price), seconds=max(0.0, seconds))
+        return Spent(
+            turns=turns,
+            usage=usage,
+            cost=cost(usage, price),
+            seconds=max(0.0, seconds),  # a clock that was set back does not give time back
+            unpriced=usage.total if price is None else 0,
+        )

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..effects.config import Gates, ToolSpec
+from ..effects.config import ToolSpec
 from ..effects.hooks import Hook
 from ..effects.messages import Outcome, ToolCall
 from ..effects.notices import ApprovalRequested, CallJudged
 from ..effects.permissions import Ground, Verdict
+from ..effects.policy import Gates
 from ..effects.records import GrantRule
 from ..effects.requests import AskApproval, SetTimer
 from .batch import Allowed, Asked, Batch, Call, Forever, Hearing, Hooked, Timer, Vetted

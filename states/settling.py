@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from ..effects.config import SideEffect
 from ..effects.messages import Binary, Outcome, ToolResult
 from ..effects.notices import ApprovalWithdrawn, ToolEnded
 from ..effects.permissions import Ground
+from ..effects.records import AddUsage
 from ..effects.requests import Cancel
+from ..effects.usage import Spent
 from .batch import (
     Allowed,
     Asked,
@@ -114,7 +118,7 @@ def told_to_stop(call: Call, draft: Draft) -> Call | None:
     if not isinstance(phase, Running | Delegated) or phase.told is Order.STOP:
         return None
     draft.add(Cancel(request=phase.request))
-    return Call(call=call.call, phase=type(phase)(request=phase.request, told=Order.STOP))
+    return Call(call=call.call, phase=attrs.evolve(phase, told=Order.STOP))
 
 
 def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
@@ -145,6 +149,11 @@ def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) 
         draft.add(ApprovalWithdrawn(request=phase.request, late=late))
 
 
+def account_of(child: Spent) -> Spent:
+    """What of a *child*'s account is its parent's: all but the turns, which are its own."""
+    return attrs.evolve(child, turns=0)
+
+
 def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:
     """*batch* with nothing waited for any more: what was at work may have done its work."""
     calls = [
@@ -156,6 +165,8 @@ def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:
 
 def _abandoned(call: Call, config: Config, draft: Draft) -> Call:
     """*call*, which is not waited for: a read did nothing, of anything else nobody knows."""
+    if isinstance(call.phase, Delegated) and call.phase.spent != Spent():
+        draft.add(AddUsage(spent=account_of(call.phase.spent)))
     spec = config.tool(call.call.name)
     if spec is not None and spec.side_effect is SideEffect.READ_ONLY:
         return settled(call, Outcome.CANCELLED, texts.CANCELLED, draft)

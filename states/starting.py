@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Concurrency, ToolKind, ToolSpec
+from ..effects.config import ToolKind, ToolSpec
 from ..effects.messages import Outcome, ToolCall
 from ..effects.notices import AgentStarted, ToolStarted
 from ..effects.permissions import Ground
+from ..effects.policy import Concurrency
 from ..effects.records import AddUsage
 from ..effects.requests import RunAgent, RunTool
 from .batch import Allowed, Batch, Call, Delegated, Hearing, Queued, Running, Settled, Stopping
 from .judging import consider, denied_now, fault_in, judged, spec_of, still_allowed, unheard
 from .rules import texts
-from .rules.children import child_prompt, child_tools, remainder
-from .rules.limits import over_budget
+from .rules.children import child_prompt, child_tools, granted
+from .rules.limits import left, out_of_budget
 from .rules.resources import Reach, reach
 from .rules.schema import arguments_of
 from .settling import give_up, settled
 
 if TYPE_CHECKING:
-    from ..effects.config import ChildSpec, Config
+    from collections.abc import Sequence
+
+    from ..effects.config import ChildSpec, Config, Limits
     from ..effects.permissions import PermissionMode
     from ..effects.usage import Spent
     from .context import Context
@@ -54,7 +57,7 @@ def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 
     What has not started never will; what runs is let finish, since it is paid for.
     """
-    if over_budget(ctx.config.limits, _account(ctx, draft)) is None:
+    if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
         return batch
     return give_up(batch, Stopping.OVER_BUDGET, draft)
 
@@ -117,7 +120,7 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch* with everything judged and started whose turn it is."""
     room = _Room.of(batch, ctx)
     calls: list[Call] = []
-    for queued in batch.calls:
+    for index, queued in enumerate(batch.calls):
         call = queued
         spec = spec_of(batch, call, ctx)
         if isinstance(call.phase, Queued) and room.may_be_judged():
@@ -125,7 +128,7 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
         if isinstance(call.phase, Allowed) and room.may_run(call, spec):
             if call is queued:
                 call = _doubted(call, spec, call.phase.ground, batch, ctx, draft)
-            call = _run(call, spec, ctx, draft)
+            call = _run(call, spec, (*calls, *batch.calls[index + 1 :]), ctx, draft)
         room = room.after(call, spec, newly=call is not queued)
         calls.append(call)
     return batch.with_calls(calls, batch.stopping)
@@ -140,9 +143,9 @@ def tool_run(wish: ToolCall, spec: ToolSpec, request: str) -> RunTool:
 
 
 def child_run(  # what a child gets of its parent
-    wish: ToolCall, child: ChildSpec, config: Config, spent: Spent, mode: PermissionMode, request: str
+    wish: ToolCall, child: ChildSpec, config: Config, limits: Limits, mode: PermissionMode, request: str
 ) -> RunAgent:
-    """The order to run *child* for *wish*, with no more than a parent that has *spent* so much can give."""
+    """The order to run *child* for *wish* within the *limits* that are set aside for it."""
     _, prompt = child_prompt(arguments_of(wish.arguments) or {})
     return RunAgent(
         id=request,
@@ -150,7 +153,7 @@ def child_run(  # what a child gets of its parent
         agent=child.name,
         prompt=prompt,
         tools=child_tools(config, child),
-        limits=remainder(child.limits, config.limits, spent),
+        limits=limits,
         mode=mode,
     )
 
@@ -174,13 +177,17 @@ def _doubted(
     return judged(call, spec, Hearing(asked=unheard(call.call, Hearing(), ctx)), ctx, draft)
 
 
-def _run(call: Call, spec: ToolSpec | None, ctx: Context, draft: Draft) -> Call:
-    """*call* at work, if it may. The id of its request is its idempotency key, also when it is run again."""
+def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
+    """
+    *call* at work beside *others*, if it may.
+
+    The id of its request is its idempotency key, also when it is run again.
+    """
     wish = call.call
     if spec is None or not isinstance(call.phase, Allowed):
         return call
     if spec.kind is ToolKind.AGENT:
-        return _delegate(call, ctx, draft)
+        return _delegate(call, others, ctx, draft)
     request = draft.new_id()
     draft.add(
         tool_run(wish, spec, request),
@@ -189,8 +196,8 @@ def _run(call: Call, spec: ToolSpec | None, ctx: Context, draft: Draft) -> Call:
     return Call(call=wish, phase=Running(request=request))
 
 
-def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
-    """*call* in the hands of a child, with a subset of the tools and no more than what is left."""
+def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
+    """*call* in the hands of a child, with a subset of the tools and no more than what *others* leave."""
     wish = call.call
     name, prompt = child_prompt(arguments_of(wish.arguments) or {})
     child = ctx.config.child(name)
@@ -200,9 +207,13 @@ def _delegate(call: Call, ctx: Context, draft: Draft) -> Call:
     if not prompt:
         fault = texts.invalid_arguments(wish.name, "prompt must be a text that says what to do")
         return settled(call, Outcome.ERROR, fault, draft)
+    held = [one.phase.limits for one in others if isinstance(one.phase, Delegated)]
+    limits = granted(child.limits, left(ctx.config, _account(ctx, draft), ctx.memory.earlier), held)
+    if isinstance(limits, str):
+        return settled(call, Outcome.ERROR, texts.no_budget_for(name, limits, at_work=bool(held)), draft)
     request = draft.new_id()
     draft.add(
-        child_run(wish, child, ctx.config, _account(ctx, draft), ctx.memory.mode, request),
+        child_run(wish, child, ctx.config, limits, ctx.memory.mode, request),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
-    return Call(call=wish, phase=Delegated(request=request))
+    return Call(call=wish, phase=Delegated(request=request, limits=limits))

@@ -234,16 +234,41 @@ class Consulting:
 
 @final
 @attrs.frozen(kw_only=True)
+class Plan:
+    """
+    A summary of the messages before index *cut*, with the *wishes* of hooks.
+
+    *limit* is how many tokens of them are shown to whoever summarises. *attempt* counts the tries from 1.
+    """
+
+    cut: int
+    limit: int
+    wishes: tuple[str, ...] = ()
+    attempt: int = 1
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Summary:
-    """The *model* summarises the messages before index *cut*."""
+    """The *model* summarises as *plan* says."""
 
     request: str
     model: str
-    cut: int
+    plan: Plan
     pieces: Rope = attrs.field(factory=Rope.of)
 
 
-CompactStage = Weigh | Consulting | Summary
+@final
+@attrs.frozen(kw_only=True)
+class Pausing:
+    """Waits for *due*, in seconds since the epoch, to ask for the summary again. *request* is the timer."""
+
+    request: str
+    due: float
+    plan: Plan
+
+
+CompactStage = Weigh | Consulting | Summary | Pausing
 """Where a compaction is."""
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.config import Steering
 from ..effects.events import (
     Failure,
     Interrupted,
@@ -42,16 +41,16 @@ from ..effects.notices import (
     Warned,
 )
 from ..effects.pieces import Piece, ReasoningPiece, TextPiece
+from ..effects.policy import Steering
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel, SetTimer
-from ..effects.usage import Usage
 from .batch import Batch, Call, Stopping
 from .draft import Draft
 from .inputs import received
 from .rules import texts
 from .rules.answer import TRUSTED, Wishes, parts_of, wishes
-from .rules.retry import wait
-from .rules.sizes import estimated_usage
+from .rules.retry import fall_back, may_fall_back, wait
+from .rules.sizes import usage_of
 from .settling import tell
 from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
 
@@ -128,10 +127,10 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
         for wish in sorted_.kept
     }
     _append(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
-    usage = event.usage if event.usage.total else estimated_usage(ctx.memory.size, pieces)
+    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
     draft.add(
-        AddUsage(spent=spent, context=usage.total),
+        AddUsage(spent=spent, context=0 if usage.estimated else usage.total),
         TurnEnded(
             turn=ctx.memory.spent.turns + 1,
             stop=stop,
@@ -228,7 +227,10 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     if event.failure is Failure.OVERFLOW:
         return draft.to(Compacting(reason=CompactReason.OVERFLOW))
     lost = event.failure is Failure.LOST
-    delay = wait(ctx.config.retries, event, state.attempt) if lost or not state.pieces.count else None
+    silent = lost or not state.pieces.count
+    delay = wait(ctx.config.retries, event, state.attempt) if silent else None
+    if silent and not ctx.memory.fallback and may_fall_back(ctx.config, state.model, event, delay):
+        return _fall_back(state, event, draft, ctx)
     if delay is None:
         detail = f"{event.failure}: {event.message}"
         return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
@@ -242,19 +244,20 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=attempt))
 
 
+def _fall_back(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> Step:
+    """Ask the other model, at once; it may fail as often as the first one might."""
+    draft.add(*fall_back(ctx.config, state.model, event))
+    return draft.to(Thinking(stage=Go()))
+
+
 def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> None:
     """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
     if state.pieces.count:
         draft.add(AnswerDropped(request=state.request))
-    begun = state.pieces.count or event.failure is Failure.LOST
-    usage = _told(event) or (estimated_usage(ctx.memory.size, state.pieces.pieces) if begun else Usage())
+    begun = state.pieces.count > 0 or event.failure is Failure.LOST
+    usage = usage_of(event.usage, ctx.memory.size, state.pieces.pieces, begun=begun)
     if usage.total or event.seconds:
         draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
-
-
-def _told(event: ModelFailed) -> Usage | None:
-    """What a failed answer said it used; one that says nothing but zeros has said nothing."""
-    return event.usage if event.usage is not None and event.usage.total else None
 
 
 def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
@@ -263,7 +266,7 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     pieces = state.pieces.pieces
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
     _append(state, parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
-    usage = _told(event) or (estimated_usage(ctx.memory.size, pieces) if pieces else Usage())
+    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=bool(pieces))
     draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
     return draft.to(_stopped(state))
 

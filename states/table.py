@@ -4,7 +4,7 @@ The machine, on one page.
 Rule 1: every way from one state to another is a row here, with its reason. A handler that goes where no row
 leads raises `IllegalTransition`, and nothing has changed.
 
-Rule 2: every event in every state has a row, or is named in `IGNORED`. There is no third case.
+Rule 2: every event in every state has a row, or is named in `IGNORED` (in `legal`). There is no third case.
 
 Rule 3: this file decides nothing. Which of several rows is taken is the handler's business; what is drawn,
 checked and covered by tests comes from here.
@@ -21,14 +21,12 @@ every state but the last.
 
 from __future__ import annotations
 
-from typing import get_args
-
 from ..effects.events import (
     AgentFinished,
+    AgentProgressed,
     ApprovalGiven,
     CallCancelled,
     Entered,
-    Event,
     HookAnswered,
     InstructionsRead,
     Interrupted,
@@ -109,7 +107,8 @@ TABLE: tuple[Row, ...] = (
                 "streaming": "the model is called",
                 "thinking.steer": "a person said something",
                 "compacting.weigh": "the context is over its threshold",
-                "thinking.end": "a limit is reached",
+                "thinking.go": "old results are left out, or a tool is taken away",
+                "thinking.end": "a limit is reached, or it goes in circles",
             }
         },
     ),
@@ -153,6 +152,7 @@ TABLE: tuple[Row, ...] = (
             },
             ModelFailed: {
                 "thinking.retry": "it may go better the next time",
+                "thinking.go": "it may go better with another model",
                 "compacting.weigh": "the conversation is too large",
                 "thinking.end": "it cannot go better",
             },
@@ -251,6 +251,7 @@ TABLE: tuple[Row, ...] = (
             ToolFinished: {"confirming": "a tool ended", **winds_down("the budget is used up")},
             AgentFinished: {"confirming": "a child ended", **winds_down("the budget is used up")},
             ToolProgressed: {"confirming": "a tool said something"},
+            AgentProgressed: {"confirming": "a child told what it has spent"},
             CallCancelled: on("a call is given up"),
             UserSteered: winds_down("questions are withdrawn"),
             Interrupted: {
@@ -282,6 +283,7 @@ TABLE: tuple[Row, ...] = (
             ToolFinished: {"confirming.stopping": "a tool ended", **winds_down("the budget is used up")},
             AgentFinished: {"confirming.stopping": "a child ended", **winds_down("the budget is used up")},
             ToolProgressed: {"confirming.stopping": "a tool said something"},
+            AgentProgressed: {"confirming.stopping": "a child told what it has spent"},
             CallCancelled: winds_down("a call is given up", confirming_stopping="other questions stay open"),
             UserSteered: winds_down("questions are withdrawn"),
             Interrupted: {
@@ -311,6 +313,7 @@ TABLE: tuple[Row, ...] = (
                 "dispatching.stopping": "a hook ends the run; the child is cancelled",
             },
             ToolProgressed: {"dispatching": "a tool said something"},
+            AgentProgressed: {"dispatching": "a child told what it has spent"},
             CallCancelled: {
                 "dispatching": "a call is given up",
                 "confirming": "a call is given up, and the next one asked about",
@@ -326,6 +329,7 @@ TABLE: tuple[Row, ...] = (
             ToolFinished: {"dispatching.stopping": "a tool ended"},
             HookAnswered: {"dispatching.stopping": "hooks answered"},
             ToolProgressed: {"dispatching.stopping": "a tool said something"},
+            AgentProgressed: {"dispatching.stopping": "a child told what it has spent"},
             CallCancelled: {"dispatching.stopping": "a call is given up"},
             Interrupted: {
                 "dispatching.stopping": "the child is cancelled after all",
@@ -365,11 +369,21 @@ TABLE: tuple[Row, ...] = (
                 "thinking.end": "no use, and it cannot go on as it is",
             },
             ModelFailed: {
-                "compacting.weigh": "the answer was lost; once more",
+                "compacting.weigh": "the answer was lost, or another model is asked; once more",
+                "compacting.pausing": "it may go better the next time",
+                "compacting.summary": "it was too much to read; once more with less",
                 "thinking.go": "it goes on as it is",
                 "thinking.end": "it cannot go on as it is",
             },
             Interrupted: {"compacting.stopping": "the summary is cancelled"},
+        },
+    ),
+    *rows(
+        "compacting.pausing",
+        {
+            TimerFired: {"compacting.summary": "the wait is over"},
+            UserSteered: {"compacting.summary": "a person cannot wait"},
+            Interrupted: {"thinking.end": "the timer is cancelled"},
         },
     ),
     *rows(
@@ -383,14 +397,3 @@ TABLE: tuple[Row, ...] = (
     ),
 )
 """Every legal transition."""
-
-_EVERY: frozenset[type[Event]] = frozenset(get_args(Event))
-
-IGNORED: dict[str, frozenset[type[Event]]] = {
-    state: _EVERY - {row.event for row in TABLE if row.state == state}
-    for state in dict.fromkeys([*(row.state for row in TABLE), *(row.target for row in TABLE)])
-}
-"""What a state does not act on at all, by name. What it acts on may still name a request that is not open."""
-
-LEGAL: frozenset[tuple[str, type[Event], str]] = frozenset((r.state, r.event, r.target) for r in TABLE)
-"""The rows as a set, for the check after each transition."""

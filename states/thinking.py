@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.config import Steering
 from ..effects.events import (
     Entered,
     HookAnswered,
@@ -25,24 +24,23 @@ from ..effects.notices import (
     DoneReason,
     InputReceived,
     InterruptRequested,
-    ModelCalled,
     RunEnded,
     Warned,
 )
+from ..effects.policy import Steering
 from ..effects.records import AppendMessage, CountContinue, Lane
-from ..effects.requests import CallModel, Cancel, Conversation
+from ..effects.requests import Cancel
 from .draft import Draft, ignore
+from .going import go
 from .hooking import ask_hooks, heard
 from .inputs import received
 from .opening import admit, admitted, began, blocked, greeted, opened
-from .rules import compaction, texts
+from .rules import texts
 from .rules.hooks import asked_at, told
 from .rules.inputs import next_prompt
-from .rules.limits import exceeded
 from .state import (
     Admitting,
     Compacting,
-    CompactReason,
     Done,
     End,
     Ending,
@@ -94,7 +92,7 @@ def _entered(state: Thinking, ctx: Context) -> Step:
         case Steer():
             return admit(tuple([mail.id for mail in ctx.memory.waiting(Lane.STEER)]), state, ctx)
         case Go():
-            return _go(state, ctx)
+            return go(state, ctx)
         case End():
             return _end(state.stage, ctx)
         case Reading() | Opening() | Admitting() | Retry() | Ending():
@@ -125,53 +123,6 @@ def _interrupted(stage: Waiting, ctx: Context) -> Step:
     if isinstance(stage, Reading | Opening | Admitting):
         blocked(stage, texts.INTERRUPTED_BEFORE, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-
-
-# The model is called
-
-
-def _go(state: Thinking, ctx: Context) -> Step:
-    """
-    Call the model, unless a limit, a person or the size of the context stands against it.
-
-    Limits come first: what is not paid for any more need not be read or summarised. The request names a
-    revision and a length of the history instead of carrying it, so a turn costs the same however long it is.
-    """
-    config, memory = ctx.config, ctx.memory
-    if reason := exceeded(config.limits, memory.spent):
-        return Draft(ctx).to(Thinking(stage=End(reason=reason)))
-    if memory.mail and memory.waiting(Lane.STEER):
-        return Draft(ctx).to(Thinking(stage=Steer(), attempt=state.attempt))
-    if compaction.wanted(
-        memory.size,
-        ctx.model.window,
-        config.policy.compact_at,
-        memory.compactions,
-        memory.compaction_failures,
-    ):
-        return Draft(ctx).to(Compacting(reason=CompactReason.THRESHOLD))
-    return _call(state, ctx)
-
-
-def _call(state: Thinking, ctx: Context) -> Step:
-    config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
-    request = draft.new_id()
-    offered = tuple([tool.name for tool in config.tools])
-    history = memory.history
-    draft.add(
-        CallModel(
-            id=request,
-            model=memory.model,
-            view=Conversation(revision=history.revision, length=history.length),
-            system=ctx.system,
-            thinking=ctx.thinking,
-            tools=offered,
-            instructions="\n".join(memory.pending_context),
-            attempt=state.attempt,
-        ),
-        ModelCalled(request=request, model=memory.model, attempt=state.attempt),
-    )
-    return draft.to(Streaming(request=request, model=memory.model, attempt=state.attempt, offered=offered))
 
 
 # The run ends

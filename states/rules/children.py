@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ...effects.config import Approval, Limits, SideEffect, ToolKind
 from ...effects.text import clean
+from .limits import Left, less, rest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ...effects.config import ChildSpec, Config, ToolSpec
-    from ...effects.usage import Spent
 
-PENNY = Decimal("0.000001")
-INSTANT = 0.001
-
-N = TypeVar("N", int, float, Decimal)
+ZERO = Decimal(0)
 
 
 def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:
@@ -41,21 +38,35 @@ def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
     return tuple([tool.name for tool in tools if tool.name in child.tools])
 
 
-def remainder(wanted: Limits, limits: Limits, spent: Spent) -> Limits:
-    """The limits of a child that wants *wanted*, of a parent with *limits* that has *spent*."""
-    # Nothing left is not "no limit": the child then gets so little that it ends at its first check.
-    usd = None if limits.usd is None else max(limits.usd - spent.cost, PENNY)
-    tokens = None if limits.tokens is None else max(limits.tokens - spent.usage.total, 1)
-    seconds = None if limits.seconds is None else max(limits.seconds - spent.seconds, INSTANT)
+def granted(wanted: Limits, left: Left, held: Iterable[Limits]) -> Limits | str:
+    """
+    What is set aside for a child that wants *wanted*, or why it cannot start.
+
+    *left* is what its parent has left, *held* what is set aside for other children at work. A child gets as
+    much as it wants. Where its parent has less, it gets all of that if it is the only one; beside others it
+    has to wait until they give back what they did not use.
+    """
+    others = list(held)
+    found: list[str] = []
+    free = Left(
+        usd=rest(left.usd, sum([each.usd or ZERO for each in others], ZERO)),
+        tokens=rest(left.tokens, sum([each.tokens or 0 for each in others])),
+        seconds=rest(left.seconds, sum([each.seconds or 0.0 for each in others])),
+    )
+    for unit, want, have in (
+        ("USD", wanted.usd, free.usd),
+        ("tokens", wanted.tokens, free.tokens),
+        ("seconds", wanted.seconds, free.seconds),
+    ):
+        if have is None:
+            continue
+        if have <= 0 or (others and want is not None and want > have):
+            found.append(f"{have} {unit}" if want is None else f"{have} of {want} {unit}")
+    if found:
+        return ", ".join(found)
     return Limits(
         turns=wanted.turns,
-        usd=_less(wanted.usd, usd),
-        tokens=_less(wanted.tokens, tokens),
-        seconds=_less(wanted.seconds, seconds),
+        usd=less(wanted.usd, free.usd),
+        tokens=less(wanted.tokens, free.tokens),
+        seconds=less(wanted.seconds, free.seconds),
     )
-
-
-def _less(wanted: N | None, left: N | None) -> N | None:
-    if wanted is None or left is None:
-        return left if wanted is None else wanted
-    return min(wanted, left)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects.messages import Message, Role, user
-from .sizes import message_size
+from .sizes import history_size, message_size
 
 if TYPE_CHECKING:
+    from ...effects.config import Config
     from ...effects.history import History
 
-KEEP_SHARE = 0.25
-"""The share of the window that stays as it is: enough for the work at hand, little enough to matter."""
-
-MAX_FAILURES = 3
-"""After this many failures in a row no further attempt is made on its own accord."""
+WORTH = 0.05
+"""The share of the window below which nothing is summarised that need not be: a summary costs more."""
 
 PREFIX = "[Summary of the conversation so far]\n"
 
@@ -32,32 +30,58 @@ def due(size: int, window: int, threshold: float) -> bool:
     return size >= threshold * window
 
 
-def wanted(size: int, window: int, threshold: float, attempts: int, failures: int) -> bool:
+def wanted(size: int, window: int, config: Config, attempts: int, failures: int) -> bool:
     """
     Whether a compaction is tried before the next model call.
 
     Not twice without a response in between, and not after too many failures in a row: what did not help
     does not help more by being repeated.
     """
-    return due(size, window, threshold) and attempts == 0 and failures < MAX_FAILURES
+    at, most = config.policy.compact_at, config.compaction.failures
+    return attempts == 0 and failures < most and due(size, window, at)
 
 
-def cut_index(history: History, window: int) -> int:
+def cut_of(history: History, shown: int, size: int, window: int, config: Config) -> int:
+    """
+    The index of the first message that stays where a conversation of *size* tokens is shortened; 0 for none.
+
+    *history*, of which *shown* tokens are shown, is not all of it: there are the system prompt and the tools.
+    What stays is `Compaction.keep` of the *window*, and at most half of what is left beside those, so that
+    there is room to go on in before the next summary is due.
+    """
+    around = max(0, size - shown)
+    room = config.policy.compact_at * window - around
+    return cut_index(history, max(0, int(min(config.compaction.keep * window, room / 2))))
+
+
+def worth_it(history: History, cut: int, window: int) -> bool:
+    """Whether there is enough before index *cut* for a summary of it to make a difference."""
+    return cut > 0 and history_size(history.slice(0, cut)) >= WORTH * window
+
+
+def cut_index(history: History, budget: int) -> int:
     """
     The index of the first message that stays; 0 where nothing can be cut.
 
-    Walks back from the end until a share of the window is kept. A cut never falls before a message of
-    results, which would part them from their calls.
+    Walks back from the end until about *budget* tokens are kept. A cut never falls before a message of
+    results, which would part them from their calls: they are summarised with them, or both stay where no
+    model has seen them yet.
     """
-    budget = int(window * KEEP_SHARE)
     index = len(history)
     kept = 0
     while index > 0 and (kept == 0 or kept + message_size(history[index - 1]) <= budget):
         index -= 1
         kept += message_size(history[index])
-    while 0 < index < len(history) and history[index].role is Role.TOOL:
-        index -= 1
-    return index
+    if not 0 < index < len(history) or history[index].role is not Role.TOOL:
+        return index
+    behind = next((n for n in range(index, len(history)) if history[n].role is not Role.TOOL), None)
+    return index - 1 if behind is None else behind
+
+
+def transcript_limit(window: int, answer: int) -> int:
+    """How many tokens are shown to a model with this *window* that summarises in *answer* tokens."""
+    # Estimates are a fifth off, at times.
+    return max(int(window * 0.8) - answer, window // 4)
 
 
 def summary_message(text: str, at: float) -> Message:

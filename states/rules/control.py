@@ -16,7 +16,8 @@ def refusal(config: Config, change: Change) -> str:
     if isinstance(change, SetModel):
         if not change.model.strip():
             return "a model has a name"
-        if config.limits.usd is not None and config.spec(change.model).price is None:
+        paid = config.limits.usd is not None or config.session_limits.usd is not None
+        if paid and config.spec(change.model).price is None:
             return f"the limit in USD needs a price for {change.model!r}: configure it among the models"
     if isinstance(change, SetThinking) and change.tokens is not None and change.tokens <= 0:
         return f"a budget to think is a number of tokens above 0, or None; got {change.tokens!r}"

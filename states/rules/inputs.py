@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...effects.config import Steering
 from ...effects.messages import Message, user
+from ...effects.policy import Steering
 from ...effects.records import Lane
 
 if TYPE_CHECKING:

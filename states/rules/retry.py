@@ -5,16 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects.events import Failure
+from ...effects.notices_upkeep import FellBack
+from ...effects.records import UseFallback
 
 if TYPE_CHECKING:
-    from ...effects.config import Retries
+    from ...effects.config import Config
     from ...effects.events import ModelFailed
+    from ...effects.upkeep import Retries
 
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 """The provider asks for patience: it is given more tries."""
 
 TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT})
 """May go better the next time. Everything else fails the same way again."""
+
+
+ELSEWHERE = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
+"""May go better with another model."""
+
+
+DOUBLINGS = 60
+"""After so many a wait is longer than anybody lives, and what is doubled further is no number any more."""
+
+
+def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float | None) -> bool:
+    """
+    Whether the fallback model is asked instead of *model*, which *failed*.
+
+    *delay* is how long would be waited otherwise, None where it would not be tried again.
+    """
+    if config.fallback in {"", model} or failed.failure not in ELSEWHERE:
+        return False
+    return delay is None or delay > config.retries.fallback_after
+
+
+def fall_back(config: Config, model: str, failed: ModelFailed) -> tuple[UseFallback, FellBack]:
+    """The fallback model is asked from now on instead of *model*, which *failed*."""
+    return (
+        UseFallback(model=config.fallback),
+        FellBack(model=config.fallback, instead_of=model, failure=failed.failure, message=failed.message),
+    )
 
 
 def tries(retries: Retries, failure: Failure) -> int:
@@ -38,5 +68,5 @@ def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
     if failed.retry_after is not None:
         asked = max(0.0, failed.retry_after)
         return asked if retries.longest is None or asked <= retries.longest else None
-    delay = retries.base * float(2 ** (attempt - 1))
-    return delay * (1.0 + retries.jitter * failed.jitter)
+    delay = retries.base * 2.0 ** min(attempt - 1, DOUBLINGS) * (1.0 + retries.jitter * failed.jitter)
+    return delay if retries.longest is None else min(delay, retries.longest)

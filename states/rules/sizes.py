@@ -10,12 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from ...effects.messages import (
+    Binary,
+    Finish,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from ...effects.pieces import CallPiece, Piece
+from ...effects.shown import cleared
 from ...effects.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ...effects.history import History
 
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
@@ -30,7 +43,7 @@ def _characters(part: Part) -> int:
         case ToolCall():
             return len(part.name) + len(part.arguments)
         case ToolResult():
-            return len(part.content)
+            return len(part.content) + len(part.files) * TOKENS_PER_BINARY * CHARACTERS_PER_TOKEN
         case Binary():
             return TOKENS_PER_BINARY * CHARACTERS_PER_TOKEN
         case Finish():
@@ -45,6 +58,33 @@ def message_size(message: Message) -> int:
 def history_size(messages: Iterable[Message]) -> int:
     """The estimated tokens of *messages*."""
     return sum([message_size(message) for message in messages])
+
+
+def results_in(messages: Iterable[Message]) -> int:
+    """How many tool results *messages* hold."""
+    return sum([len(message.parts) for message in messages if message.role is Role.TOOL])
+
+
+def saved(history: History, start: int, stop: int) -> int:
+    """The estimated tokens that are not shown of the messages from index *start* up to *stop*, being old."""
+    return sum(
+        [
+            message_size(message) - message_size(cleared(message))
+            for message in history.slice(start, stop)
+            if message.role is Role.TOOL
+        ]
+    )
+
+
+def usage_of(told: Usage | None, context: int, pieces: Iterable[Piece], *, begun: bool) -> Usage:
+    """
+    What an answer used: what it *told*, or an estimate where it had *begun*; what was refused used nothing.
+
+    Zeros tell nothing. *context* tokens went in, *pieces* came out.
+    """
+    if told is not None and told.total:
+        return told
+    return estimated_usage(context, pieces) if begun else Usage()
 
 
 def estimated_usage(context: int, pieces: Iterable[Piece]) -> Usage:

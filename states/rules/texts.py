@@ -27,6 +27,25 @@ def not_found(name: str, offered: tuple[str, ...]) -> str:
     return f"Tool not found: {name}.{there}"
 
 
+def no_budget_for(agent: str, missing: str, *, at_work: bool) -> str:
+    """The result of a call for a child that there is no budget for; *missing* says how much there is."""
+    others = " The rest is set aside for agents at work; ask again when they are done." if at_work else ""
+    return f"Not started: there is only {missing} left for {agent!r}.{others}"
+
+
+def shortened(content: str, limit: int, call: str, reader: str) -> str:
+    """
+    The beginning and the end of *content*, a result longer than *limit* characters.
+
+    *reader* is the tool that reads the rest, where there is one; *call* is what it asks for.
+    """
+    side = limit // 10
+    out = len(content) - 2 * side
+    how = f": {reader} with id {call!r} reads them, from offset {side} on" if reader else ""
+    head, tail = content[:side], content[len(content) - side :]
+    return f"{head}\n[... {out} of {len(content)} characters are left out{how} ...]\n{tail}"
+
+
 def invalid_arguments(name: str, problem: str) -> str:
     """The result of a call whose arguments do not fit."""
     return f"Invalid arguments for {name}: {problem}. The tool was not run."

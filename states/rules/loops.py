@@ -1,0 +1,270 @@
+"""
+Whether a model goes in circles.
+
+Theory of operation. What the latest answer called is compared with the calls before it, back to where
+somebody last said something: a model that has gone on to something else is not in a circle any more. Three
+things are repetitions:
+
+- The same call: a tool with equal arguments, whatever stands between and whatever came of it.
+- A similar call that brings nothing new, again and again: at least half of its arguments are equal, and it
+  failed, or it only read and read the same. A read that finds something else is progress, and a write with
+  other arguments does something else. These are counted in answers, since a model that asks for several at
+  once has not seen what comes of the first, and one that does not fit ends the count.
+- A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are named.
+
+A call that differs only in where a page begins or ends is no repetition but reading on. A model is told of
+any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again after
+each change is work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.config import SideEffect
+from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
+from ...effects.notices_upkeep import LoopStage
+from .alike import LONG, alike, canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...effects.config import Config
+    from ...effects.history import History
+    from ...effects.records import WithdrawTool
+    from ...effects.upkeep import Loops
+
+WINDOW = 40
+"""Calls that are looked at, at least."""
+
+LONGEST = 5
+"""Calls of the longest cycle that is looked for."""
+
+FEWEST = 2
+"""Repetitions below which nothing is one."""
+
+HARDEST = (LoopStage.STOPPED, LoopStage.WITHDRAWN, LoopStage.WARNED)
+"""What may be done, the hardest first."""
+
+Made = tuple[ToolCall, Message]
+"""A call that was made, and the message with the results of its answer."""
+
+Key = tuple[str, str]
+"""A tool and its arguments, of which those that mean the same are equal."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Repeated:
+    """
+    *tools* were called alike *count* times.
+
+    *idle* is how often nothing new came of it, and *same* how often the very same call had the same result.
+    """
+
+    tools: tuple[str, ...]
+    count: int
+    idle: int
+    same: int = 0
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Loop:
+    """
+    *tools* were repeated *count* times, and what is done about it; *text* explains both.
+
+    *done* says that it was done when this count was reached: the tools are away.
+    """
+
+    stage: LoopStage
+    tools: tuple[str, ...]
+    count: int
+    text: str
+    done: bool = False
+
+    @property
+    def acts(self) -> bool:
+        """Whether something is to be done about it now, besides telling the model."""
+        return not self.done and self.stage is not LoopStage.WARNED
+
+
+def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], turns: int) -> Loop | None:
+    """
+    What the calls at the end of *history* repeat, and what is done about the worst of it; None for nothing.
+
+    The run has had *turns* turns, and *withdrawn* were taken away in some of them.
+    """
+    loops = config.loops
+    if loops.off or not history.length or history[-1].role is not Role.TOOL:
+        return None
+    repeats = repeated(latest(history, window(loops)), config)
+    if not repeats:
+        return None
+    judged: list[Loop] = []
+    for each in repeats:
+        stage = stage_of(each, loops)
+        if stage is not None:
+            done = stage is LoopStage.WITHDRAWN and _are_away(each, withdrawn, turns)
+            text = explained(each, stage, loops)
+            judged.append(Loop(stage=stage, tools=each.tools, count=each.count, text=text, done=done))
+    # What is done about one of them is not all that is to be done.
+    return min(judged, key=lambda loop: (HARDEST.index(loop.stage), loop.done), default=None)
+
+
+# What is repeated
+
+
+def window(loops: Loops) -> int:
+    """How many calls are looked at: so many that the longest cycle fits as often as any threshold says."""
+    highest = max(loops.warn or 0, loops.withdraw or 0, loops.stop or 0, loops.same or 0)
+    return max(WINDOW, LONGEST * highest)
+
+
+def latest(history: History, window: int) -> list[Made]:
+    """The latest calls since somebody said something, *window* at most, the newest first."""
+    # This is done at each turn, so it is written to be quick: to look up a role takes longer than to compare.
+    assistant, user, length = Role.ASSISTANT, Role.USER, history.length
+    made: list[Made] = []
+    results = history[-1]
+    # Between two things that somebody says each answer has calls, or it would be the last.
+    for message in reversed(history.slice(max(0, length - 2 * window), length)):
+        role = message.role
+        if role is assistant:
+            for part in reversed(message.parts):
+                if isinstance(part, ToolCall):
+                    made.append((part, results))  # noqa: PERF401  # a list for each message takes longer
+            if len(made) >= window:
+                return made[:window]
+        elif role is user:
+            break
+        results = message
+    return made
+
+
+def repeated(made: Sequence[Made], config: Config) -> list[Repeated]:
+    """What the latest answer of those that *made* calls repeats, most first; of equals, a cycle is first."""
+    keys = [(call.name, canonical(text) if len(text := call.arguments) <= LONG else text) for call, _ in made]
+    found: list[Repeated] = []
+    for place, (_, results) in enumerate(made):
+        if results is not made[0][1]:
+            break
+        if keys[place] not in keys[:place]:
+            found += _same(made, keys, place)
+            found += _similar(made, place, config)
+    if not found:
+        return found
+    return sorted([*_cycle(keys, found[0].idle), *found], key=lambda each: -each.count)
+
+
+def _same(made: Sequence[Made], keys: Sequence[Key], place: int) -> list[Repeated]:
+    """The call at *place* of *made*, where it was made before; *keys* are those of all."""
+    key = keys[place]
+    count = keys.count(key)
+    if count < FEWEST:
+        return []
+    came = [_result(*each) for each, other in zip(made, keys, strict=True) if other == key]
+    same = max(Counter([result.content for result in came if result is not None]).values(), default=0)
+    return [Repeated(tools=key[:1], count=count, idle=same, same=same)]
+
+
+def _similar(made: Sequence[Made], place: int, config: Config) -> list[Repeated]:
+    """The call at *place* of *made*, where the answers before it made it alike, each of them in vain."""
+    (first, at), count = made[place], 1
+    brought: set[str] = set()
+    for call, results in made[place:]:
+        if call.name != first.name:
+            continue
+        if not alike(call.arguments, first.arguments) or not _in_vain(call, results, brought, config):
+            break
+        count, at = count + (results is not at), results
+    return [Repeated(tools=(first.name,), count=count, idle=count)] if count >= FEWEST else []
+
+
+def _in_vain(call: ToolCall, results: Message, brought: set[str], config: Config) -> bool:
+    """Whether *call* failed, or only read and *brought* the same as the others, which is noted there."""
+    result = _result(call, results)
+    if result is None or result.outcome is not Outcome.OK:
+        return True
+    spec = config.tool(call.name)
+    brought.add(result.content)
+    return spec is not None and spec.side_effect is SideEffect.READ_ONLY and len(brought) == 1
+
+
+def _result(call: ToolCall, results: Message) -> ToolResult | None:
+    """The result of *call* among *results*."""
+    for part in results.parts:
+        if isinstance(part, ToolResult) and part.call == call.id:
+            return part
+    return None
+
+
+def _cycle(keys: Sequence[Key], idle: int) -> list[Repeated]:
+    """
+    The cycles of several calls that *keys*, the newest first, come from.
+
+    *idle* is how often nothing new came of the newest.
+    """
+    found: list[Repeated] = []
+    for length in range(2, min(LONGEST, len(keys) - 1) + 1):
+        span = length
+        while span < len(keys) and keys[span] == keys[span - length]:
+            span += 1
+        count = -(-span // length)  # one that has begun counts: its first calls were made once more
+        if count >= FEWEST and len(set(keys[:length])) > 1:
+            first = reversed(keys[span - length : span])
+            tools = tuple(dict.fromkeys([name for name, _ in first]))
+            found.append(Repeated(tools=tools, count=count, idle=min(idle, count)))
+    return found
+
+
+# What is done about it
+
+
+def stage_of(repeats: Repeated, loops: Loops) -> LoopStage | None:
+    """What is done about it; None for nothing."""
+    if _reached(repeats.count, loops.stop) or _reached(repeats.same, loops.same):
+        return LoopStage.STOPPED
+    if _reached(repeats.idle, loops.withdraw):
+        return LoopStage.WITHDRAWN
+    return LoopStage.WARNED if _reached(repeats.count, loops.warn) else None
+
+
+def _reached(count: int, threshold: int | None) -> bool:
+    return threshold is not None and count >= threshold
+
+
+def _are_away(repeats: Repeated, withdrawn: Sequence[WithdrawTool], turns: int) -> bool:
+    """Whether the repeated tools are away, for having been repeated so often."""
+    gone = {one.tool: one.count for one in withdrawn if turns < one.until}
+    return all(gone.get(tool, 0) >= repeats.count for tool in repeats.tools)
+
+
+def away(withdrawn: Sequence[WithdrawTool], turns: int) -> frozenset[str]:
+    """The tools that are not offered in the turn after *turns* turns."""
+    return frozenset(one.tool for one in withdrawn if turns < one.until)
+
+
+def explained(repeats: Repeated, stage: LoopStage, loops: Loops) -> str:
+    """What was seen and what is done about it, for the model and for whoever watches."""
+    names = " and ".join(repeats.tools)
+    one = len(repeats.tools) == 1
+    alike = f"{names} {'was' if one else 'were'} called alike {repeats.count} times"
+    match stage:
+        case LoopStage.WARNED:
+            unless = "" if repeats.idle == repeats.count else " unless something new comes of it"
+            return (
+                f"{alike}. Do not repeat it{unless}: use what you have, try another way, "
+                "or say what is missing."
+            )
+        case LoopStage.WITHDRAWN:
+            return (
+                f"{alike}, so {names} {'is' if one else 'are'} not offered for {loops.turns} turns. "
+                "Try another way, or say what is missing."
+            )
+        case LoopStage.STOPPED:
+            same = f", {repeats.same} times with the same result" * (repeats.same > 1)
+            return f"{alike}{same}; the run was stopped"
