@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar, final
 
 import attrs
@@ -19,12 +19,16 @@ from ..config import Config
 from ..events import Answer, Event
 from ..history import History
 from ..notices import AgentNoticed
+from ..notices_upkeep import ModelHeld
 
 LEAVING = "leaving"
 """
 The message of a cancellation that asks for nothing but to stop: nobody waits for the answer any more, and
 the run goes on later, perhaps in another process. Without it, a cancellation is somebody's decision.
 """
+
+Seen = AgentNoticed | ModelHeld
+"""What a performer says that is only to be seen: it goes to whoever watches and changes nothing."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -62,14 +66,19 @@ class SystemClock:
             await asyncio.sleep(wait)
 
 
+async def nothing(_: str) -> None:
+    """No whole result of any call."""
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Scene:
     """
     What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
 
-    *emit* takes the events that come before the answer, such as `ModelStreamed`, and what a child's watchers
-    see; it never blocks.
+    *emit* takes the events that come before the answer, such as `ModelStreamed`, and what is only to be seen;
+    it never blocks. *whole* finds the whole result of a call by its id, of which the history may hold the
+    beginning and the end; None where there is none.
     """
 
     session: str
@@ -77,12 +86,17 @@ class Scene:
     config: Config
     history: History
     clock: Clock
-    emit: Callable[[Event | AgentNoticed], None]
+    emit: Callable[[Event | Seen], None]
+    whole: Callable[[str], Awaitable[str | None]] = nothing
 
 
 class Performer(Protocol[R_contra]):
     """Does the work of one kind of request."""
 
     async def __call__(self, request: R_contra, scene: Scene, /) -> Answer | None:
-        """Perform *request* and return its one answer; None, for a question, leaves it to somebody else."""
+        """
+        Perform *request* and return its one answer.
+
+        None leaves it to somebody else, for a question, or to later, for a child.
+        """
         ...

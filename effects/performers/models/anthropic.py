@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, final
 from ...errors import ConfigError
 from .anthropic_messages import PREFIX, MessagesWire
 from .http import Endpoint, HTTPModel, Timeouts
+from .throttle import LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import httpx
 
 ANTHROPIC = "https://api.anthropic.com/v1"
@@ -36,7 +39,8 @@ class AnthropicMessages(HTTPModel):
     *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent. A
     *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
     one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
-    *prefix* is what the names of models begin with that are asked here, and is not sent.
+    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
+    requests are under way at a time, None for any number. *betas* are features that are asked for by name.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
@@ -49,6 +53,8 @@ class AnthropicMessages(HTTPModel):
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
         prefix: str = PREFIX,
+        limit: int | None = LIMIT,
+        betas: Sequence[str] = (),
     ) -> None:
         key = (os.environ.get(KEY, "") if api_key is None else api_key).strip()
         if not key.isascii() or not key.isprintable():
@@ -56,8 +62,10 @@ class AnthropicMessages(HTTPModel):
             raise ConfigError(msg)
         endpoint = Endpoint(
             base_url=(base_url or ANTHROPIC).rstrip("/"),
-            headers={"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
+            headers={"anthropic-version": VERSION}
+            | ({"x-api-key": key} if key else {})
+            | ({"anthropic-beta": ",".join(betas)} if betas else {}),
             login=f"set {KEY} or pass api_key",
         )
         timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
-        super().__init__(MessagesWire(prefix), endpoint, timeouts, client)
+        super().__init__(MessagesWire(prefix), endpoint, timeouts, client, limit)

@@ -1,10 +1,10 @@
 """
 The Messages dialect: a request's body out of what was already encoded.
 
-Theory of operation. A message is encoded once, when a request first reaches it. All messages of a log stand
-in one buffer, whose last one is left open, since what its speaker says next is joined to it: here a user and
-a model take turns, and a tool's results are the user's. So a request's messages are a slice of that buffer
-and the end of the last one. Nothing in it depends on what comes later, and the provider finds what it cached
+Theory of operation. All messages of a log stand in one buffer, encoded once, and the last one is left open,
+since what its speaker says next is joined to it: here a user and a model take turns, and a tool's results are
+the user's. So a request's messages are a slice of that buffer and the end of the last one. Nothing in it
+depends on what comes later, and the provider finds what it cached
 if it is told where to look: the marks are on the last tool, on the system prompt (behind which stands what is
 meant for one request only), at the end of what is sent, and where the request before this one ended.
 
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from ...config import DEFAULT_OUTPUT_TOKENS
 from ...history import History
 from ...messages import Binary, Message, Reasoning, Role, Text, ToolCall, user
+from ...model import DEFAULT_OUTPUT_TOKENS
 from ...requests import Transcript
 from .anthropic_blocks import (
     MARK,
@@ -38,7 +38,7 @@ from .anthropic_blocks import (
     tool_block,
 )
 from .anthropic_stream import MessagesParser
-from .encoding import HEADERS, MAX_KEPT, CallIds, Kept, effort, named, to_json, tool_name, wire_name
+from .encoding import HEADERS, MAX_KEPT, CallIds, Encoded, Kept, effort, named, to_json, tool_name, wire_name
 from .transcript import transcript
 from .wire import Post
 
@@ -94,20 +94,20 @@ class MessagesWire:
 
     def encode(self, request: CallModel, scene: Scene) -> Post:
         """The HTTP request that asks for the answer to *request*, streamed."""
-        history, length = scene.history, request.view.length
-        again = not isinstance(request.view, Transcript)  # what is sent only once is not worth caching
-        if again:
-            encoded = self._kept.of(history.log)
-        else:
-            history, length = History.of(user(transcript(history.slice(0, length)))), 1
+        view, history = request.view, scene.history
+        again = not isinstance(view, Transcript)  # what is sent only once is not worth caching
+        if isinstance(view, Transcript):
             encoded = _Encoded(self._prefix)
-        place = encoded.until(history, length)
+            place = encoded.until(History.of(user(transcript(history.slice(0, view.length), view.limit))), 1)
+        else:
+            encoded = self._kept.of(history.log)
+            place = encoded.until(history, view.length, view.cleared)
         model = wire_name(request.model, self._prefix)
         options = _options(request, model, scene.config, may_think=place.may_think)
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
-            *_tools(request, scene.config, encoded.called),
+            *_tools(request, scene.config, place.called),
         ]
         return Post(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
 
@@ -122,43 +122,45 @@ class _Place:
     """
     Where the buffer stands behind a message: *end* is behind its last block, *role* says whose turn it is.
 
-    *before* is behind the last block of the user's turn before this one, or 0. *may_think* is whether a model
-    that is given tokens to think may think from here on.
+    *before* is behind the last block of the user's turn before this one, or 0. *newest* is the time of the
+    newest message so far, *called* are the tools that were called. *asked*: the user said something that no
+    model has answered yet; *thought*: the model's latest answer to the user began with thinking.
     """
 
     end: int = 0
     role: bytes = b""
     before: int = 0
-    may_think: bool = True
+    newest: float = -inf
+    called: tuple[str, ...] = ()
+    asked: bool = True
+    thought: bool = True
+
+    @property
+    def may_think(self) -> bool:
+        """Whether a model that is given tokens to think may think from here on."""
+        # Behind a model's own words, too: then the user says something, which begins a turn.
+        return self.thought or self.asked or self.role == _ASSISTANT
 
 
 @final
-class _Encoded:
-    """The messages of one log as JSON, the last one open. *called* are the names of the tools called."""
+class _Encoded(Encoded[_Place]):
+    """The messages of one log as JSON, the last one open."""
 
     def __init__(self, prefix: str) -> None:
-        self.called: dict[str, None] = {}
+        super().__init__(_Place())
         self._prefix = prefix
-        self._buffer = bytearray()
-        self._place = _Place()
-        self._places: list[_Place] = []
         self._ids = CallIds()
-        self._newest = -inf  # the time of the newest message so far
-        self._asked = True  # the user said something that no model has answered yet
-        self._may_think = True
 
-    def until(self, history: History, length: int) -> _Place:
-        """The place behind the first *length* messages; those not met before are encoded now."""
-        for message in history.slice(len(self._places), length):
-            if message.role is Role.ASSISTANT:
-                self._answer(message)
-            elif message.role is Role.TOOL:
-                self._say(_USER, [result_block(one, self._ids.of(one)) for one in message.results])
-            else:
-                self._ask(message)
-            self._newest = max(self._newest, message.at)
-            self._places.append(self._place)
-        return self._places[length - 1] if length else _Place()
+    def add(self, message: Message) -> None:
+        """Encode *message* into the turn of its speaker."""
+        if message.role is Role.ASSISTANT:
+            self._answer(message)
+        elif message.role is Role.TOOL:
+            self._say(_USER, [result_block(one, self._ids.of(one)) for one in message.results])
+        else:
+            self._ask(message)
+        if message.at > self.place.newest:
+            self._move(newest=message.at)
 
     def body(self, head: list[bytes], place: _Place, *, again: bool) -> bytes:
         """A body of *head* and the messages up to *place*, marked where they will be sent *again*."""
@@ -169,7 +171,7 @@ class _Encoded:
             tail += b"," + _users(GO_ON)
         before, end = max(place.before - 1, 0), place.end - 1  # in front of the braces
         # What looks into the buffer has to be gone before it grows.
-        with memoryview(self._buffer) as buffer, buffer[:before] as first, buffer[before:end] as rest:
+        with memoryview(self.buffer) as buffer, buffer[:before] as first, buffer[before:end] as rest:
             parts = first, mark if before else b"", rest, mark, tail
             return b"".join((*head, b',"messages":[', *parts, b"]}"))
 
@@ -179,25 +181,24 @@ class _Encoded:
             for part in message.parts
             if isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip())
         ]
-        if blocks and self._place.role != _USER:  # behind results it is a remark within the turn
-            self._asked = True
+        if blocks and self.place.role != _USER:  # behind results it is a remark within the turn
+            self._move(asked=True)
         self._say(_USER, blocks)
 
     def _answer(self, message: Message) -> None:
         parts = self._answered(message)
         if not parts:
             return
-        if self._place.role != _USER:
-            self._asked = True
-            self._say(_USER, [text_block(GO_ON if self._place.role else OPENING)])
-        if self._asked:
-            self._may_think = isinstance(parts[0], Reasoning)
-            self._asked = False
+        if self.place.role != _USER:
+            self._move(asked=True)
+            self._say(_USER, [text_block(GO_ON if self.place.role else OPENING)])
+        if self.place.asked:
+            self._move(asked=False, thought=isinstance(parts[0], Reasoning))
         self._say(_ASSISTANT, [self._block(part) for part in parts])
 
     def _answered(self, message: Message) -> list[_Said]:
         """The parts of *message* that can go back: there may be none, and the last one is never a thought."""
-        proven = message.at >= self._newest and self._is_own(message.model)
+        proven = message.at >= self.place.newest and self._is_own(message.model)
         parts: list[_Said] = []
         for part in message.parts:
             match part:
@@ -227,22 +228,24 @@ class _Encoded:
             case Binary():
                 return text_block(named(part))
             case ToolCall():
-                self.called[tool_name(part.name)] = None
+                if (name := tool_name(part.name)) not in self.place.called:
+                    self._move(called=(*self.place.called, name))
                 return call_block(part, self._ids.new(part))
 
     def _say(self, role: bytes, blocks: list[bytes]) -> None:
         if not blocks:
             return
-        last = self._place
+        last = self.place
         if last.role == role:
-            self._buffer += b","
+            self.buffer += b","
         else:
-            self._buffer += b'%b{"role":"%b","content":[' % (b"]}," if last.role else b"", role)
-        self._buffer += b",".join(blocks)
+            self.buffer += b'%b{"role":"%b","content":[' % (b"]}," if last.role else b"", role)
+        self.buffer += b",".join(blocks)
         before = last.end if (last.role, role) == (_USER, _ASSISTANT) else last.before
-        # Behind a model's own words, too: then the user says something, which begins a turn.
-        may_think = self._may_think or self._asked or role == _ASSISTANT
-        self._place = _Place(len(self._buffer), role, before, may_think)
+        self._move(end=len(self.buffer), role=role, before=before)
+
+    def _move(self, **changes: Any) -> None:  # noqa: ANN401  # fields of a place
+        self.place = attrs.evolve(self.place, **changes)
 
 
 def _users(text: str) -> bytes:
@@ -268,7 +271,7 @@ def _tools(request: CallModel, config: Config, called: Iterable[str]) -> list[by
 
 def _options(request: CallModel, model: str, config: Config, *, may_think: bool) -> dict[str, Any]:
     spec, adaptive = config.spec(request.model), _version(model) >= ADAPTIVE
-    limit = spec.max_output or DEFAULT_OUTPUT_TOKENS
+    limit = request.max_output or spec.max_output or DEFAULT_OUTPUT_TOKENS
     options: dict[str, Any] = {}
     if request.thinking is not None and (adaptive or may_think):
         tokens = max(request.thinking, MIN_THINKING)

@@ -1,24 +1,28 @@
 """
 What the encoders of all dialects share: JSON, names and ids that every provider takes, and what is kept.
 
-A message is encoded once, when a request first reaches it. What came of it is kept under the identity of the
-history's log, whose prefix never changes.
+A message is encoded when a request first reaches it. What came of it is kept under the identity of the
+history's log, whose prefix never changes. Only where old results are left out from another message on is it
+gone back, to the first message that looks different now, and encoded from there again.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from itertools import count
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from ...shown import cleared, left_out
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...history import Log
+    from ...history import History, Log
     from ...messages import Binary, Message, ToolCall, ToolResult
 
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -50,6 +54,18 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _encode = msgspec.json.Encoder().encode
 
 E = TypeVar("E")
+
+
+class Place(Protocol):
+    """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
+
+    @property
+    def end(self) -> int:
+        """Its end in the buffer."""
+        ...
+
+
+P = TypeVar("P", bound=Place)
 
 
 def to_json(value: object) -> bytes:
@@ -106,7 +122,9 @@ class CallIds:
         self._used: set[str] = set()
 
     def new(self, call: ToolCall) -> str:
-        """The id of *call*, which was not met before."""
+        """The id of *call*, made when it is first met: what is encoded again has the ids it had."""
+        if (known := self._ids.get(call.id)) is not None:
+            return known
         wire_id = call.wire_id
         if not _ID.fullmatch(wire_id) or wire_id in self._used:
             made = (f"call{number:05}" for number in count(len(self._used)))
@@ -118,6 +136,51 @@ class CallIds:
     def of(self, result: ToolResult) -> str:
         """The id of the call that *result* answers."""
         return self._ids.get(result.call) or result.wire_id or result.call
+
+
+class Encoded(ABC, Generic[P]):
+    """
+    The messages of one log, one behind the other in one buffer. A dialect says how one is added.
+
+    *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
+    """
+
+    def __init__(self, start: P) -> None:
+        self.buffer = bytearray()
+        self.place = start
+        self._start = start
+        self._places: list[P] = []
+        self._cleared = 0
+
+    @abstractmethod
+    def add(self, message: Message) -> None:
+        """Encode *message* into `buffer`, and move `place` behind it."""
+
+    def until(self, history: History, length: int, before: int = 0) -> P:
+        """
+        The place behind the first *length* messages; those not met before are encoded now.
+
+        Those before index *before* are encoded as they are shown when they are old.
+        """
+        if before != self._cleared:
+            self._clear(history.log, before)
+        begun = len(self._places)
+        for index, message in enumerate(history.slice(begun, length), begun):
+            self.add(cleared(message) if index < before else message)
+            self._places.append(self.place)
+        return self._places[length - 1] if length else self._start
+
+    def _clear(self, log: Log[Message], before: int) -> None:
+        """Go back to the first message that is shown otherwise, old results being those before *before*."""
+        first, last = sorted((self._cleared, before))
+        self._cleared = before
+        # The log has all that was ever encoded, also where the history that is asked for is shorter.
+        for index in range(first, min(last, len(self._places))):
+            if any(map(left_out, log.items[index].parts)):
+                del self._places[index:]
+                self.place = self._places[-1] if self._places else self._start
+                del self.buffer[self.place.end :]
+                break
 
 
 @final

@@ -42,6 +42,8 @@ STATUSES: dict[int, Failure] = {
 
 NAMES: dict[str, Failure] = {
     "context_length_exceeded": Failure.OVERFLOW,
+    "model_context_window_exceeded": Failure.OVERFLOW,
+    "model_max_prompt_tokens_exceeded": Failure.OVERFLOW,
     "exceed_context_size_error": Failure.OVERFLOW,
     "request_too_large": Failure.OVERFLOW,
     "too_many_prompt_tokens": Failure.OVERFLOW,
@@ -73,10 +75,17 @@ OVERFLOW = re.compile(
     r"maximum context length|maximum prompt length|max context length|context limit|context window|"
     r"contextwindowexceeded|exceeds the available context|maximum number of tokens allowed|"
     r"prompt (is )?too long|input is too long|longer than the maximum model length|"
-    r"total length of all messages is too long|too large for model with \d+ maximum context",
+    r"total length of all messages is too long|too large for model with \d+ maximum context|"
+    r"longer than the model's context length|greater than the context length|context length of only|"
+    r"exceeded model token limit|prompt token count of \d+ exceeds|prompt exceeds max|"
+    r"configured context size is|range of input length should be|reduce the length of the messages|"
+    r"max_new_tokens` must be <=|inputs` must have less than|context[ _]length[ _]exceeded",
     re.IGNORECASE,
 )
 """The wordings of "the conversation is larger than the window"."""
+
+TOO_LARGE = re.compile(r"request too large for .*\btokens per min", re.IGNORECASE | re.DOTALL)
+"""A rate limit that no waiting mends: this one request is more than may be sent in a whole minute."""
 
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
 """Headers that ask to wait, the most exact first, and their unit in seconds."""
@@ -97,7 +106,8 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     failure = _by_number(status) or Failure.BAD_REQUEST
     if failure in _VAGUE:
         failure = _by_name(error) or failure
-    if failure in _VAGUE - {Failure.RATE_LIMIT} and OVERFLOW.search(text):
+    too_long = TOO_LARGE if failure is Failure.RATE_LIMIT else OVERFLOW
+    if failure in _VAGUE and too_long.search(text):
         failure = Failure.OVERFLOW
     message = f"http {status}: {shorten(text)}" if text else f"http {status} without a message"
     return Broken(failure=failure, message=message, retry_after=retry_after(headers, now))

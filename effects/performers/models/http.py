@@ -21,6 +21,7 @@ import httpx
 from ...errors import ConfigError
 from ...events import Failure, ModelFailed, ModelFinished, ModelStreamed
 from .errors import refusal
+from .throttle import LIMIT, Throttle
 from .wire import Broken, Complete, Ending
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from ...pieces import Piece
     from ...requests import CallModel
     from ..base import Scene
-    from .wire import Parser, Post, Wire
+    from .throttle import Slot
+    from .wire import Parser, Wire
 
 LINGER = 0.25
 """Seconds to wait for the end of a body after its last event, so that the connection can be used again."""
@@ -40,6 +42,12 @@ MAX_REFUSAL = 64 * 1024
 
 REFUSAL_WAIT = 5.0
 """Seconds to wait for an error's body; its status is known already."""
+
+LOAD = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
+"""Failures that say that the provider has enough to do, so that others shall not ask either."""
+
+UNAVAILABLE = 503
+"""The status that says as much of a failing server."""
 
 RENEW = 0.1
 """The share of its time in which the idle alarm is set anew, not at every chunk; it rings that much later."""
@@ -81,16 +89,23 @@ class HTTPModel:
     Performs `CallModel` in the dialect *wire* at *endpoint*.
 
     A *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it.
+    one, one is made when it is first needed, and `aclose` closes it. At most *limit* requests are under way
+    at a time, None for any number; others wait, and all do where the provider asks for it.
     """
 
     def __init__(
-        self, wire: Wire, endpoint: Endpoint, timeouts: Timeouts, client: httpx.AsyncClient | None = None
+        self,
+        wire: Wire,
+        endpoint: Endpoint,
+        timeouts: Timeouts,
+        client: httpx.AsyncClient | None = None,
+        limit: int | None = LIMIT,
     ) -> None:
         self._wire = wire
         self._endpoint = endpoint
         self._timeouts = timeouts
         self._given = client
+        self._throttle = Throttle(limit)
         self._connect = httpx.Timeout(None, connect=timeouts.connect)
         self._urls: dict[str, httpx.URL] = {}
         # Connections belong to the event loop they were opened in.
@@ -107,17 +122,23 @@ class HTTPModel:
         exchange = _Exchange(request, scene, self._wire.parser(scene))
         task = asyncio.current_task()
         cancels = task.cancelling() if task else 0
-        try:
-            ending = await self._ask(exchange, self._wire.encode(request, scene))
-        except asyncio.CancelledError:
-            while task and task.cancelling() > cancels:
-                task.uncancel()
-            ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=exchange.parser.usage)
-        if isinstance(ending, Broken) and ending.failure is Failure.AUTH:
-            ending = attrs.evolve(ending, message=f"{ending.message}; {self._endpoint.login}")
-        return exchange.answer(ending)
+        with self._throttle.slot(request, scene) as slot:
+            try:
+                ending = await slot.wait() or await self._ask(exchange, slot)
+            except asyncio.CancelledError:
+                while task and task.cancelling() > cancels:
+                    task.uncancel()
+                ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=exchange.parser.usage)
+            if isinstance(ending, Broken) and ending.failure is Failure.AUTH:
+                ending = attrs.evolve(ending, message=f"{ending.message}; {self._endpoint.login}")
+            answer = exchange.answer(ending)
+            if isinstance(answer, ModelFailed) and _is_load(answer, exchange.status):
+                slot.turned_away(answer)
+        return answer
 
-    async def _ask(self, exchange: _Exchange, post: Post) -> Ending:
+    async def _ask(self, exchange: _Exchange, slot: Slot) -> Ending:
+        exchange.begin()
+        post = self._wire.encode(exchange.request, exchange.scene)
         try:
             stream = self._client().stream(
                 "POST",
@@ -127,14 +148,16 @@ class HTTPModel:
                 timeout=self._connect,
             )
             async with asyncio.timeout(self._timeouts.first_byte) as alarm, stream as response:
+                exchange.status = response.status_code
                 if not response.is_success:
                     return await _refused(response, exchange.scene.clock.now())
-                exchange.answered = True
+                exchange.accepted = True
+                slot.taken_up()
                 await self._read(response, exchange, alarm)
         except TimeoutError:
             return exchange.parser.end(self._late(begun=exchange.begun))
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return exchange.parser.end(self._fault(error, answered=exchange.answered))
+            return exchange.parser.end(self._fault(error, answered=exchange.accepted))
         return exchange.parser.end()
 
     async def _read(self, response: httpx.Response, exchange: _Exchange, alarm: asyncio.Timeout) -> None:
@@ -194,6 +217,13 @@ class HTTPModel:
                 return Broken(failure=Failure.CONNECTION, message=f"no connection to {url}: {said}")
 
 
+def _is_load(failed: ModelFailed, status: int) -> bool:
+    """Whether *failed* says that there are too many requests; *status* is the server's, or 0."""
+    if status and failed.failure is Failure.SERVER:
+        return failed.retry_after is not None or status == UNAVAILABLE
+    return status > 0 and failed.failure in LOAD
+
+
 async def _refused(response: httpx.Response, now: float) -> Broken:
     body = b""
     try:
@@ -212,15 +242,20 @@ class _Exchange:
     """One request under way: what came of its answer, and what of that was handed on."""
 
     def __init__(self, request: CallModel, scene: Scene, parser: Parser) -> None:
+        self.request = request
         self.scene = scene
         self.parser = parser
-        self.answered = False  # the server accepted the request
+        self.status = 0  # of the server's answer, once that has begun
+        self.accepted = False  # and whether it is one to the request
         self.begun = False  # a byte of the answer's body has come
-        self._request = request
-        self._started = scene.clock.now()
+        self._started: float | None = None
         self._call_soon = asyncio.get_running_loop().call_soon
         self._fresh: list[Piece] = []
         self._emitted = 0
+
+    def begin(self) -> None:
+        """Count the time from now on: what was waited before was no work."""
+        self._started = self.scene.clock.now()
 
     def take(self, data: bytes) -> None:
         """Read *data*; its pieces are emitted as soon as the task waits for more."""
@@ -234,11 +269,11 @@ class _Exchange:
             self._fresh = pieces
             self._call_soon(self._flush)
 
-    def answer(self, ending: Ending) -> Answer:
+    def answer(self, ending: Ending) -> ModelFinished | ModelFailed:
         """The one answer to the request, behind all that was streamed."""
         self._flush()
-        now, request = self.scene.clock.now(), self._request.id
-        seconds = now - self._started
+        now, request = self.scene.clock.now(), self.request.id
+        seconds = 0.0 if self._started is None else now - self._started
         if isinstance(ending, Complete):
             return ModelFinished(
                 at=now,
@@ -266,7 +301,7 @@ class _Exchange:
             self.scene.emit(
                 ModelStreamed(
                     at=self.scene.clock.now(),
-                    request=self._request.id,
+                    request=self.request.id,
                     before=self._emitted,
                     count=len(pieces),
                     pieces=tuple(pieces),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from ...errors import ConfigError
 from .http import Endpoint, HTTPModel, Timeouts
 from .openai_chat import PREFIX, ChatWire, Habits
+from .throttle import LIMIT
 
 if TYPE_CHECKING:
     import httpx
@@ -42,7 +43,8 @@ class OpenAIChat(HTTPModel):
     *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent. A
     *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
     one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
-    *prefix* is what the names of models begin with that are asked here, and is not sent.
+    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
+    requests are under way at a time, None for any number.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
@@ -55,6 +57,7 @@ class OpenAIChat(HTTPModel):
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
         prefix: str = PREFIX,
+        limit: int | None = LIMIT,
     ) -> None:
         url = (base_url or OPENAI).rstrip("/")
         key = (os.environ.get(KEY, "") if api_key is None else api_key).strip()
@@ -68,7 +71,7 @@ class OpenAIChat(HTTPModel):
         )
         timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
         wire = ChatWire(HABITS.get(_host(url), Habits()), prefix)
-        super().__init__(wire, endpoint, timeouts, client)
+        super().__init__(wire, endpoint, timeouts, client, limit)
 
 
 def _host(url: str) -> str:

@@ -1,9 +1,8 @@
 """
 The chat-completions dialect: a request's body out of what was already encoded.
 
-Theory of operation. A message is encoded once, when a request first reaches it, and its bytes are kept under
-the identity of the history's log, whose prefix never changes. All messages of a log stand in one buffer, so
-the body of a request is three pieces joined: what is asked, a slice of that buffer, and the tools.
+Theory of operation. All messages of a log stand in one buffer, encoded once, so the body of a request is
+three pieces joined: what is asked, a slice of that buffer, and the tools.
 
 What is meant for one request only stands at the end of the system prompt, whose beginning is the same for a
 whole session, so that a provider finds what it has cached. A second system message would do as well, but the
@@ -18,11 +17,12 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 
 from ...messages import Binary, Reasoning, Role, Text
-from ...requests import Transcript
+from ...requests import Purpose, Transcript
 from .encoding import (
     HEADERS,
     MAX_KEPT,
     CallIds,
+    Encoded,
     Kept,
     effort,
     is_object,
@@ -38,7 +38,6 @@ from .wire import Post
 
 if TYPE_CHECKING:
     from ...config import Config, ToolSpec
-    from ...history import History
     from ...messages import Message, ToolCall, ToolResult
     from ...requests import CallModel
     from ..base import Scene
@@ -105,11 +104,14 @@ class ChatWire:
         model = wire_name(request.model, self._prefix)
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
         parts = [b'{"model":', to_json(model), b',"messages":[']
-        if isinstance(request.view, Transcript):
-            text = transcript(scene.history.slice(0, request.view.length))
+        view, history = request.view, scene.history
+        if isinstance(view, Transcript):
+            text = transcript(history.slice(0, view.length), view.limit)
             messages = memoryview(to_json({"role": "user", "content": text}))
         else:
-            messages = self._kept.of(scene.history.log).until(scene.history, request.view.length)
+            encoded = self._kept.of(history.log)
+            place = encoded.until(history, view.length, view.cleared)
+            messages = memoryview(encoded.buffer)[: place.end]
         if system:
             parts += [to_json({"role": "system", "content": system}), b"," if messages else b""]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
@@ -124,31 +126,35 @@ class ChatWire:
 
 
 @final
-class _Encoded:
-    """The messages of one log as JSON, joined by commas; *ends* says where each ends."""
+@attrs.frozen
+class _Place:
+    """Where a message ends, and the *role* of the last one on the wire."""
+
+    end: int = 0
+    role: str = ""
+
+
+@final
+class _Encoded(Encoded[_Place]):
+    """The messages of one log as JSON, joined by commas."""
 
     def __init__(self, habits: Habits) -> None:
+        super().__init__(_Place())
         self._habits = habits
-        self._buffer = bytearray()
-        self._ends: list[int] = []
-        self._role = ""  # of the last message in the buffer
         self._ids = CallIds()
 
-    def until(self, history: History, length: int) -> memoryview:
-        """The first *length* messages; those not met before are encoded now."""
-        for message in history.slice(len(self._ends), length):
-            for value in self._wire_messages(message):
-                self._add(value)
-            self._ends.append(len(self._buffer))
-        return memoryview(self._buffer)[: self._ends[length - 1] if length else 0]
+    def add(self, message: Message) -> None:
+        """Encode *message*, which may be none, one or several on the wire."""
+        for value in self._wire_messages(message):
+            self._add(value)
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
-        if self._habits.bridged and (self._role, role) == ("tool", "user"):
+        if self._habits.bridged and (self.place.role, role) == ("tool", "user"):
             self._add({"role": "assistant", "content": BRIDGE})
         encoded = to_json(value)
-        self._buffer += b"," + encoded if self._buffer else encoded
-        self._role = role
+        self.buffer += b"," + encoded if self.buffer else encoded
+        self.place = _Place(len(self.buffer), role)
 
     def _wire_messages(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.TOOL:
@@ -252,7 +258,11 @@ def _attached(part: Binary) -> dict[str, Any]:
 def _tools(request: CallModel, config: Config) -> list[bytes]:
     offered = frozenset(request.tools)
     tools = [_tool(tool) for tool in config.tools if tool.name in offered]
-    return [b',"tools":[', b",".join(tools), b"]"] if tools else []
+    if tools or not config.tools or request.purpose is not Purpose.TURN:
+        return [b',"tools":[', b",".join(tools), b"]"] if tools else []
+    # All are withdrawn: some proxies refuse calls in a conversation where there are no tools.
+    there_were = [_tool(tool) for tool in config.tools]
+    return [b',"tool_choice":"none","tools":[', b",".join(there_were), b"]"]
 
 
 def _tool(tool: ToolSpec) -> bytes:
@@ -262,9 +272,10 @@ def _tool(tool: ToolSpec) -> bytes:
 
 def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
     spec, reasons = config.spec(request.model), _reasons(model)
+    limit = spec.max_output if request.max_output is None else request.max_output
     options: dict[str, Any] = {}
-    if spec.max_output is not None:
-        options["max_completion_tokens" if reasons else "max_tokens"] = spec.max_output
+    if limit is not None:
+        options["max_completion_tokens" if reasons else "max_tokens"] = limit
     if spec.temperature is not None and not reasons:
         options["temperature"] = spec.temperature
     if request.thinking is not None and reasons:

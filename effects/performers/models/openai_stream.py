@@ -32,6 +32,7 @@ FINISHES: dict[str, StopReason] = {
     "length": StopReason.MAX_TOKENS,
     "max_tokens": StopReason.MAX_TOKENS,
     "model_length": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
     "refusal": StopReason.REFUSAL,
     "stop_sequence": StopReason.STOP_SEQUENCE,

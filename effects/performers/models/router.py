@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, final
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, final
 
 from ...errors import ConfigError
 from ...events import Failure, ModelFailed
 from .anthropic import AnthropicMessages
 from .openai import OpenAIChat
+from .throttle import LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import httpx
 
@@ -20,11 +22,24 @@ if TYPE_CHECKING:
     from ..base import Performer, Scene
     from .http import HTTPModel
 
-WIRES: Mapping[str, Callable[[str | None, str | None, httpx.AsyncClient | None], HTTPModel]] = {
-    "anthropic": AnthropicMessages,
-    "openai": OpenAIChat,
-}
-"""The wires that come along, each by its prefix; they are made of a base URL, a key and a client."""
+
+class Maker(Protocol):
+    """Makes the performer of a wire."""
+
+    def __call__(
+        self,
+        base_url: str | None,
+        api_key: str | None,
+        client: httpx.AsyncClient | None,
+        *,
+        limit: int | None,
+    ) -> HTTPModel:
+        """The performer that asks at *base_url*, and has at most *limit* requests under way."""
+        ...
+
+
+WIRES: Mapping[str, Maker] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
+"""The wires that come along, each by its prefix."""
 
 DEFAULT = "openai"
 """The wire of a name without a prefix, where nothing else is said: most servers speak it."""
@@ -45,11 +60,14 @@ class Models:
     for, and it takes the names that begin with no wire. All others ask their own providers, with the keys of
     the environment, and are made when they are first needed.
 
+    Each provider has at most *limit* requests under way at a time, whoever made them; None for any number.
+    *betas* are features that Anthropic's Messages are asked for by name.
+
     *wires* adds performers by their prefix, or puts them in the place of those that come along. They stay the
     caller's, who also closes them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
         default: str = DEFAULT,
         *,
@@ -57,7 +75,11 @@ class Models:
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         wires: Mapping[str, Performer[CallModel]] | None = None,
+        limit: int | None = LIMIT,
+        betas: Sequence[str] = (),
     ) -> None:
+        self._limit = limit
+        self._wires: Mapping[str, Maker] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
         self._given = dict(wires or {})
         self._known = frozenset((*WIRES, *self._given))
         self._default = default
@@ -68,7 +90,7 @@ class Models:
             msg = f"no wire {default!r}: known are {self._list()}"
             raise ConfigError(msg)
         if default not in self._given:
-            self._made[default] = WIRES[default](base_url, api_key, client)
+            self._made[default] = self._wires[default](base_url, api_key, client, limit=limit)
         elif (base_url, api_key, client) != (None, None, None):
             msg = f"the wire {default!r} is given ready-made: give it base_url, api_key and client yourself"
             raise ConfigError(msg)
@@ -110,7 +132,7 @@ class Models:
         if wire in self._given:
             return self._given[wire]
         if wire not in self._made:
-            self._made[wire] = WIRES[wire](None, None, None)
+            self._made[wire] = self._wires[wire](None, None, None, limit=self._limit)
         return self._made[wire]
 
     def _list(self) -> str:

@@ -11,12 +11,17 @@ import attrs
 @final
 @attrs.frozen(kw_only=True)
 class SessionInfo:
-    """A stored session: *length* entries, last written at *updated* (seconds since the epoch)."""
+    """
+    A stored session: *length* entries, last written at *updated* (seconds since the epoch).
+
+    *about* is what its last writer said of it, empty where nobody has.
+    """
 
     session: str
     length: int
     created: float
     updated: float
+    about: bytes = b""
 
 
 class Store(Protocol):
@@ -31,12 +36,18 @@ class Store(Protocol):
     leave its work in doubt: what was begun is done before the cancellation goes on.
     """
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """
         Add *entries* to *session*, which must hold exactly *expected*; return its new length.
 
-        The entries are kept when this returns, as durably as the store promises, and also when it is
-        cancelled. Raises `StoreConflict` where the session has another length, and writes nothing then.
+        *about* is what `list` says of the session from now on, None for what it said before: a few hundred
+        bytes, so that nobody has to read a journal for a list. Without entries it is all that changes, also
+        not when the session was written, and a session that is not there has none.
+
+        All of it is kept when this returns, as durably as the store promises, and also when it is cancelled.
+        Raises `StoreConflict` where the session has another length, and writes nothing then.
         """
         ...
 

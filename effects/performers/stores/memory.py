@@ -16,15 +16,22 @@ from .base import SessionInfo
 @final
 @attrs.define(eq=False)
 class _Session:
-    """The entries of one session and when they were written."""
+    """The entries of one session, when they were written, and what it is about."""
 
     created: float
     updated: float
     entries: list[bytes] = attrs.field(factory=list)
+    about: bytes = b""
 
     def info(self, name: str) -> SessionInfo:
         """What `MemoryStore.list` tells of it."""
-        return SessionInfo(session=name, length=len(self.entries), created=self.created, updated=self.updated)
+        return SessionInfo(
+            session=name,
+            length=len(self.entries),
+            created=self.created,
+            updated=self.updated,
+            about=self.about,
+        )
 
 
 @final
@@ -40,7 +47,9 @@ class MemoryStore:
         self._sessions: dict[str, _Session] | None = {}
         self._lock = threading.Lock()
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         with self._lock:
             sessions = self._open()
@@ -53,6 +62,8 @@ class MemoryStore:
                 kept = sessions.setdefault(session, _Session(at, at))
                 kept.entries.extend(entries)
                 kept.updated = at
+            if kept is not None and about is not None:
+                kept.about = about
             return actual + len(entries)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:

@@ -19,6 +19,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar, final, get_args
 
+import attrs
+
 from ...errors import ConfigError, StoreConflict, StoreError
 from .base import SessionInfo
 from .sqlite_file import Durability, connect, explained
@@ -58,10 +60,13 @@ class SQLiteStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="turnwheel-sqlite")
         self._db: sqlite3.Connection | None = None  # touched by that thread only
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # A copy, since the caller may go on with its list when it is cancelled.
-        return await self._do(partial(_append, session, expected, tuple(entries), self._now))
+        added = _Added(session, tuple(entries), about)
+        return await self._do(partial(_append, added, expected, self._now))
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from index *start* on; see `Store.load`."""
@@ -121,28 +126,47 @@ async def _carried_out(job: Future[T]) -> T:
     return result
 
 
-def _append(
-    session: str, expected: int, entries: tuple[bytes, ...], now: Callable[[], float], db: sqlite3.Connection
-) -> int:
+@final
+@attrs.frozen
+class _Added:
+    """What is to be added to *session*."""
+
+    session: str
+    entries: tuple[bytes, ...]
+    about: bytes | None
+
+
+def _append(added: _Added, expected: int, now: Callable[[], float], db: sqlite3.Connection) -> int:
     with db:  # commits, or takes everything back
         db.execute("begin immediate")
         stored = "select coalesce(max(length), 0) from sessions where session = ?"
-        actual: int = db.execute(stored, (session,)).fetchone()[0]
+        actual: int = db.execute(stored, (added.session,)).fetchone()[0]
         if actual != expected:
-            raise StoreConflict(session, expected, actual)
-        length = actual + len(entries)
-        if entries:
-            at = now()
-            db.execute(
-                "insert into sessions values (:session, :length, :at, :at)"
-                " on conflict do update set length = :length, updated = :at",
-                {"session": session, "length": length, "at": at},
-            )
-            db.executemany(
-                "insert into entries values (?, ?, ?, ?)",
-                ((session, seq, at, body) for seq, body in enumerate(entries, actual)),
-            )
-    return length
+            raise StoreConflict(added.session, expected, actual)
+        if added.entries:
+            _add(added, actual, now(), db)
+        elif added.about is not None:
+            told = "update sessions set about = ? where session = ?"
+            db.execute(told, (added.about, added.session))
+    return actual + len(added.entries)
+
+
+def _add(added: _Added, actual: int, at: float, db: sqlite3.Connection) -> None:
+    db.execute(
+        "insert into sessions (session, length, created, updated, about)"
+        " values (:session, :length, :at, :at, coalesce(:about, x''))"
+        " on conflict do update set length = :length, updated = :at, about = coalesce(:about, about)",
+        {
+            "session": added.session,
+            "length": actual + len(added.entries),
+            "at": at,
+            "about": added.about,
+        },
+    )
+    db.executemany(
+        "insert into entries (session, seq, at, body) values (?, ?, ?, ?)",
+        ((added.session, seq, at, body) for seq, body in enumerate(added.entries, actual)),
+    )
 
 
 def _load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:
@@ -151,10 +175,12 @@ def _load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:
 
 
 def _list(db: sqlite3.Connection) -> list[SessionInfo]:
-    rows = db.execute("select session, length, created, updated from sessions order by updated desc, session")
+    rows = db.execute(
+        "select session, length, created, updated, about from sessions order by updated desc, session"
+    )
     return [
-        SessionInfo(session=session, length=length, created=created, updated=updated)
-        for session, length, created, updated in rows
+        SessionInfo(session=session, length=length, created=created, updated=updated, about=about)
+        for session, length, created, updated, about in rows
     ]
 
 

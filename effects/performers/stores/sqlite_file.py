@@ -20,8 +20,8 @@ BUSY_SECONDS = 5.0
 APPLICATION_ID = 0x7477686C  # "twhl"
 """Stands in the header of the file, so that another program's database is never taken for one of ours."""
 
-SCHEMA_VERSION = 1
-"""The layout below. Raise it with every change, and bring older files up to it in `_lay_out`."""
+SCHEMA_VERSION = 2
+"""The layout below. Raise it with every change, and say in `_UPGRADES` how older files come up to it."""
 
 # Entries keep their rowid: in the tree of their key (WITHOUT ROWID) all that is over 1 kB spills into a page
 # of its own, and entries of 1.5 kB took twice the disk and half as many bytes again per append. The lengths
@@ -31,7 +31,8 @@ create table sessions (
     session text primary key,
     length integer not null,
     created real not null,
-    updated real not null
+    updated real not null,
+    about blob not null default x''
 ) without rowid;
 create table entries (
     session text not null,
@@ -41,6 +42,9 @@ create table entries (
     primary key (session, seq)
 );
 """
+
+_UPGRADES = {1: "alter table sessions add column about blob not null default x''"}
+"""What a file of each older layout lacks of the next."""
 
 _SYNCHRONOUS: dict[Durability, str] = {"power": "full", "process": "normal"}
 
@@ -83,11 +87,11 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
     try:
         with db:
             db.execute("begin")  # one look, since another process may be laying the file out
-            empty = _is_empty(db, path)
+            layout = _layout(db, path)
         _into_wal(db)
         db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
         db.execute("pragma fullfsync = on")  # macOS: past the disk's own cache too
-        if empty:
+        if layout != SCHEMA_VERSION:
             _lay_out(db, path)
     except BaseException:
         db.close()
@@ -95,13 +99,13 @@ def connect(path: str, durability: Durability) -> sqlite3.Connection:
     return db
 
 
-def _is_empty(db: sqlite3.Connection, path: str) -> bool:
-    """Whether the file is new; an error where it is somebody else's or from the future."""
+def _layout(db: sqlite3.Connection, path: str) -> int:
+    """The layout of the file, 0 where it is new; an error where it is somebody else's or from the future."""
     (owner,) = db.execute("pragma application_id").fetchone()
-    (version,) = db.execute("pragma user_version").fetchone()
+    version: int = db.execute("pragma user_version").fetchone()[0]
     (tables,) = db.execute("select count(*) from sqlite_master").fetchone()
     if (owner, version, tables) == (0, 0, 0):
-        return True
+        return 0
     if owner != APPLICATION_ID:
         msg = f"store {path!r} is the database of another program; name another path"
         raise StoreError(msg)
@@ -111,7 +115,7 @@ def _is_empty(db: sqlite3.Connection, path: str) -> bool:
             "it was written by a newer one; upgrade turnwheel"
         )
         raise JournalError(msg)
-    return False
+    return version
 
 
 def _into_wal(db: sqlite3.Connection) -> None:
@@ -131,9 +135,12 @@ def _into_wal(db: sqlite3.Connection) -> None:
 def _lay_out(db: sqlite3.Connection, path: str) -> None:
     with db:
         db.execute("begin immediate")
-        if not _is_empty(db, path):
-            return  # another process was quicker
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-        db.execute(f"pragma application_id = {APPLICATION_ID}")
+        layout = _layout(db, path)  # again, since another process may have been quicker
+        if not layout:
+            for statement in _SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute(f"pragma application_id = {APPLICATION_ID}")
+        else:
+            for older in range(layout, SCHEMA_VERSION):
+                db.execute(_UPGRADES[older])
         db.execute(f"pragma user_version = {SCHEMA_VERSION}")

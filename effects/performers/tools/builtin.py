@@ -12,10 +12,15 @@ from .define import Tool
 
 
 def builtin_tools() -> tuple[Tool[..., Any], ...]:
-    """The tools `read`, `write`, `edit`, `ls`, `glob`, `grep` and `bash`, which need a POSIX system."""
+    """
+    The tools `read`, `write`, `edit`, `ls`, `glob`, `grep` and `bash`, which need a POSIX system.
+
+    And `read_result`, which reads on where a result of any tool was too long for the conversation.
+    """
     # Imported here: making them is a twentieth of importing this library, and many agents use none.
     from .files import edit, read, write  # noqa: PLC0415  # as said above
     from .find import glob, grep, ls  # noqa: PLC0415  # as said above
     from .shell import bash  # noqa: PLC0415  # as said above
+    from .whole import read_result  # noqa: PLC0415  # as said above
 
-    return (read, write, edit, ls, glob, grep, bash)
+    return (read, write, edit, ls, glob, grep, bash, read_result)

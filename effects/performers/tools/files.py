@@ -10,6 +10,8 @@ import contextlib
 import os
 import secrets
 import stat
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
@@ -18,6 +20,7 @@ from ...messages import Binary
 from .context import ToolContext
 from .define import tool
 from .paths import Place, locate
+from .result import NOTE
 
 MAX_BYTES = 10_000_000
 """Larger files are not taken into memory; no model could read them anyway."""
@@ -61,7 +64,7 @@ def read(
     lines = data.decode(errors="replace").split("\n")
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
-    return _numbered(lines, offset or 1, limit or MAX_LINES)
+    return _numbered(lines, offset or 1, limit or MAX_LINES, context.room)
 
 
 def _seen_not_read(data: bytes) -> str:
@@ -75,20 +78,32 @@ def _seen_not_read(data: bytes) -> str:
     return next((kind for beginning, kind in _PICTURES if data.startswith(beginning)), "")
 
 
-def _numbered(lines: list[str], first: int, limit: int) -> str:
+def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str:
+    """
+    At most *limit* of *lines*, in at most *room* characters, unless the first alone has more.
+
+    A file is read on by its lines, which say more than the characters of a result that was cut.
+    """
     if not lines:
         return "[the file is empty]"
     chosen = lines[first - 1 : first - 1 + limit]
     if not chosen:
         msg = f"there is no line {first}: the file has {len(lines):,}"
         raise ValueError(msg)
-    text = "\n".join(
-        f"{number:>6}\t{line.removesuffix(chr(13))}" for number, line in enumerate(chosen, first)
-    )
-    last = first - 1 + len(chosen)
+    shown = [f"{number:>6}\t{line.removesuffix(chr(13))}" for number, line in enumerate(chosen, first)]
+    if room is not None:
+        shown = shown[: _fitting(shown, room)]
+    text = "\n".join(shown)
+    last = first - 1 + len(shown)
     if last == len(lines):
         return text
     return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
+
+
+def _fitting(lines: list[str], room: int) -> int:
+    """How many of *lines* have *room*, beside a note on how to go on; one at least."""
+    ends = list(accumulate(len(line) + 1 for line in lines))
+    return len(lines) if ends[-1] <= room else max(1, bisect_right(ends, room - NOTE))
 
 
 @tool(side_effect="idempotent", edits=True)

@@ -16,6 +16,7 @@ from .context import ToolContext
 from .define import tool
 from .paths import locate
 from .process import run
+from .result import MAX_OUTPUT
 
 MAX_ENTRIES = 1_000
 """Entries and paths listed at most."""
@@ -25,9 +26,6 @@ MAX_HITS = 500
 
 SECONDS = 20.0
 """How long a search may take; less than the timeout of the tools, so that what was found is not lost."""
-
-_KEEP = 45_000
-"""Bytes of output kept, less than a runner keeps of a result."""
 
 _SEARCH = Path(__file__).with_name("search.py")
 
@@ -97,7 +95,7 @@ async def _search(
             "limit": limit,
         }
         command = (sys.executable, "-I", "-S", str(_SEARCH), json.dumps(order))
-        ended = await run(command, cwd=place.root, seconds=SECONDS, keep=_KEEP, descriptors=(folder,))
+        ended = await run(command, cwd=place.root, seconds=SECONDS, keep=MAX_OUTPUT, descriptors=(folder,))
     if ended.code is None:
         return f"{ended.output}[stopped after {SECONDS:g} s; narrow the search]"
     if ended.code:

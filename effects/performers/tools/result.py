@@ -20,6 +20,20 @@ import msgspec
 from ...messages import Binary, Outcome
 from ...text import clean
 
+MAX_RESULT = 1_000_000
+"""
+Characters kept of a result: more than any model can read, and about as much as a file with it may have.
+
+It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when the
+result enters it; all that is kept here can be read there, a part at a time.
+"""
+
+MAX_OUTPUT = MAX_RESULT - 10_000
+"""Bytes kept of what a command says: as much as a result may have, and room to say how it ended."""
+
+NOTE = 100
+"""Characters, at most, of the line with which a tool that returns a part says how to go on."""
+
 MAX_FILE = 750_000
 """Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most."""
 

@@ -27,10 +27,10 @@ from ..work import Crew, Work
 from .context import ToolContext
 from .define import Tool
 from .paths import roots
-from .result import End, cut, guarded, guarded_async
+from .result import MAX_RESULT, End, cut, guarded, guarded_async
 
-MAX_RESULT = 50_000
-"""Characters of a result a model gets: some 12,000 tokens, a sixteenth of the usual window."""
+MAX_PROGRESS = 50_000
+"""Characters of what a tool says at once while it runs."""
 
 GRACE = 2.0
 """Seconds a tool gets to end after it was cancelled or timed out: a process to be ended needs about one."""
@@ -45,10 +45,11 @@ class ToolRunner:
     Runs *tools*: async ones as tasks, others in daemon threads. Every request gets exactly one answer.
 
     *cwd* and *directories* are what the file tools may touch, *deps* what tools find in their context.
-    *max_result* is how many characters of a result are kept. *grace*, in seconds, is how long a tool that
-    was cancelled or timed out is waited for; one that takes longer is abandoned, and the model told that it
-    may still be running. A thread cannot be stopped, only left behind. Raises `ConfigError` for two tools of
-    one name and for a directory that is none.
+    *max_result* is how many characters of a result are kept; how many of these a conversation holds is
+    `Compaction.result_limit`, and `read_result` reads the others. *grace*, in seconds, is how long a tool
+    that was cancelled or timed out is waited for; one that takes longer is abandoned, and the model told that
+    it may still be running. A thread cannot be stopped, only left behind. Raises `ConfigError` for two tools
+    of one name and for a directory that is none.
     """
 
     def __init__(  # the tools, and five settings that have a default
@@ -100,6 +101,8 @@ class ToolRunner:
             key=request.id,
             history=scene.history,
             deps=self._deps,
+            room=scene.config.compaction.result_limit,
+            whole=scene.whole,
             emit=progress,
         )
 
@@ -167,7 +170,7 @@ class _Progress:
     def _say(self, text: str) -> None:
         if not self.closed:
             now = self._scene.clock.now()
-            self._scene.emit(ToolProgressed(at=now, request=self._request, text=cut(text, MAX_RESULT)))
+            self._scene.emit(ToolProgressed(at=now, request=self._request, text=cut(text, MAX_PROGRESS)))
 
 
 async def _wait(ended: asyncio.Future[End], seconds: float | None) -> Outcome | None:

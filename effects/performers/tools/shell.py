@@ -11,6 +11,7 @@ import msgspec
 from .context import ToolContext
 from .define import tool
 from .process import run
+from .result import MAX_OUTPUT
 
 SECONDS = 120.0
 """How long a command may take unless told."""
@@ -19,9 +20,6 @@ MAX_SECONDS = 600.0
 
 _MARGIN = 10.0
 """How much longer the tool may take than its command: time to end it, and to return what it said."""
-
-_KEEP = 45_000
-"""Bytes of output kept, less than a runner keeps of a result."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
@@ -37,7 +35,7 @@ async def bash(context: ToolContext[object], command: str, timeout: Seconds | No
     """
     shell = shutil.which("bash") or "/bin/sh"
     seconds = timeout or SECONDS
-    ended = await run((shell, "-c", command), cwd=context.cwd, seconds=seconds, keep=_KEEP)
+    ended = await run((shell, "-c", command), cwd=context.cwd, seconds=seconds, keep=MAX_OUTPUT)
     output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"
