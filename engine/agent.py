@@ -13,33 +13,30 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import attrs
 
-from ..effects.config import (
-    ChildSpec,
-    Config,
-    Limits,
-    ModelSpec,
-    Policy,
-    Retries,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
-from ..effects.errors import ArgumentError
+from ..effects.config import ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import ApprovalGiven, Decision, TimerFired
 from ..effects.hooks import Hook
+from ..effects.model import ModelSpec
 from ..effects.performers.base import Clock, SystemClock
 from ..effects.performers.hooks import HookRunner
 from ..effects.performers.hooks_define import HostHook
 from ..effects.performers.instructions import InstructionReader
 from ..effects.performers.models.router import DEFAULT, Models, wire_of
+from ..effects.performers.models.throttle import LIMIT
 from ..effects.performers.tools import Tool, ToolRunner
 from ..effects.permissions import Rule
-from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunAgent, RunTool, SetTimer
+from ..effects.policy import Policy
+from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
+from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.rules.hooks import told
-from .child import ChildRunner, refuse
+from .child import refuse
 from .conductor import Setting
 from .posts import decided
+from .prices import priced, priced_child
 from .session import Session
+from .titles import Titles
+from .watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
@@ -50,6 +47,7 @@ if TYPE_CHECKING:
     from ..effects.performers.base import Performer, Scene
     from ..effects.performers.stores.base import Store
     from .driver import Performers
+    from .prices import PriceList
     from .result import Result
 
 DEFAULT_MODEL = "openai:gpt-5"
@@ -132,6 +130,14 @@ def _hooks(hooks: Iterable[object]) -> tuple[HostHook[Any], ...]:
     return cast("tuple[HostHook[Any], ...]", made)
 
 
+def _titles(titles: str) -> Titles:
+    try:
+        return Titles(titles)
+    except ValueError as error:
+        msg = f"titles must be one of {[each.value for each in Titles]}; got {titles!r}"
+        raise ConfigError(msg) from error
+
+
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
         msg = f"several texts are wanted, not one: write ({texts!r},)"
@@ -166,30 +172,44 @@ def _models_of(agent: Agent) -> Models:
         base_url=agent.base_url,
         api_key=agent.api_key,
         client=agent.client,
+        limit=agent.requests_at_once,
+        betas=agent.betas,
     )
     if CallModel not in agent.performers:
         children = [child.model for child in agent.children if child.model is not None]
-        for model in (agent.model, *agent.models, *children):
+        for model in (agent.model, *_others_of(agent), *children):
             models.check(model.name)
     return models
+
+
+def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
+    """The models that may be asked besides the first one; who takes over need not be named twice."""
+    known = {each.name for each in (agent.model, *agent.models)}
+    if agent.fallback is None or agent.fallback.name in known:
+        return agent.models
+    return (*agent.models, agent.fallback)
 
 
 def _config_of(agent: Agent) -> Config:
     specs = tuple([tool.spec for tool in agent.tools])
     return Config(
-        model=agent.model,
-        models=agent.models,
+        model=priced(agent, agent.model),
+        models=tuple([priced(agent, each) for each in _others_of(agent)]),
+        fallback="" if agent.fallback is None else agent.fallback.name,
         system=agent.system,
         instructions=agent.instructions,
         tools=(*specs, _spawn(specs, agent.children)) if agent.children else specs,
-        children=agent.children,
+        children=tuple([priced_child(agent, each) for each in agent.children]),
         limits=agent.limits,
+        session_limits=agent.session_limits,
         policy=agent.policy,
         retries=agent.retries,
+        compaction=agent.compaction,
+        loops=agent.loops,
         rules=agent.rules,
         hooks=tuple([each.spec for each in agent.hooks]),
         stop=agent.stop,
-        cwd=str(agent.cwd),
+        cwd=str(Path(agent.cwd).absolute()),
     )
 
 
@@ -200,32 +220,46 @@ class Agent:
     An agent: a model, its tools and its rules. It does not change once it is made.
 
     *model* is a name such as ``openai:gpt-5`` or ``anthropic:claude-sonnet-4-5`` (also any compatible
-    *base_url*; without *api_key* the environment's) or a `ModelSpec` with window and price; *models* are
-    others that a session may be switched to. *instructions* are files, such as ``AGENTS.md``, that are read
-    when a session starts. *tools* are functions made with `tool`, *hooks* with `hook`. *rules* answer for
-    calls, *approver* answers the questions that are left, or returns None to leave one to somebody else;
-    without one a run rests on them. *cwd* and *directories* are what file tools may touch, *deps* is handed
-    to tools that ask for it. *store* keeps sessions; without one they live in memory. *children* may be
+    *base_url*; without *api_key* the environment's; *betas* are features that are asked for by name,
+    *requests_at_once* how many any one provider gets of all sessions together) or a `ModelSpec` with window
+    and price; *models* are others that a session may be switched to, *fallback* is one that takes over where
+    the first one cannot answer. A model without a price of its own has the one that *prices* know, such as
+    `price_of`; unless told nobody is asked, since a bill must not depend on what happens to be installed.
+    *limits* are each run's, *session_limits* those of all runs of a session. *instructions* are files, such
+    as ``AGENTS.md``, that are read when a session starts. *tools* are functions made with `tool`, *hooks*
+    with `hook`. *rules* answer for calls, *approver* answers the questions that are left, or returns None to
+    leave one to somebody else; without one a run rests on them. *cwd* and *directories* are what file tools
+    may touch, *deps* is handed to tools that ask for it. *store* keeps sessions; without one they live in
+    memory. *titles* says how they get theirs, *watch* what those are told who look on. *children* may be
     started by the model, each with tools of its parent's only. *performers* replaces who performs what, by
     type of request.
     """
 
     model: ModelSpec = attrs.field(default=ModelSpec(name=DEFAULT_MODEL), converter=_spec)
     models: tuple[ModelSpec, ...] = attrs.field(default=(), converter=_specs)
+    fallback: ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     limits: Limits = Limits()
+    session_limits: Limits = Limits()
     policy: Policy = Policy()
     retries: Retries = Retries()
+    compaction: Compaction = Compaction()
+    loops: Loops = Loops()
     rules: tuple[Rule, ...] = attrs.field(default=(), converter=_rules)
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     children: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_children)
     base_url: str | None = None
     api_key: str | None = None
+    betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    requests_at_once: int | None = LIMIT
     client: httpx.AsyncClient | None = None
+    prices: PriceList | None = None
     store: Store | None = None
+    titles: Titles = attrs.field(default=Titles.INLINE, converter=_titles)
+    watch: Watch = Watch()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
     deps: object = None
@@ -246,14 +280,14 @@ class Agent:
         return self._session(_new_id() if id is None else id, self.store if store is None else store, {})
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
-        mine = self._performers()
-        performers = {RunAgent: ChildRunner(mine, store), **fallback, **mine}
         setting = Setting(
             config=self.config,
-            performers=performers,
+            performers={**fallback, **self._performers()},
             clock=self.clock,
             new_id=_new_id,
             ended=self._session_ended if self.hooks else None,
+            titles=self.titles,
+            watch=self.watch,
         )
         return Session(id, setting, store)
 

@@ -16,26 +16,20 @@ import msgspec
 from cattrs.gen import make_dict_unstructure_fn
 from cattrs.strategies import configure_tagged_union
 
-from ..effects.config import (
-    ChildSpec,
-    Config,
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    Retries,
-    ToolSpec,
-)
+from ..effects.config import ChildSpec, Config, Limits, ToolSpec
 from ..effects.errors import JournalError
 from ..effects.events import Decision, Event, Post
 from ..effects.hooks import HookSpec
 from ..effects.messages import Part
+from ..effects.model import ModelSpec, Price
 from ..effects.notices import AgentNoticed, Notice
 from ..effects.permissions import Rule
 from ..effects.pieces import Piece, Rope
+from ..effects.policy import Policy
 from ..effects.records import Change, Record, SetInstructions, SetThinking
 from ..effects.requests import Request, View
 from ..effects.text import clean
+from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.batch import Forever, Phase, Timer
 from ..states.context import AsConfigured, NotBegun
 from ..states.state import CompactStage, Stage, State
@@ -70,6 +64,13 @@ UNIONS: tuple[Any, ...] = (
     Entry,
 )
 """Every closed union that is written down."""
+
+
+SETTINGS = (
+    *(ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Compaction, Loops),
+    *(Rule, HookSpec, ChildSpec, Config),
+)
+"""What a run is told, the inner classes first."""
 
 
 def _unstructure_rope(rope: Rope) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def make_converter() -> cattrs.Converter:
     made.register_structure_hook(bytes, _structure_bytes)
     made.register_unstructure_hook(Rope, _unstructure_rope)
     made.register_structure_hook(Rope, _structure_rope)
-    for settings in (ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Rule, HookSpec, ChildSpec, Config):
+    for settings in SETTINGS:
         # Written in full: a default that changes one day must not change what an old run was told.
         made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.

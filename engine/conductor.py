@@ -27,19 +27,25 @@ from ..effects.errors import (
     WorldError,
 )
 from ..effects.events import ApprovalGiven, Event, Post
-from ..effects.notices import ApprovalRequested, Notice
-from ..effects.requests import AskApproval
+from ..effects.notices import ApprovalRequested, Notice, SettingChanged
+from ..effects.requests import AskApproval, RunAgent
 from ..states.rules.inputs import prompt_group
 from ..states.state import Done
 from .broker import Broker
-from .driver import Driver, Performers
+from .child import ChildRunner
+from .children import Children, check_heard, check_runner, in_mode
+from .driver import Driver, Performers, untold
+from .entries import Posted, Titled
 from .recovery import recover
 from .session_log import SessionLog
+from .titles import Titler, Titles
+from .use import Closed, Driving, Idle, Leaving, Opening, Use
+from .watch import Watch
 
 if TYPE_CHECKING:
     from ..effects import Effect
     from ..effects.config import Config
-    from ..effects.performers.base import Clock
+    from ..effects.performers.base import Clock, Performer
     from ..effects.performers.stores.base import Store
     from .posts import Said
 
@@ -59,8 +65,10 @@ class Setting:
     """
     What a session works with: its *config* and *clock*, and who performs what.
 
-    *ended* is told when a session that had a run is closed, and why that run ended. *poll* is how often it is
-    looked what other processes posted to a run that is under way here, in seconds.
+    *ended* is told when a session that had a run is closed, and why that run ended. *titles* says how it gets
+    its title; a child gets none. *watch* says what those are told who look on. *poll* is how often it is
+    looked what other processes posted to a run that is under way here, in seconds. Of a child, *task* is
+    the first that it is asked, and *rested* is told when it waits for people and for nothing else.
     """
 
     config: Config
@@ -69,42 +77,10 @@ class Setting:
     new_id: Callable[[], str]
     ended: Callable[[str, str], Awaitable[None]] | None = None
     poll: float = 0.5
-
-
-@final
-@attrs.frozen
-class Idle:
-    """Nobody runs it here."""
-
-
-@final
-@attrs.frozen
-class Opening:
-    """Somebody is about to run it."""
-
-
-@final
-@attrs.frozen
-class Driving:
-    """A run is under way here."""
-
-    driver: Driver
-
-
-@final
-@attrs.frozen
-class Leaving:
-    """Whoever ran it is on the way out."""
-
-
-@final
-@attrs.frozen
-class Closed:
-    """It was let go of."""
-
-
-Use = Idle | Opening | Driving | Leaving | Closed
-"""What a session object is being used for."""
+    titles: Titles = Titles.OFF
+    watch: Watch = Watch()
+    task: Said | None = None
+    rested: Callable[[], None] = untold
 
 
 @final
@@ -114,9 +90,13 @@ class Conductor:
     def __init__(self, id: str, setting: Setting, store: Store | None) -> None:  # noqa: A002  # the field's word
         self.id = id
         self.setting = setting
+        self.children = Children(id, setting, store)
+        runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
+        self.performers: Performers = {RunAgent: runner, **setting.performers}
         self.log = SessionLog(id, store)
-        self.broker = Broker()
+        self.broker = Broker(setting.watch.buffer)
         self.use: Use = Idle()
+        self._titler = Titler(self.log, setting, self.add)
         self._free = asyncio.Event()
         self._lock = asyncio.Lock()
         self._ran = False
@@ -145,7 +125,7 @@ class Conductor:
         try:
             begun = await self._first(said)
             while begun is not None:
-                async with aclosing(self._drive(*begun, wait=wait)) as notices:
+                async with aclosing(self.setting.watch.told(self._drive(*begun, wait=wait))) as notices:
                     try:
                         async for notice in notices:
                             self.broker.publish(notice)
@@ -153,6 +133,7 @@ class Conductor:
                     except GeneratorExit:
                         self._now_used_for(Leaving())  # before the work is stopped, which may take a while
                         raise
+                self._titler.after_run()
                 begun = await self._next()
         except TurnwheelError:
             await self._see_what_holds()
@@ -194,9 +175,10 @@ class Conductor:
 
         The lock is held until there is one, so that an interrupt that comes meanwhile finds it.
         """
-        log = self.log
+        log, setting = self.log, self.setting
         async with self._lock:
             await self._read()
+            check_runner(log, setting)
             if said is not None:
                 if log.unfinished:
                     raise SessionBusy(self.id)
@@ -243,16 +225,22 @@ class Conductor:
         if log.unfinished:
             first, events = await self._take_over(at)
         else:
-            first = await log.open_run(setting.new_id(), setting.config, at)
+            task = setting.task if log.machine is None else None
+            name = setting.new_id() if task is None else task.id
+            first = await log.open_run(name, setting.config, at, titled=self._titler.inline)
         if log.machine is None or isinstance(self.use, Closed):
             raise SessionClosed(self.id)
         driver = Driver(
             machine=log.machine,
-            performers=setting.performers,
+            performers=self.performers,
             session=self.id,
             journal=log,
             clock=setting.clock,
+            whole=log.whole,
+            child_rests=self.children.rest,
+            rested=setting.rested,
         )
+        self.children.nudge, self.children.ours = driver.inbox.nudge, log.look
         for event in (*events, *log.pending):
             driver.post(event)
         log.listener = driver.post
@@ -262,9 +250,13 @@ class Conductor:
     async def _take_over(self, at: float) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
         """What is done again, and what has happened, in the run that is taken over."""
         machine = await self.log.take_over(self.setting.config, at)
-        recovery = recover(machine, at, kept=self.log.kept)
+        recovery = recover(machine, at, kept=True)
         answered = {event.request for event in self.log.pending if isinstance(event, ApprovalGiven)}
-        again = [one for one in recovery.again if not isinstance(one, AskApproval) or one.id not in answered]
+        again = [
+            in_mode(one, self.log.pending)
+            for one in recovery.again
+            if not isinstance(one, AskApproval) or one.id not in answered
+        ]
         asked = [_asked(request) for request in again if isinstance(request, AskApproval)]
         return (*again, *asked), recovery.events
 
@@ -273,6 +265,8 @@ class Conductor:
     ) -> AsyncGenerator[Notice, None]:
         async with self._looking(driver) as found, aclosing(driver.effects(first, wait=wait)) as effects:
             async for effect in effects:
+                if isinstance(effect, SettingChanged):
+                    await self.children.follow(effect.change, driver.machine)
                 if is_notice(effect):
                     yield effect
         if found:
@@ -315,14 +309,27 @@ class Conductor:
         It is called under the lock, and again where another process wrote something first; None posts
         nothing.
         """
+
+        def entry() -> Posted | None:
+            made = event()
+            if made is None:
+                return None
+            if not isinstance(self.use, Opening | Driving):
+                check_heard(self.log, self.setting, made)
+            return Posted(event=made)
+
+        await self.add(entry)
+
+    async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
+        """As `post`, for any entry that may be written while somebody else drives, also once *closed*."""
         async with self._lock:
             for _ in range(TRIES):
                 driven = self.driver is not None
                 if not driven:
-                    await self._read()
-                made = event()
+                    await (self.log.read() if closed else self._read())
+                made = entry()
                 try:
-                    if made is None or await self.log.post(made):
+                    if made is None or (await self._has_task() and await self.log.add(made)):
                         return
                 except StoreConflict as conflict:
                     if driven:
@@ -330,6 +337,26 @@ class Conductor:
                     self.log.stale = conflict.actual < conflict.expected  # it was deleted meanwhile
         msg = f"session {self.id!r} is written to all the time; try again"
         raise StoreError(msg)
+
+    async def _has_task(self) -> bool:
+        """Whether a child's task is written down, which comes before what else is said to it; as `add`."""
+        task, log = self.setting.task, self.log
+        if task is None or log.machine is not None or log.knows(task.id):
+            return True
+        return await log.post(task.sent(self.setting.clock.now()))
+
+    # Where it goes on from
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
+        """What is known of the session, while nobody may run it; `SessionBusy` where a run is not over."""
+        async with self._lock:
+            if isinstance(self.use, Opening | Driving | Leaving):
+                raise SessionBusy(self.id)
+            await self._read()
+            if self.log.unfinished:
+                raise SessionBusy(self.id)
+            yield self.log
 
     # Letting go of it
 
@@ -343,6 +370,8 @@ class Conductor:
             if driver is not None:
                 await driver.leave()
         finally:
+            await self.children.close()
+            await self._titler.stop()
             self.broker.close()
             if self._ran and self.setting.ended is not None:
                 over = self.log.machine is not None and self.log.machine.state

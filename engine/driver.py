@@ -8,7 +8,7 @@ performed, and then it is shown. So nothing is done or seen that a restart would
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, final
@@ -17,8 +17,7 @@ import attrs
 
 from ..effects import is_request
 from ..effects.errors import NoPerformer, WorldError
-from ..effects.notices import AgentNoticed
-from ..effects.performers.base import LEAVING, Clock, Performer, Scene, SystemClock
+from ..effects.performers.base import LEAVING, Clock, Performer, Scene, Seen, SystemClock, nothing
 from ..effects.requests import AskApproval, Cancel, Request, RunAgent, SetTimer
 from ..states.state import Confirming
 from .failures import answer_for, checked
@@ -35,11 +34,22 @@ Performers = Mapping[type, Performer[Any]]
 """Who performs what, by type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
 
 
-class Keeper(Protocol):
-    """Where a driver writes down what happens; `Journal` is one, over a store."""
+def _never(_: str) -> bool:
+    """No child waits for people."""
+    return False
 
-    async def applied(self, event: Event, label: str) -> None:
-        """Keep *event*, which led to the state *label*, before anything that follows from it is done."""
+
+def untold() -> None:
+    """Nobody wants to know."""
+
+
+class Keeper(Protocol):
+    """Where a driver writes down what happens; `SessionLog` is one."""
+
+    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], /) -> None:
+        """
+        Keep *event*, which led to the state *label* with *effects*, before anything that follows is done.
+        """
         ...
 
     async def flush(self) -> None:
@@ -48,12 +58,13 @@ class Keeper(Protocol):
 
 
 @final
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Work:
-    """A *request* that is being performed, by *task*."""
+    """A *request* that is being performed, by *task*; *stops* once it was told to stop."""
 
     request: Request
     task: asyncio.Future[Answer | None]
+    stops: bool = attrs.field(default=False, init=False)
 
     def cancel(self) -> None:
         """
@@ -62,6 +73,7 @@ class Work:
         A child is let begin, which is reading its journal: it may have been at work before, in a process
         that is gone, and what it used is in there.
         """
+        self.stops = True
         if isinstance(self.request, RunAgent):
             asyncio.get_running_loop().call_soon(self.task.cancel)
         else:
@@ -74,7 +86,9 @@ class Driver:
     """
     Drives one *machine* with *performers*. One at a time may iterate `effects`.
 
-    *journal* keeps what happens, where it is to be kept; *session* names it in logs and to performers.
+    *journal* keeps what happens, where it is to be kept; *session* names it in logs and to performers, for
+    which *whole* finds whole results. *child_rests* says of a call whether the child that is at work for it
+    waits for people and for nothing else; *rested* is told each time this driver does.
     """
 
     machine: Machine
@@ -83,7 +97,12 @@ class Driver:
     journal: Keeper | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=Inbox)
+    whole: Callable[[str], Awaitable[str | None]] = nothing
+    child_rests: Callable[[str], bool] = _never
+    rested: Callable[[], None] = untold
     _work: dict[str, Work] = attrs.field(factory=dict, init=False)
+    _left: dict[str, RunAgent] = attrs.field(factory=dict, init=False)
+    _begun: bool = attrs.field(default=False, init=False)
 
     def post(self, event: Event) -> None:
         """Put in an event from outside: an approval, an interrupt, a prompt. Never blocks."""
@@ -96,12 +115,19 @@ class Driver:
 
     @property
     def resting(self) -> bool:
-        """Whether nothing goes on until somebody posts an event: all that is open are questions."""
-        if self.inbox:
-            return False
-        state = self.machine.state
-        deadlines = isinstance(state, Confirming) and state.batch.rests
-        return all(deadlines and isinstance(work.request, SetTimer) for work in self._work.values())
+        """
+        Whether nothing goes on until somebody posts an event: all that is open are questions.
+
+        They may be children's. While what follows from an event is still to be begun, it is not known yet.
+        """
+        return self._begun and not self.inbox and all(self._idle(work) for work in self._work.values())
+
+    def _idle(self, work: Work) -> bool:
+        """Whether *work* is waiting for people; who was told to stop is about to."""
+        if isinstance(work.request, RunAgent):
+            return not work.stops and self.child_rests(work.request.call)
+        # The only timers beside a question are the deadlines of questions.
+        return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
 
     async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
         """
@@ -113,6 +139,7 @@ class Driver:
         process went on with the session.
         """
         log = StepLog(self.session, self.machine)
+        self._begun = False
         effects = first
         try:
             # Left while an event was being kept: what follows from it is for whoever goes on.
@@ -120,10 +147,16 @@ class Driver:
                 self._perform(effects)
                 for effect in effects:
                     yield effect
-                if self.machine.done or (self.resting and not wait):
+                if self.machine.done:
                     return
+                self._begun = True
+                if self.resting:
+                    if not wait:
+                        return
+                    self.rested()
                 event = await self.inbox.get()
-                if event is None or isinstance(event, AgentNoticed):
+                self._begun = False
+                if event is None or isinstance(event, Seen):
                     effects = () if event is None else (event,)
                     continue
                 effects = self.machine.advance(event)
@@ -137,14 +170,20 @@ class Driver:
 
     async def _keep(self, event: Event, effects: tuple[Effect, ...]) -> None:
         if self.journal is not None and not ignored(effects):
-            await self.journal.applied(event, self.machine.state.label)
+            await self.journal.applied(event, self.machine.state.label, effects)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
             if is_request(effect):
                 self._start(effect)
-            elif isinstance(effect, Cancel) and (work := self._work.get(effect.request)) is not None:
-                work.cancel()
+            elif isinstance(effect, Cancel):
+                self._cancel(effect.request)
+
+    def _cancel(self, request: str) -> None:
+        if (left := self._left.pop(request, None)) is not None:
+            self._start(left)  # what became of it is for whoever runs it to say
+        if (work := self._work.get(request)) is not None:
+            work.cancel()
 
     def _start(self, request: Request) -> None:
         performer = self.performers.get(type(request))
@@ -156,6 +195,7 @@ class Driver:
                 history=self.machine.memory.history,
                 clock=self.clock,
                 emit=self.inbox.put,
+                whole=self.whole,
             )
             task = asyncio.ensure_future(performer(request, scene))
             self._work[request.id] = Work(request, task)
@@ -170,6 +210,8 @@ class Driver:
         now = self.clock.now()
         answer = checked(request, task.result(), now) if error is None else answer_for(request, error, now)
         if answer is None:
+            if isinstance(request, RunAgent):
+                self._left[request.id] = request
             self.inbox.nudge()  # nobody works on it any more: the run may rest now
         else:
             self.inbox.put(answer)

@@ -13,9 +13,13 @@ import attrs
 
 from ..effects.config import Config
 from ..effects.events import Event, Post
+from ..effects.usage import Spent
 
-VERSION = 1
-"""The version of what is written here. A journal of a newer one is refused."""
+VERSION = 2
+"""
+The version of what is written here, and of what the machine makes of it. A journal of another one is refused:
+the same events would lead elsewhere.
+"""
 
 
 @final
@@ -48,7 +52,7 @@ class Posted:
     """
     *event* came in from outside, through whichever process; whoever drives the run applies it.
 
-    It is the one entry that may be written while somebody else drives.
+    It may be written while somebody else drives, and so may `Titled`; nothing else may.
     """
 
     event: Post
@@ -67,5 +71,37 @@ class Stepped:
     label: str
 
 
-Entry = RunOpened | TakenOver | Posted | Stepped
+@final
+@attrs.frozen(kw_only=True)
+class Branched:
+    """
+    The conversation goes on from where it was when *run* ended, or from its beginning where that is empty.
+
+    What was said since stays in the journal, as a branch of its own.
+    """
+
+    at: float
+    run: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Forked:
+    """What stands before this is a copy of *session*; from here on it goes its own way."""
+
+    at: float
+    session: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Titled:
+    """The session is called *title*, empty for nothing; *spent* is what a model used that was asked."""
+
+    at: float
+    title: str
+    spent: Spent = Spent()
+
+
+Entry = RunOpened | TakenOver | Posted | Stepped | Branched | Forked | Titled
 """One line of a journal."""

@@ -49,9 +49,10 @@ def checked(request: Request, answer: Answer | None, at: float) -> Event | None:
     """
     *answer*; or that the performer is broken, where it is none to *request*: nobody waits for ever.
 
-    None is an answer to a question only: whoever was asked leaves it to somebody else.
+    None is an answer in two cases: whoever was asked a question leaves it to somebody else, and a child that
+    rests on one is left until it is answered.
     """
-    if answer is None and isinstance(request, AskApproval):
+    if answer is None and isinstance(request, AskApproval | RunAgent):
         return None
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
         return answer

@@ -7,7 +7,7 @@ from collections import deque
 from typing import final
 
 from ..effects.events import Event, ModelStreamed, joined
-from ..effects.notices import AgentNoticed
+from ..effects.performers.base import Seen
 
 
 @final
@@ -20,12 +20,12 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Event | AgentNoticed] = deque()
+        self._waiting: deque[Event | Seen] = deque()
         self._reader: asyncio.Future[None] | None = None
         self.closed = False
         self._nudged = False
 
-    def put(self, event: Event | AgentNoticed) -> None:
+    def put(self, event: Event | Seen) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
         self._wake()
@@ -47,7 +47,7 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    async def get(self) -> Event | AgentNoticed | None:
+    async def get(self) -> Event | Seen | None:
         """The next event; waits for one. None when it is closed, or after a nudge where there is none."""
         while not (self._waiting or self.closed or self._nudged):
             self._reader = asyncio.get_running_loop().create_future()

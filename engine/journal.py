@@ -1,24 +1,39 @@
-"""Writing a session down as it happens, and folding it back into a machine."""
+"""Writing a session down as it happens, and reading it again."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-import attrs
-
 from ..effects.errors import JournalError, StoreConflict
-from ..effects.events import Event, ModelStreamed, Post, ToolProgressed, joined
+from ..effects.events import Event, ModelStreamed, ToolProgressed, joined
 from ..effects.pieces import merged
+from .about import About
 from .codec import decode, encode
-from .entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
-from .machine import Machine
+from .entries import Branched, Entry, Posted, Stepped, Titled
+from .folding import Folded, follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..effects import Effect
     from ..effects.performers.stores.base import Store
+    from .about import Mark
+
+
+Aside = Posted | Titled
+"""What anybody may write while somebody else drives."""
+
+Tell = Callable[[int], About | None]
+"""What a session will be about once its entry of this number is written; None where that is not worth it."""
+
+BRANCHED = b'"Branched"'
+
+
+def nothing(_: int) -> None:
+    """It is about what it was."""
 
 
 @final
@@ -26,77 +41,96 @@ class Journal:
     """
     The writing end of one session's journal: *length* is how many entries are kept.
 
-    What others post meanwhile, from whichever process, is handed to *arrived*; anything else that somebody
-    else wrote is a `StoreConflict`. The pieces of a stream are held back and written as one entry, with the
-    next event that is none.
+    What others write aside meanwhile, from whichever process, is handed to *arrived*; anything else that
+    somebody else wrote is a `StoreConflict`. The pieces of a stream are held back and written as one entry,
+    with the next event that is none.
     """
 
-    def __init__(self, store: Store, session: str, length: int, arrived: Callable[[Post], None]) -> None:
+    def __init__(self, store: Store, session: str, length: int, arrived: Callable[[Aside], None]) -> None:
         self.store = store
         self.session = session
         self.length = length
         self._arrived = arrived
         self._taken_up = 0
+        self.told: Mark | None = None  # what the store was told last that the session is about
         self._writing = asyncio.Lock()
         self._streamed: list[ModelStreamed] = []
         self._label = ""
 
-    async def write(self, *entries: Entry) -> None:
-        """Keep *entries*. Raises `StoreConflict` where another process went on with this session."""
+    async def write(self, *entries: Entry, about: Tell = nothing) -> None:
+        """
+        Keep *entries*, and what the session is *about* then.
+
+        Raises `StoreConflict` where another process went on with this session.
+        """
         encoded = [encode(entry, Entry) for entry in entries]
         async with self._writing:
-            while not await self._written(encoded):
+            while not await self._written(encoded, about):
                 pass
 
-    async def post(self, event: Post) -> bool:
+    async def add(self, entry: Aside, about: Tell = nothing) -> bool:
         """
-        Keep *event*, unless others posted something first: then that is taken up, and this is False.
+        Keep *entry*, unless others added something first: then that is taken up, and this is False.
 
-        Whoever posts thinks again, since it may be the same. Raises `StoreConflict` as `write` does.
+        Whoever adds thinks again, since it may be the same. Raises `StoreConflict` as `write` does.
         """
-        encoded, known = encode(Posted(event=event), Entry), self._taken_up
+        encoded, known = encode(entry, Entry), self._taken_up
         async with self._writing:
-            return self._taken_up == known and await self._written([encoded])
+            return self._taken_up == known and await self._written([encoded], about)
 
-    async def _written(self, encoded: Sequence[bytes]) -> bool:
-        """Whether *encoded* is kept now; where it is not, what others posted has been taken up."""
+    async def _written(self, encoded: Sequence[bytes], about: Tell) -> bool:
+        """Whether *encoded* is kept now; where it is not, what others added has been taken up."""
+        told = about(self.length + len(encoded) - 1)
+        line = None if told is None or told.mark == self.told else encode(told, About)
         try:
-            self.length = await self.store.append(self.session, self.length, encoded)
+            self.length = await self.store.append(self.session, self.length, encoded, line)
         except StoreConflict as conflict:
             await self._catch_up(conflict)
             return False
+        if told is not None:
+            self.told = told.mark
         return True
 
+    def passed(self, count: int) -> None:
+        """*count* entries are there that others wrote, who said what the session is about then."""
+        if count:
+            self.length += count
+            self.told = None
+
     async def look(self) -> None:
-        """See what others posted. Raises `StoreConflict` as `write` does."""
+        """See what others added. Raises `StoreConflict` as `write` does."""
         async with self._writing:
             await self._catch_up(None)
 
     async def _catch_up(self, conflict: StoreConflict | None) -> None:
-        """Take up what was posted since; raise *conflict*, where there is one, if nothing was."""
+        """Take up what was added since; raise *conflict*, where there is one, if nothing was."""
         news = await self.store.load(self.session, self.length)
-        posted: list[Post] = []
+        added: list[Aside] = []
         for number, data in enumerate(news, self.length):
             entry = decode(data, Entry, f"entry {number} of session {self.session!r}")
-            if not isinstance(entry, Posted):
+            if not isinstance(entry, Aside):
                 raise conflict or StoreConflict(self.session, self.length, self.length + len(news))
-            posted.append(entry.event)
+            added.append(entry)
         if conflict is not None and not news:
             raise conflict
-        self.length += len(news)
+        self.passed(len(news))
         self._taken_up += len(news)
-        for event in posted:
-            self._arrived(event)
+        for entry in added:
+            self._arrived(entry)
 
-    async def applied(self, event: Event, label: str) -> None:
-        """Keep *event*, which led to the state *label*; a piece of a stream with what follows it."""
+    async def applied(self, event: Event, label: str, about: Tell = nothing) -> None:
+        """
+        Keep *event*, which led to the state *label*, and what the session is *about* then.
+
+        A piece of a stream is kept with what follows it.
+        """
         if isinstance(event, ToolProgressed):
             return  # it changes nothing, and a chatty tool would fill the store
         if isinstance(event, ModelStreamed):
             self._streamed.append(event)
             self._label = label
             return
-        await self.write(*self._held_back(), Stepped(event=event, label=label))
+        await self.write(*self._held_back(), Stepped(event=event, label=label), about=about)
 
     async def flush(self) -> None:
         """Keep what was held back of a stream that is being left."""
@@ -118,70 +152,44 @@ class Journal:
         return [Stepped(event=pieces, label=self._label)]
 
 
-@final
-@attrs.define
-class Folded:
+def read(
+    entries: Iterable[bytes], session: str, folded: Folded, known: int = 0
+) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
     """
-    What a journal leads to.
+    Each of the *entries* of *session* once it has happened to *folded*, and what the machine said to it.
 
-    It is the *machine* of the last run, over all that was said before, and what was *posted* and not applied
-    yet. No machine: no run was ever opened.
+    *known* are the entries before these. Raises `JournalError` naming the entry that cannot be read or does
+    not follow from those before it.
     """
+    for number, data in enumerate(entries, known):
+        entry: Entry = decode(data, Entry, f"entry {number} of session {session!r}")
+        yield entry, follow(folded, entry, number, session)
 
-    machine: Machine | None = None
-    posted: list[Post] = attrs.Factory(list)
 
-
-def fold(entries: Iterable[bytes], session: str, folded: Folded | None = None, known: int = 0) -> Folded:
+def fold(entries: Sequence[bytes], session: str, folded: Folded | None = None, known: int = 0) -> Folded:
     """
     What the *entries* of *session* lead to; where *known* entries were *folded* before, these come after.
 
-    Raises `JournalError` naming the entry that cannot be read or does not follow from those before it.
+    Raises `JournalError` as `read` does.
     """
-    folded = folded or Folded()
-    for number, data in enumerate(entries, known):
-        where = f"entry {number} of session {session!r}"
-        follow(folded, decode(data, Entry, where), where)
+    if folded is None:
+        folded = beginning(entries)
+    for _ in read(entries, session, folded, known):
+        pass
     return folded
 
 
-def follow(folded: Folded, entry: Entry, where: str) -> tuple[Effect, ...]:
-    """Let *entry* happen to *folded*; what the machine said to that."""
-    match entry:
-        case RunOpened():
-            return _open(folded, entry, where)
-        case Posted():
-            folded.posted.append(entry.event)
-            return ()
-        case TakenOver():
-            if entry.config is not None:
-                _machine(folded, where).reconfigure(entry.config)
-            return ()
-        case Stepped():
-            folded.posted = [posted for posted in folded.posted if posted != entry.event]
-            return _step(_machine(folded, where), entry, where)
+def beginning(entries: Iterable[bytes]) -> Folded:
+    """What a journal with these *entries* is before the first of them: it keeps what they will go back to."""
+    return Folded(keeps=gone_back_to(entries))
 
 
-def _machine(folded: Folded, where: str) -> Machine:
-    if folded.machine is None:
-        msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
-        raise JournalError(msg)
-    return folded.machine
-
-
-def _open(folded: Folded, opened: RunOpened, where: str) -> tuple[Effect, ...]:
-    if opened.version > VERSION:
-        msg = f"{where} has version {opened.version}, known here is {VERSION}: use a newer turnwheel"
-        raise JournalError(msg)
-    folded.machine = Machine.open(opened, folded.machine, folded.posted)
-    folded.posted = []
-    return folded.machine.advance(at=opened.at)
-
-
-def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
-    effects = machine.advance(entry.event)
-    if machine.state.label != entry.label:
-        kind, here = type(entry.event).__name__, machine.state.label
-        msg = f"{where}: {kind} leads to {here} here and led to {entry.label} when it was written"
-        raise JournalError(msg)
-    return effects
+def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
+    """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
+    found: set[str] = set()
+    for data in entries:
+        if BRANCHED in data:  # which text may be, too
+            with suppress(JournalError):
+                entry: Entry = decode(data, Entry)
+                found |= {entry.run} if isinstance(entry, Branched) else set()
+    return frozenset(found)

@@ -13,12 +13,24 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with
+    """
+    Where to write about *session*, or None.
+
+    A library that nobody told where to log does not log: without `structlog.configure` there is no line.
+    """
+    # Who has not imported structlog has not configured it either, and need not wait for its import.
+    structlog = sys.modules.get("structlog")
+    if structlog is None or not structlog.is_configured():
+        return None
+    return structlog.get_logger("turnwheel").bind(session=session)
+
+
 @final
 class StepLog:
     """
     Writes the steps of one run, bound to its session and run.
 
-    A library that nobody told where to log does not log: without `structlog.configure` there is no line.
     Pieces of a stream are told at debug level, everything else at info.
     """
 
@@ -27,11 +39,9 @@ class StepLog:
     def __init__(self, session: str, machine: Machine) -> None:
         self._machine = machine
         self._number = 0
-        self._log: Any = None
-        # Who has not imported structlog has not configured it either, and need not wait for its import.
-        structlog = sys.modules.get("structlog")
-        if structlog is not None and structlog.is_configured():
-            self._log = structlog.get_logger("turnwheel").bind(session=session, run=machine.memory.run)
+        self._log = logger(session)
+        if self._log is not None:
+            self._log = self._log.bind(run=machine.memory.run)
 
     def step(self, event: Event, effects: tuple[Effect, ...]) -> None:
         """Write that *event* was applied and gave *effects*."""

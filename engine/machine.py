@@ -17,10 +17,12 @@ from ..effects.errors import ConfigError, InternalError
 from ..effects.events import ControlReceived, Entered, Event, Post, UserSent
 from ..effects.history import History
 from ..effects.messages import Binary
+from ..effects.notices import DoneReason
 from ..effects.records import SetModel
+from ..effects.usage import Spent
 from ..states.context import INPUTS, Memory
 from ..states.rules.control import refusal
-from ..states.rules.sizes import history_size
+from ..states.rules.sizes import history_size, results_in
 from ..states.rules.validity import history_faults
 from ..states.state import Done, Start, State, Thinking
 from .transition import advance
@@ -78,18 +80,25 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             mode=config.policy.mode,
             history=before,
             size=history_size(before),
+            results=results_in(before),
         )
         prompted = memory.receive(UserSent(at=at, id=sender or f"{run}-prompt", text=prompt, files=files))
         return cls(config, Thinking(stage=Start()), prompted)
 
     @classmethod
-    def open(cls, opened: RunOpened, before: Machine | None = None, posted: Iterable[Post] = ()) -> Machine:
+    def open(
+        cls,
+        opened: RunOpened,
+        before: Machine | None = None,
+        posted: Iterable[Post] = (),
+        unbilled: Spent = Spent(),  # noqa: B008  # a frozen value
+    ) -> Machine:
         """
         The machine of a run that begins as *opened* says, over what the run *before* it left.
 
         That is its history, what a person changed or granted for the session, and the mail it did not take;
         then come the inputs among what was *posted* since. What else was posted was meant for a run that is
-        over.
+        over. *unbilled* is what the session spent besides its runs.
         """
         config = opened.config
         memory = Memory(run=opened.run, model=config.model.name, mode=config.policy.mode)
@@ -102,17 +111,50 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
                 instructions=left.instructions,
                 history=left.history,
                 size=left.size,
+                cleared=left.cleared,
+                results=left.results,
+                compaction_failures=left.compaction_failures,
+                earlier=left.earlier + left.spent + unbilled,
                 granted=left.granted,
                 pending_context=left.pending_context,
                 mail=left.mail,
                 received=left.received,
             )
-        for event in posted:
-            if isinstance(event, INPUTS) and not memory.has(event):
-                memory = memory.receive(event)
-                if isinstance(event, ControlReceived) and not refusal(config, event.change):
-                    memory = memory.record((event.change,))
-        return cls(config, Thinking(stage=Start()), memory)
+        return cls(config, Thinking(stage=Start()), taken_in(memory, config, posted))
+
+    def branched(self, run: Machine | None) -> Machine:
+        """
+        A machine that is done, from which the session goes on over what was said when *run* ended.
+
+        With None it goes on from the beginning. What people said and allowed since stays, and so does the
+        bill: neither is undone by going back.
+        """
+        mine = self.memory
+        memory = Memory(
+            run="" if run is None else run.memory.run,
+            model=mine.model,
+            mode=mine.mode,
+            chosen=mine.chosen,
+            thinking=mine.thinking,
+            instructions=mine.instructions,
+            granted=mine.granted,
+            mail=mine.mail,
+            received=mine.received,
+            earlier=mine.earlier + mine.spent,
+            compaction_failures=mine.compaction_failures,
+        )
+        if run is not None:
+            then = run.memory
+            memory = attrs.evolve(
+                memory,
+                history=then.history,
+                size=then.size,
+                cleared=then.cleared,
+                results=then.results,
+                pending_context=then.pending_context,
+            )
+        over = Done(reason=DoneReason.END_TURN) if run is None else run.state
+        return Machine(self.config, over, memory)
 
     def snapshot(self) -> bytes:
         """
@@ -142,9 +184,21 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
     def reconfigure(self, config: Config) -> None:
         """
         Go on under *config*. What a person changed, such as the model, stays as it was changed.
+
+        A child is in the mode that its parent is in when it goes on. A model that took over and is not
+        configured any more has no price here: it is asked no more.
         """
-        self.memory = attrs.evolve(self.memory, **_chosen(self.memory, config))
+        there = [model.name for model in (config.model, *config.models)]
+        fallback = self.memory.fallback if self.memory.fallback in there else ""
+        self.memory = attrs.evolve(self.memory, **_chosen(self.memory, config), fallback=fallback)
+        if config.agent:
+            self.memory = attrs.evolve(self.memory, mode=config.policy.mode)
         self.config = config
+
+    def under(self, config: Config) -> bool:
+        """Whether this goes on under *config* already, so that `reconfigure` would change nothing."""
+        in_mode = not config.agent or self.memory.mode is config.policy.mode
+        return self.config == config and in_mode
 
     @property
     def done(self) -> bool:
@@ -191,6 +245,16 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
     def __repr__(self) -> str:
         waits = f", waits for {', '.join(self.state.open)}" if self.state.open else ""
         return f"<Machine {self.memory.run!r}: {self.state.label}{waits}>"
+
+
+def taken_in(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:
+    """*memory* with the inputs among what was *posted*, each once, and the settings that they change."""
+    for event in posted:
+        if isinstance(event, INPUTS) and not memory.has(event):
+            memory = memory.receive(event)
+            if isinstance(event, ControlReceived) and not refusal(config, event.change):
+                memory = memory.record((event.change,))
+    return memory
 
 
 def _chosen(memory: Memory, config: Config) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, get_args
 import attrs
 
 from ..effects.checks import tuple_of
-from ..effects.config import Steering
 from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import (
     ApprovalGiven,
@@ -21,6 +20,7 @@ from ..effects.events import (
 )
 from ..effects.messages import Binary
 from ..effects.permissions import PermissionMode
+from ..effects.policy import Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..effects.text import clean
 from ..states.rules.control import refusal

@@ -58,6 +58,7 @@ from ..states.state import (
     Ending,
     Executing,
     Opening,
+    Pausing,
     Reading,
     Retry,
     Streaming,
@@ -108,6 +109,8 @@ def _found(machine: Machine, now: float, *, kept: bool) -> list[Found]:
         case Compacting(stage=Consulting(request=request)):
             told = hooks.told(reason=state.reason, size=machine.memory.size)
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
+        case Compacting(stage=Pausing(request=request, due=due)):
+            return [SetTimer(id=request, due=due)]
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
             return [one for call in batch.calls for one in _call(call, machine, now, kept=kept)]
         case _:
@@ -228,8 +231,13 @@ def _child(
     reads = child is not None and all(
         reach(config.tool(tool), None).reads for tool in child_tools(config, child)
     )
-    if child is None or spec is None or _denied(call, spec, machine) or not (kept or reads):
-        return (AgentFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN),)
-    again = child_run(call.call, child, config, machine.memory.spent, machine.memory.mode, request)
-    # A cancel that was accepted holds, also for the child, whose own journal may not know of it.
-    return (again, Cancel(request=request)) if phase.told is Order.STOP else (again,)
+    if child is None or spec is None or not (kept or reads):
+        lost = AgentFinished(
+            at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN, spent=phase.spent
+        )
+        return (lost,)
+    again = child_run(call.call, child, config, phase.limits, machine.memory.mode, request)
+    # A cancel that was accepted holds, also for the child, whose own journal may not know of it. One that
+    # may not work any more is stopped, too: what it did and used, or that it was over, is for itself to say.
+    stops = phase.told is Order.STOP or _denied(call, spec, machine)
+    return (again, Cancel(request=request)) if stops else (again,)

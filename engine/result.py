@@ -38,15 +38,16 @@ class Result:
     @classmethod
     def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
         """The result of *machine*'s run, as far as it has come."""
-        state = machine.state
+        over = machine.state if isinstance(machine.state, Done) else None
         return cls(
             session=session,
             run=machine.memory.run,
             text=_last_answer(machine),
-            reason=state.reason if isinstance(state, Done) else None,
-            spent=machine.memory.spent,
+            reason=None if over is None else over.reason,
+            # A session that went back stands at the end of a run whose bill was closed long ago.
+            spent=machine.memory.spent if over is None else over.spent,
             waiting=waiting,
-            detail=state.detail if isinstance(state, Done) else "",
+            detail="" if over is None else over.detail,
         )
 
 

@@ -9,18 +9,23 @@ prompts, steers, answers, changed settings and interrupts come in, from whicheve
 from __future__ import annotations
 
 from contextlib import aclosing
+from copy import copy
 from typing import TYPE_CHECKING, final
 
-from ..effects.config import Steering
-from ..effects.errors import SessionClosed, UnknownCall, UnknownRequest, UnknownSession
+from ..effects.errors import ConfigError, SessionClosed, UnknownCall, UnknownRequest, UnknownSession
 from ..effects.events import Approve, CallCancelled, Decision, Interrupted, Post
 from ..effects.history import History
 from ..effects.notices import InputBlocked, InputTaken, Notice, RunEnded
-from .conductor import Closed, Conductor, Setting
+from ..effects.policy import Steering
+from ..effects.text import clean
+from .conductor import Conductor, Setting
+from .entries import Titled
 from .handle import Handle
 from .posts import Said, changed, decided
 from .recovery import calls_of
 from .result import Result
+from .titles import first_line
+from .use import Closed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -29,9 +34,12 @@ if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
     from ..effects.records import Change
     from ..effects.requests import AskApproval
+    from ..effects.usage import Spent
     from ..states.context import Mail
     from .broker import Subscription
+    from .children import ChildLink
     from .machine import Machine
+    from .tree import RunInfo
 
 
 @final
@@ -46,6 +54,7 @@ class Session:
 
     def __init__(self, id: str, setting: Setting, store: Store | None = None) -> None:  # noqa: A002  # the field's word
         self.id = id
+        self._lent = False
         self._conductor = Conductor(id, setting, store)
         self._log = self._conductor.log
         self._setting = setting
@@ -73,14 +82,48 @@ class Session:
         return self._conductor.driver is not None
 
     @property
+    def resting(self) -> bool:
+        """Whether the run that is under way here waits for people, and for nothing else."""
+        driver = self._conductor.driver
+        return driver is not None and driver.resting
+
+    @property
     def waiting(self) -> tuple[AskApproval, ...]:
-        """The questions that are open and that nobody has answered yet."""
-        return self._log.questions
+        """The questions that nobody has answered yet: its own, then those of its children."""
+        asked = () if self._log.folded.stopped else self._conductor.children.waiting(self.machine)
+        return (*self._log.questions, *asked)
+
+    @property
+    def children(self) -> tuple[ChildLink, ...]:
+        """The children that are not over, in the order of the calls they work for."""
+        return self._conductor.children.links(self.machine)
+
+    def child(self, call: str) -> Session:
+        """
+        The session of the child that works for *call*, or did: to look at it, steer it, interrupt it.
+
+        It goes on with its parent: it cannot be run by itself, and letting go of it leaves it alone. One that
+        is over takes nothing any more: what is said to it is a `ConfigError`. Raises `UnknownCall` where
+        *call* is not known to be a child's.
+        """
+        lent = copy(self._conductor.children.session(call, self.machine))
+        lent._lent = True  # noqa: SLF001  # it is one of these
+        return lent
 
     @property
     def queue(self) -> tuple[Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
         return self._log.prompts
+
+    @property
+    def title(self) -> str:
+        """What it is called, empty for nothing yet."""
+        return self._log.folded.title
+
+    @property
+    def spent(self) -> Spent:
+        """The account of all its runs, on every branch, and of its title."""
+        return self._log.folded.spent
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
@@ -99,7 +142,52 @@ class Session:
         While a run is under way here there is nothing to read: it knows more than the store.
         """
         await self._conductor.load()
+        await self._conductor.children.load(self.machine)
         return self
+
+    # Where it stands, and its way there
+
+    async def runs(self) -> tuple[RunInfo, ...]:
+        """
+        Its runs, in the order they began; they form a tree, of which it stands at one.
+
+        Read from the journal, all of it; `ConfigError` without a store, as in what follows here.
+        """
+        from .tree import runs_of  # noqa: PLC0415  # it needs the converter
+
+        return runs_of(await self._log.store.load(self.id), self.id)
+
+    async def heads(self) -> tuple[RunInfo, ...]:
+        """Those of its runs that no other goes on from: the ends of its branches."""
+        return tuple([run for run in await self.runs() if run.head])
+
+    async def branch(self, run: str = "") -> None:
+        """
+        Go back to where *run* ended, or to the beginning: the next run goes on from there.
+
+        What was said since stays, as a branch that one can go back to. Raises `SessionBusy` where a run is
+        not over, and `UnknownRun` with those there are.
+        """
+        self._check_own()
+        async with self._conductor.at_rest() as log:
+            await log.branch(run, self._now())
+
+    async def fork(self, id: str | None = None) -> Session:  # noqa: A002  # the field's word
+        """
+        A session of its own, called *id*, that begins with all that was said in this one.
+
+        It has the branches, the rules that were granted and the title, but its account begins with nothing,
+        and prompts that wait are answered here only. Raises `SessionBusy` where a run is not over.
+        """
+        name = self._setting.new_id() if id is None else id
+        async with self._conductor.at_rest() as log:
+            await log.copy(name, self._now())
+        return await Session(name, self._setting, self._log.store).load()
+
+    async def retitle(self, text: str) -> None:
+        """Call it *text*, at any time and from any process; empty for nothing."""
+        title = first_line(clean(text))
+        await self._conductor.add(lambda: Titled(at=self._now(), title=title))
 
     # Running it
 
@@ -160,8 +248,15 @@ class Session:
         It ends when no prompt waits any more. Leaving early stops the work and leaves the run unfinished;
         `resume` goes on with it.
         """
+        self._check_own()
         said = None if prompt is None else self._said(prompt, files, id)
         return self._conductor.stream(said, wait=wait)
+
+    def _check_own(self) -> None:
+        """Leave a child's conversation to its parent."""
+        if self._lent:
+            msg = f"session {self.id!r} is a child's: it goes on when its parent does"
+            raise ConfigError(msg)
 
     # What is said to it
 
@@ -202,7 +297,9 @@ class Session:
         def event() -> Post | None:
             if self._log.knows(said.id):
                 return None
-            return said.steered(self._now(), when) if self.unfinished else said.sent(self._now())
+            # What is said to a child before it has begun is no task of its own.
+            steers = self.unfinished or self._setting.config.agent
+            return said.steered(self._now(), when) if steers else said.sent(self._now())
 
         await self._conductor.post(event)
         return said.id
@@ -217,25 +314,30 @@ class Session:
         """
         Answer the open question *request* with *decision*: `Approve`, `ApproveAlways` or `Deny`.
 
-        A run that rests takes the answer up when it is resumed, here or in another process. *by* is who
-        answers, in free words. Raises `UnknownRequest` where no such question is open, and `ArgumentError`
-        for a decision that is none.
+        It may be a child's question. A run that rests takes the answer up when it is resumed, here or in
+        another process. *by* is who answers, in free words. Raises `UnknownRequest` where no such question is
+        open, and `ArgumentError` for a decision that is none.
         """
         answer = decided(request, decision, self._now(), by)
+        await self.load()
+        child = self._conductor.children.asking(request, self.machine)
 
         def event() -> Post:
-            open_ = tuple([question.id for question in self.waiting])
-            if request not in open_:
-                raise UnknownRequest(request, open_)
+            if request not in [question.id for question in self._log.questions]:
+                raise UnknownRequest(request, tuple([question.id for question in self.waiting]))
             return answer
 
-        await self._conductor.post(event)
+        if child is None or self._log.folded.stopped:
+            await self._conductor.post(event)
+        else:
+            await child.approve(request, decision, by=by)
 
     async def control(self, change: Change) -> None:
         """
         Change a setting, for this run and those after it: `SetModel`, `SetMode` or `SetThinking`.
 
-        Raises `ConfigError` where that cannot be done, and says why.
+        A mode is its children's, too, once the run has taken it up. Raises `ConfigError` where that cannot
+        be done, and says why.
         """
         control = changed(change, self._setting.config, self._now(), self._setting.new_id())
         await self._conductor.post(lambda: control)
@@ -287,7 +389,8 @@ class Session:
 
         Closing twice is fine.
         """
-        await self._conductor.close()
+        if not self._lent:
+            await self._conductor.close()
 
     async def __aenter__(self) -> Session:
         return await self.load()

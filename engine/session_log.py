@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..effects.errors import UnknownSession
-from ..effects.events import ApprovalGiven, Event, Interrupted, Post, UserSent, UserSteered
-from ..effects.records import Lane
-from ..states.context import Mail
-from .entries import VERSION, RunOpened, TakenOver
-from .machine import Machine
-from .recovery import questions
+import attrs
+
+from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
+from ..effects.events import Event, Post
+from .about import About, about, about_opened, mark_of
+from .entries import VERSION, Branched, Entry, Forked, Posted, RunOpened, TakenOver, Titled
+from .folding import Folded, follow
+from .titles import first_line
+from .whole import read_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..effects import Effect
     from ..effects.config import Config
     from ..effects.performers.stores.base import Store
     from ..effects.requests import AskApproval
-    from .journal import Journal
+    from ..states.context import Mail
+    from .journal import Aside, Journal, Tell
+    from .machine import Machine
 
 
 @final
@@ -27,16 +31,17 @@ class SessionLog:
     """
     The memory of the session *session*, kept in *store* where there is one. Keeps events for a driver.
 
-    Theory of operation. What the machine here knows and the journal does not (a store that failed, a run that
-    was left in the middle) did not happen: then this is `stale`, and `read` reads the journal again. Whatever
-    comes from outside is written down before anything is done about it, by whichever process it came in
-    through; `pending` is what no run has taken up yet, just as a fold of the journal would have it.
+    Theory of operation. What is known here is a fold of the journal, and what is written goes the same way:
+    first into the store, then into `folded`. What is known here and the journal does not say (a store that
+    failed, a run that was left in the middle) did not happen: then this is `stale`, and `read` reads the
+    journal again. Whatever comes from outside is written down before anything is done about it, by whichever
+    process it came in through. With what is written goes a line on what the session is about, whenever that
+    is worth it.
     """
 
     def __init__(self, session: str, store: Store | None) -> None:
         self.session = session
-        self.machine: Machine | None = None
-        self.pending: list[Post] = []
+        self.folded = Folded()
         self.stale = store is not None
         self.listener: Callable[[Event], None] | None = None
         self._store = store
@@ -48,38 +53,44 @@ class SessionLog:
         return self._store is not None
 
     @property
+    def store(self) -> Store:
+        """Where it is kept; `ConfigError` where that is nowhere."""
+        if self._store is None:
+            msg = f"session {self.session!r} has no store, which this needs: give it or its agent one"
+            raise ConfigError(msg)
+        return self._store
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine of the latest run, or None before the first."""
+        return self.folded.machine
+
+    @property
+    def pending(self) -> list[Post]:
+        """What was posted and no run has taken up yet."""
+        return self.folded.posted
+
+    @property
     def unfinished(self) -> bool:
         """Whether the latest run is not over: it rests, or its process was lost."""
-        return self.machine is not None and not self.machine.done
+        return self.folded.unfinished
 
     @property
     def prompted(self) -> bool:
         """
         Whether something waits that a run is opened for: a prompt, or a steer that came too late for its run.
         """
-        late = (event for event in self.pending if isinstance(event, UserSteered))
-        return bool(self.prompts) or any(not self._received(event) for event in late)
+        return bool(self.folded.prompts or self.folded.late)
 
     @property
     def prompts(self) -> tuple[Mail, ...]:
         """The prompts that wait, in the order they came."""
-        left = () if self.machine is None else self.machine.memory.waiting(Lane.PROMPT)
-        posted: dict[str, Mail] = {}
-        for event in self.pending:
-            if isinstance(event, UserSent) and not self._received(event):
-                posted.setdefault(event.id, Mail.of(event))
-        return (*left, *posted.values())
-
-    def _received(self, event: Post) -> bool:
-        return self.machine is not None and self.machine.memory.has(event)
+        return self.folded.prompts
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:
         """The questions that are open and that nobody has answered yet."""
-        answered = {event.request for event in self.pending if isinstance(event, ApprovalGiven)}
-        stopped = any(isinstance(event, Interrupted) for event in self.pending)
-        asked = () if self.machine is None or stopped else questions(self.machine)
-        return tuple([question for question in asked if question.id not in answered])
+        return self.folded.questions
 
     def knows(self, sender: str) -> bool:
         """Whether an input with the id *sender* came before."""
@@ -91,65 +102,158 @@ class SessionLog:
         if self._store is None:
             return
         # The converter costs more to set up than the rest of the engine together.
-        from .journal import Folded, Journal, fold  # noqa: PLC0415  # only with a store
+        from .journal import gone_back_to  # noqa: PLC0415  # only with a store
 
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
+        if known and gone_back_to(entries):
+            # Somebody went back to where nothing is kept of here.
+            known, entries = 0, await self._store.load(self.session)
+        self._take_in(self._store, entries, known, self.folded if known else None)
+        self.folded.drop_ends()
+
+    def _take_in(self, store: Store, entries: Sequence[bytes], known: int, before: Folded | None) -> None:
+        """Let *entries*, which come after the *known* ones that *before* is of, be what is known."""
+        from .journal import Journal, fold  # noqa: PLC0415  # as above
+
         self.stale = True  # until all of that is understood
-        before = Folded(self.machine, self.pending) if known else Folded()
-        folded = fold(entries, self.session, before, known)
-        self.machine, self.pending = folded.machine, folded.posted
+        self.folded = fold(entries, self.session, before, known)
         if self._journal is None or not known:
-            self._journal = Journal(self._store, self.session, len(entries), self._arrived)
+            self._journal = Journal(store, self.session, len(entries), self._arrived)
         else:
-            self._journal.length += len(entries)
+            self._journal.passed(len(entries))
         self.stale = False
 
     async def look(self) -> None:
-        """See what others posted meanwhile; `StoreConflict` where somebody went on with the session."""
+        """See what others added meanwhile; `StoreConflict` where somebody went on with the session."""
         if self._journal is not None:
             await self._journal.look()
 
-    async def post(self, event: Post) -> bool:
-        """Keep *event* and hand it to whoever drives; False where others posted first, which is here now."""
-        if self._journal is not None and not await self._journal.post(event):
+    async def add(self, entry: Aside) -> bool:
+        """
+        Keep *entry* and tell whoever drives; False where others added something first, which is here now.
+        """
+        if self._journal is not None and not await self._journal.add(entry, self._about_after(entry)):
             return False
-        self._arrived(event)
+        self._arrived(entry)
         return True
 
-    def _arrived(self, event: Post) -> None:
-        self.pending.append(event)
-        if self.listener is not None:
-            self.listener(event)
+    async def post(self, event: Post) -> bool:
+        """As `add`, for what somebody said."""
+        return await self.add(Posted(event=event))
 
-    async def open_run(self, run: str, config: Config, at: float) -> tuple[Effect, ...]:
-        """Begin a run on what waits; what it says when it begins."""
+    def _arrived(self, entry: Aside) -> None:
+        self._follow(entry)
+        if isinstance(entry, Posted) and self.listener is not None:
+            self.listener(entry.event)
+
+    async def open_run(
+        self, run: str, config: Config, at: float, *, titled: bool = False
+    ) -> tuple[Effect, ...]:
+        """
+        Begin a run on what waits; what it says when it begins. *titled*: a session without a title gets one.
+        """
         opened = RunOpened(at=at, run=run, config=config, version=VERSION)
+        waiting = [one.text for one in self.folded.prompts] + [one.text for one in self.folded.late]
+        said = waiting[0] if waiting else ""
+        title = self.folded.title or (first_line(self.folded.opening or said) if titled else "")
+        entries: list[Entry] = [opened]
+        if title != self.folded.title:
+            entries.append(Titled(at=at, title=title))
         if self._journal is not None:
-            await self._journal.write(opened)
-        self.machine = Machine.open(opened, self.machine, self.pending)
-        self.pending.clear()
-        return self.machine.advance(at=at)
+            folded = self.folded
+            await self._journal.write(
+                *entries, about=lambda _: about_opened(opened, title, folded, self.session)
+            )
+        return tuple([effect for entry in entries for effect in self._follow(entry)])
 
     async def take_over(self, config: Config, at: float) -> Machine:
         """Go on with the run that is not over, under *config*."""
         machine = self.machine
         if machine is None:
             raise UnknownSession(self.session)
-        changed = None if machine.config == config else config
+        entry = TakenOver(at=at, config=None if machine.under(config) else config)
         if self._journal is not None:
-            await self._journal.write(TakenOver(at=at, config=changed))
-        if changed is not None:
-            machine.reconfigure(changed)
+            await self._journal.write(entry)
+        self._follow(entry)
         return machine
+
+    async def branch(self, run: str, at: float) -> None:
+        """
+        Go back to where *run* ended, or to the beginning where it is empty. Nothing must be under way.
+
+        Raises `UnknownRun` where the journal has no such run.
+        """
+        entries = await self.store.load(self.session)
+        self._take_in(self.store, entries, 0, Folded(keeps=None))
+        machine = self.machine
+        here = "" if machine is None else machine.memory.run
+        there = dict.fromkeys([*self.folded.ends, here] if here else self.folded.ends)
+        if run and run not in there:
+            raise UnknownRun(run, tuple(there))
+        if run != here:
+            entry = Branched(at=at, run=run)
+            if self._journal is not None:
+                await self._journal.write(entry, about=self._about_after(entry))
+            self._follow(entry)
+        self.folded.drop_ends()
+
+    async def copy(self, session: str, at: float) -> None:
+        """Make *session*, which must not be there, a copy of what this one is. Nothing must be under way."""
+        from .codec import encode  # noqa: PLC0415  # as above
+
+        entries = await self.store.load(self.session)
+        if self.machine is None or self._journal is None:
+            raise UnknownSession(self.session)
+        entries = entries[: self._journal.length]  # as it was when it was seen to be at rest
+        entry = Forked(at=at, session=self.session)
+        line = encode(about(self._ahead(entry, len(entries)), session), About)
+        try:
+            await self.store.append(session, 0, [*entries, encode(entry, Entry)], line)
+        except StoreConflict as conflict:
+            msg = f"session {session!r} is there already; fork into one that is not"
+            raise ConfigError(msg) from conflict
+
+    def _follow(self, entry: Entry) -> tuple[Effect, ...]:
+        """Let *entry*, which was just written, happen to what is known."""
+        number = 0 if self._journal is None else self._journal.length - 1
+        return follow(self.folded, entry, number, self.session)
+
+    def _about_after(self, entry: Entry) -> Tell:
+        return lambda number: about(self._ahead(entry, number), self.session)
+
+    def _ahead(self, entry: Entry, number: int) -> Folded:
+        """What will be known once *entry*, which opens no run and is no step of one, is written."""
+        ahead = attrs.evolve(self.folded, posted=list(self.folded.posted))
+        follow(ahead, entry, number, self.session)
+        return ahead
 
     # As the driver's keeper
 
-    async def applied(self, event: Event, label: str) -> None:
-        """Keep *event*, which led to the state *label*, before anything that follows from it is done."""
-        self.pending = [posted for posted in self.pending if posted != event]
-        if self._journal is not None:
-            await self._journal.applied(event, label)
+    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...]) -> None:
+        """
+        Keep *event*, which led to the state *label* with *effects*, before anything that follows is done.
+        """
+        folded, journal = self.folded, self._journal
+        folded.posted = [posted for posted in folded.posted if posted != event]
+        summarised = folded.count(effects)
+
+        def told(number: int) -> About | None:
+            if summarised:
+                folded.summary = number
+            news = journal is not None and journal.told != mark_of(folded)
+            return about(folded, self.session) if news else None
+
+        if journal is not None:
+            await journal.applied(event, label, told)
+        folded.wholes.note(event, effects, None if journal is None else journal.length - 1)
+
+    async def whole(self, call: str) -> str | None:
+        """The whole result of *call*, of which the history holds a part; None where there is none."""
+        where = self.folded.wholes.where(call)
+        if not isinstance(where, int) or self._store is None:
+            return where if isinstance(where, str) else None
+        return await read_entry(self._store, self.session, where)
 
     async def flush(self) -> None:
         """Keep what was held back of a stream that is being left."""

@@ -10,7 +10,7 @@ from ..effects.config import Config
 from ..effects.errors import JournalError
 from ..effects.history import History
 from ..effects.permissions import PermissionMode, Rule
-from ..effects.records import SetInstructions, SetThinking
+from ..effects.records import SetInstructions, SetThinking, WithdrawTool
 from ..effects.usage import Spent
 from ..states.context import AsConfigured, Mail, Memory, NotBegun
 from ..states.state import State
@@ -44,6 +44,11 @@ class Snapshot:
     compaction_failures: int
     continues: int
     chosen: tuple[str, ...]
+    fallback: str
+    cleared: int
+    results: int
+    withdrawn: tuple[WithdrawTool, ...]
+    earlier: Spent
 
 
 KEPT = tuple(
@@ -73,8 +78,9 @@ def taken(machine: Machine) -> bytes:
 def restored(data: bytes, config: Config, history: History) -> Machine:
     """The machine that *data* was taken of."""
     snapshot = decode(data, Snapshot, "this snapshot")
-    if snapshot.version > VERSION:
-        msg = f"this snapshot has version {snapshot.version}, known here is {VERSION}: use a newer turnwheel"
+    if snapshot.version != VERSION:
+        known = f"known here is {VERSION}: use the turnwheel that wrote it"
+        msg = f"this snapshot has version {snapshot.version}, {known}"
         raise JournalError(msg)
     if (snapshot.length, snapshot.revision) != (len(history), history.revision):
         msg = (

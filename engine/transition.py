@@ -13,6 +13,7 @@ from ..effects.errors import IllegalTransition
 from ..effects.notices import Ignored
 from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
 from ..states.context import Context
+from ..states.legal import LEGAL
 from ..states.state import (
     Compacting,
     Confirming,
@@ -22,7 +23,6 @@ from ..states.state import (
     Streaming,
     Thinking,
 )
-from ..states.table import LEGAL
 
 if TYPE_CHECKING:
     from ..effects import Effect

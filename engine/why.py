@@ -26,8 +26,8 @@ from ..effects.notices import (
     TurnEnded,
 )
 from .codec import decode
-from .entries import Entry, RunOpened, Stepped, TakenOver
-from .journal import Folded, follow
+from .entries import Entry, Posted, Stepped, TakenOver
+from .folding import Folded, follow
 from .recovery import calls_of
 
 if TYPE_CHECKING:
@@ -66,18 +66,45 @@ async def why(store: Store, session: str, call: str) -> Why:
     """
     Why *call* of *session* ran, or did not. The end of its id is enough where no other call has it.
 
-    What a child did is in a session of its own, which the account of the call that started it names. Raises
-    `UnknownSession`, `UnknownCall` with the calls it may be, and `JournalError` for what cannot be read.
+    It may be a call of one of the session's children, too: what a child did is in a session of its own, which
+    the account of the call that started it names. Raises `UnknownSession`, `UnknownCall` with the calls it
+    may be, and `JournalError` for what cannot be read.
     """
-    entries = await store.load(session)
-    if not entries:
+    told = await _read(store, session)
+    if not told:
         raise UnknownSession(session)
-    told = list(_told(entries, session))
-    wished = {wish.id: wish for _, effect in told for wish in _wishes(effect)}
-    found = [name for name in wished if name == call] or [name for name in wished if _ends(name, call)]
+    wished = _wished(told)
+    found = [(wish, told, session) for wish in _meant(call, wished)]
+    if not found:
+        for name in [f"{session}.{one.call}" for _, one in told if isinstance(one, AgentStarted)]:
+            theirs = await _read(store, name)
+            found += [(wish, theirs, name) for wish in _meant(call, _wished(theirs))]
     if len(found) != 1:
-        raise UnknownCall(call, tuple(found or wished))
-    wish = wished[found[0]]
+        raise UnknownCall(call, tuple([wish.id for wish, _, _ in found] or wished))
+    return _account(*found[0])
+
+
+Told = list[tuple[float, "Effect | _Befell"]]
+"""What was said in a session and came over it, with its time."""
+
+
+async def _read(store: Store, session: str) -> Told:
+    return list(_told(await store.load(session), session))
+
+
+def _wished(told: Told) -> dict[str, ToolCall]:
+    """The calls that the model made, by their ids."""
+    return {wish.id: wish for _, effect in told if isinstance(effect, TurnEnded) for wish in effect.calls}
+
+
+def _meant(call: str, wished: dict[str, ToolCall]) -> list[ToolCall]:
+    """Those of the calls that *call* may mean."""
+    if call in wished:
+        return [wished[call]]
+    return [wish for name, wish in wished.items() if _ends(name, call)]
+
+
+def _account(wish: ToolCall, told: Told, session: str) -> Why:
     story = _Story(wish.id, session)
     moments = [moment for at, effect in told for moment in story.told(at, effect)]
     return Why(
@@ -87,10 +114,6 @@ async def why(store: Store, session: str, call: str) -> Why:
 
 def _ends(name: str, call: str) -> bool:
     return name.endswith(f"-{call.removeprefix('-')}")
-
-
-def _wishes(effect: Effect | _Befell) -> tuple[ToolCall, ...]:
-    return effect.calls if isinstance(effect, TurnEnded) else ()
 
 
 @final
@@ -107,11 +130,10 @@ def _told(entries: Sequence[bytes], session: str) -> Iterator[tuple[float, Effec
     """Everything the machine said and what came over it, with its time, as the journal is folded again."""
     folded = Folded()
     for number, data in enumerate(entries):
-        where = f"entry {number} of session {session!r}"
-        entry: Entry = decode(data, Entry, where)
+        entry: Entry = decode(data, Entry, f"entry {number} of session {session!r}")
         open_ = () if folded.machine is None else calls_of(folded.machine)
-        effects = follow(folded, entry, where)
-        at = entry.at if isinstance(entry, RunOpened | TakenOver) else entry.event.at
+        effects = follow(folded, entry, number, session)
+        at = entry.event.at if isinstance(entry, Posted | Stepped) else entry.at
         if (befell := _befell(entry, open_)) is not None:
             yield at, befell
         yield from ((at, effect) for effect in effects)

@@ -32,6 +32,7 @@ from ...effects.notices import (
     ToolStarted,
     Warned,
 )
+from ...effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ModelHeld
 from .plain import Events, Plain, redacted
 from .reasons import BROKEN, WORDS
 from .told import Told, tell
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST = 50_000
-"""Characters of a result that are sent; the model reads all of it."""
+"""Characters of a result that are sent."""
 
 
 @final
@@ -225,6 +226,7 @@ def _ended(before: Told, notice: RunEnded) -> Iterator[Plain]:
             "total": usage.total,
         },
         "cost_usd": float(spent.cost),
+        "unpriced_tokens": spent.unpriced,
         "duration_ms": round(before.lasted(notice) * 1000),
     }
 
@@ -240,6 +242,15 @@ def _warned(before: Told, notice: Notice) -> Iterator[Plain]:
         case RetryScheduled(message=message, attempt=attempt, due=due):
             retry: Plain = {"attempt": attempt, "due": due}
             yield _warning("retry", f"{notice.failure.value}: {message}") | retry
+        case ModelHeld(reason=reason, due=due):
+            yield _warning("held", reason) | {"due": due}
+        case FellBack(message=message):
+            models: Plain = {"model": notice.model, "instead_of": notice.instead_of}
+            yield _warning("fell_back", f"{notice.failure.value}: {message}") | models
+        case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
+            # One that was stopped is told by the error that ends the run.
+            what: Plain = {"stage": notice.stage.value, "tools": list(notice.tools), "count": notice.count}
+            yield _warning("loop_detected", text) | what
         case SettingRefused(reason=reason):
             yield _warning("setting_refused", reason)
         case InputBlocked(reason=reason, ids=ids):

@@ -33,6 +33,7 @@ from ...effects.notices import (
     ToolStarted,
     TurnEnded,
 )
+from ...effects.notices_upkeep import FellBack, LoopDetected, LoopStage
 from .plain import Events, Plain, shown
 from .reasons import BROKEN, STOPPED
 from .told import Told, tell
@@ -90,7 +91,7 @@ def _say(before: Told, notice: Notice, after: Told) -> Iterator[Plain]:
         case RunEnded():
             yield from _ended(before, notice, after)
         case _:
-            yield from _of_inputs(notice)
+            yield from _besides(notice)
 
 
 def _start(notice: RunStarted, told: Told) -> Plain:
@@ -228,11 +229,12 @@ def _ended(before: Told, notice: RunEnded, after: Told) -> Iterator[Plain]:
         },
         "turns": spent.turns,
         "cost_usd": float(spent.cost),
+        "unpriced_tokens": spent.unpriced,
     }
 
 
-def _of_inputs(notice: Notice) -> Iterator[Plain]:
-    """What came in from outside, what could not, and what is waited for."""
+def _besides(notice: Notice) -> Iterator[Plain]:
+    """What came in from outside, what could not, and what else was not as it should be."""
     match notice:
         case InputReceived(id=sender):
             yield {"type": "message_queued", "id": sender}
@@ -243,6 +245,11 @@ def _of_inputs(notice: Notice) -> Iterator[Plain]:
             yield _error(reason, fatal=False) | {"ids": list(ids)}
         case SettingRefused(reason=reason):
             yield _error(reason, fatal=False)
+        case FellBack(model=model, instead_of=other, message=message):
+            why = f"{notice.failure.value}: {message}"
+            yield _error(f"{model} is asked instead of {other}: {why}", fatal=False)
+        case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
+            yield _error(text, fatal=False)  # one that was stopped is told by the error that ends the run
         case RetryScheduled(attempt=attempt, due=due, message=message):
             why = f"{notice.failure.value}: {message}"
             yield {"type": "retry", "attempt": attempt, "due": due, "reason": why}

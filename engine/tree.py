@@ -1,0 +1,95 @@
+"""The runs of a session and how they go on from each other: a tree, since one can go back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ..effects.notices import DoneReason
+from ..effects.usage import Spent
+from ..states.state import Done
+from .entries import Branched, Forked, RunOpened, Stepped
+from .folding import Folded
+from .journal import beginning, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .entries import Entry
+    from .machine import Machine
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunInfo:
+    """
+    A run, which began *at* seconds since the epoch and goes on from *parent*, empty for the beginning.
+
+    *prompt* is how what it was asked begins, *reason* why it ended, None while it goes on. *head*: no other
+    run goes on from it. *current*: the session stands there. *copied*: it was run in the session that this
+    one is a fork of, whose account has what it *spent*.
+    """
+
+    run: str
+    parent: str
+    prompt: str
+    at: float
+    reason: DoneReason | None = None
+    spent: Spent = Spent()
+    head: bool = True
+    current: bool = False
+    copied: bool = False
+
+
+def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
+    """
+    The runs in the journal *entries* of *session*, in the order they began.
+
+    Raises `JournalError` for what cannot be read.
+    """
+    tree, folded = Tree(), beginning(entries)
+    for entry, _ in read(entries, session, folded):
+        tree.follow(entry, folded)
+    return tree.runs()
+
+
+@final
+class Tree:
+    """The runs of a journal, as its entries are read."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, RunInfo] = {}
+        self._here = ""
+
+    def follow(self, entry: Entry, folded: Folded) -> None:
+        """Take in *entry*, which has just happened to *folded*."""
+        match entry:
+            case RunOpened(run=run):
+                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=folded.prompt, at=entry.at)
+                self._here = run
+            case Branched(run=run):
+                self._here = run
+            case Forked():
+                self._runs = {run: attrs.evolve(info, copied=True) for run, info in self._runs.items()}
+            case Stepped():
+                self._account(folded.machine)
+            case _:
+                pass
+
+    def _account(self, machine: Machine | None) -> None:
+        """What *machine*'s run has come to."""
+        if machine is not None:
+            over, run = machine.state, machine.memory.run
+            reason = over.reason if isinstance(over, Done) else None
+            self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=machine.memory.spent)
+
+    def runs(self) -> tuple[RunInfo, ...]:
+        """All runs, in the order they began."""
+        parents = {info.parent for info in self._runs.values()}
+        return tuple(
+            [
+                attrs.evolve(info, head=run not in parents, current=run == self._here)
+                for run, info in self._runs.items()
+            ]
+        )
