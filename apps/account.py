@@ -27,7 +27,7 @@ async def told(store: Store, session: str, name: str) -> Why:
     Raises `ConfigError` with the calls there are.
     """
     try:
-        return await why(store, session, name)
+        return await why(store, session, name.removeprefix("#"))
     except UnknownCall as error:
         there = error.open
     found = [call for call in there if short(call) == name.removeprefix("#")]

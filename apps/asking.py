@@ -95,7 +95,7 @@ class Asker:
                     self._face.release()
 
     async def _ask(self, request: AskApproval, scene: Scene) -> Decision:
-        question = Question.of(request, scene.config.policy.answer_within)
+        question = Question.of(request, scene.config.policy.answer_within, agent=scene.config.agent)
         while True:
             match await self._keyboard.key(_keys(question), partial(self._show, question)):
                 case "y":

@@ -31,7 +31,7 @@ class Question:
     A question that is open, as it is shown: its *request*, and the *call* of *tool* it is about.
 
     *arguments* are those a person would say yes to, which they may have *edited*. *why* is what made it a
-    question, *within* how many seconds it waits, *since* when it is shown.
+    question, *agent* which child asks, *within* how many seconds it waits, *since* when it is shown.
     """
 
     request: str
@@ -39,21 +39,31 @@ class Question:
     tool: str
     arguments: str
     why: str = ""
+    agent: str = ""
     within: float | None = None
     edited: bool = False
     since: float = 0.0
 
     @classmethod
     def of(
-        cls, asked: AskApproval | ApprovalRequested, within: float | None = None, since: float = 0.0
+        cls,
+        asked: AskApproval | ApprovalRequested,
+        within: float | None = None,
+        since: float = 0.0,
+        agent: str = "",
     ) -> Question:
-        """What was *asked*, which waits *within* seconds, *since* it is shown."""
+        """
+        What was *asked*, by the child *agent* unless that is empty.
+
+        It waits *within* seconds, *since* it is shown.
+        """
         return cls(
             request=asked.id if isinstance(asked, AskApproval) else asked.request,
             call=asked.call,
             tool=asked.tool,
             arguments=asked.arguments,
             why=asked.why,
+            agent=agent,
             within=within,
             since=since,
         )
@@ -84,7 +94,9 @@ def card(question: Question, cwd: Path, width: int, *, told: bool = False) -> li
 
 def _aside(question: Question, width: int, *, told: bool) -> list[Text]:
     """What else there is to know: why a call is asked about, unless that is its nature; until when."""
-    said = [question.why] if told or not question.why.startswith(f"{Ground.TOOL}:") else []
+    said = [f"asked by {question.agent}"] if question.agent else []
+    if told or not question.why.startswith(f"{Ground.TOOL}:"):
+        said.append(question.why)
     if question.within is not None:
         said.append(f"a no after {question.within:g} s")
     text = one_line("; ".join(filter(None, said)), width - len(INDENT))

@@ -19,8 +19,6 @@ from ..effects.messages import Role
 from ..effects.notices import Notice, RunEnded, RunStarted
 from ..effects.performers.base import Performer
 from ..effects.requests import AskApproval
-from ..engine.recovery import questions
-from ..states.state import Confirming
 from .asking import say_yes
 from .chat_acts import Acts
 from .chat_face import ChatFace
@@ -36,6 +34,9 @@ from .standin import CLI_PACE
 
 LOOKS = 0.5
 """Seconds between two looks at what others have sent to a session in which nothing goes on."""
+
+PAUSE = 0.05
+"""Seconds between two looks at whether a run rests, where nobody can answer any more."""
 
 
 ELSEWHERE = "another process works on this session; what you type waits for it"
@@ -131,8 +132,9 @@ class Chat:
                 self.signals.hang_up()
         if self._heard_all:
             self._news.set()
-            self._rest(place)
-            await asyncio.wait({working})
+            while not working.done():
+                self._rest(place)
+                await asyncio.wait({working}, timeout=PAUSE)
         if working.done() and not working.cancelled():
             await working
 
@@ -162,29 +164,23 @@ class Chat:
     async def _run(self, place: Place) -> None:
         async with self.face.busy(), aclosing(place.session.stream(wait=True)) as notices:
             async for notice in notices:
-                self._heed(notice, place)
+                self._heed(notice)
                 editing = self.face.editing
                 self.face.notice(notice)
                 if self.face.editing is not editing and isinstance(self._lines, TypedLines):
                     self._lines.clear()  # nobody asks about these arguments any more
 
-    def _heed(self, notice: Notice, place: Place) -> None:
+    def _heed(self, notice: Notice) -> None:
         if isinstance(notice, RunStarted):
             self.signals.fresh()
         elif isinstance(notice, RunEnded):
             self.code = exit_for(notice.reason)
-        if self._heard_all:
-            # When all notices of this step have been seen, whether it waits for somebody is known.
-            asyncio.get_running_loop().call_soon(self._rest, place)
 
     def _rest(self, place: Place) -> None:
         """Leave a run that waits for an answer, where none can come any more, and no deadline either."""
-        session = place.session
-        machine = session.machine
-        if self.job.yes or place.waits or machine is None or not session.running or self._working is None:
+        if self.job.yes or place.waits or self._working is None:
             return
-        rests = isinstance(machine.state, Confirming) and machine.state.batch.rests
-        if rests and len(session.waiting) == len(questions(machine)):  # else an answer is on its way
+        if place.session.resting:
             self._working.cancel()
 
     async def _look(self, place: Place) -> None:

@@ -14,7 +14,14 @@ from rich.text import Text
 
 from ..effects.events import Deny
 from ..effects.messages import Role
-from ..effects.notices import ApprovalAnswered, ApprovalRequested, ApprovalWithdrawn, Notice, RunEnded
+from ..effects.notices import (
+    AgentNoticed,
+    ApprovalAnswered,
+    ApprovalRequested,
+    ApprovalWithdrawn,
+    Notice,
+    RunEnded,
+)
 from ..states.context import Mail
 from .card import Question, card
 from .endings import ending
@@ -26,7 +33,7 @@ from .place import Place, somebody
 from .questions import Questions
 from .remarks import decided
 from .screen import INDENT, SIGNS, Screen
-from .taken_over import calls, told
+from .taken_over import asked, calls, told
 from .terminal import Terminal
 from .values import ALL
 
@@ -72,6 +79,8 @@ class ChatFace:
             return
         for call in calls(machine):
             self._face.know(call.id, call.name, call.arguments)
+        for question in asked(place.session):
+            self._face.know_question(question)
         if not machine.done:
             for line in told(machine, place.agent.clock.now()):
                 self.aside.line(line, "yellow")
@@ -80,9 +89,9 @@ class ChatFace:
 
     def _last_words(self, place: Place) -> None:
         """How the conversation ended, for whoever comes back to it."""
-        asked = [message.text for message in place.session.history if message.role is Role.USER]
-        if asked:
-            self._face.prompted(asked[-1])
+        said = [message.text for message in place.session.history if message.role is Role.USER]
+        if said:
+            self._face.prompted(said[-1])
         if answer := place.session.result().text.strip():
             self.out.line(answer)
             self.out.line()
@@ -103,20 +112,29 @@ class ChatFace:
             self._json.notice(notice)
         else:
             self._face.notice(notice)
+        if isinstance(notice, AgentNoticed):
+            self._heed(notice.notice, notice.call)
+        elif isinstance(notice, RunEnded):
+            self.questions.clear()
+            self._ended()
+        else:
+            self._heed(notice)
+
+    def _heed(self, notice: Notice, child: str = "") -> None:
+        """Keep track of the questions that are open, those of the *child* on a call among them."""
         match notice:
             case ApprovalRequested():
-                self._asked(notice)
+                self._asked(notice, child)
             case ApprovalAnswered(request=request) | ApprovalWithdrawn(request=request):
                 self._closed(notice, request)
-            case RunEnded():
-                self.questions.clear()
-                self._ended()
             case _:
                 pass
 
-    def _asked(self, notice: ApprovalRequested) -> None:
+    def _asked(self, notice: ApprovalRequested, child: str) -> None:
         within = None if notice.due is None else max(1.0, round(notice.due - time.time()))
-        question = self.questions.add(notice, within)
+        links = () if self._place is None else self._place.session.children
+        agent = next((link.agent for link in links if link.call == child), "")
+        question = self.questions.add(notice, within, agent)
         if self._json is None:
             self.show(question)
 
@@ -143,7 +161,7 @@ class ChatFace:
         result = self._place.session.result()
         if exit_for(result.reason) is not Exit.ENDED:
             self.out.say(*ending(result))
-        self._face.bill(result.spent, self._place.price)
+        self._face.bill(result.spent)
         self.out.line()
 
     # What goes on

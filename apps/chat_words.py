@@ -8,10 +8,10 @@ from typing import Final, final
 
 import attrs
 
-from ..effects.config import Steering
 from ..effects.errors import ConfigError
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
 from ..effects.permissions import PermissionMode
+from ..effects.policy import Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from .values import thinking, where
 
@@ -127,7 +127,7 @@ Word = Done | Told | Quit
 _STEERS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
 
 _ANSWER = re.compile(
-    r"(?P<key>y|yes|n|no|a|always|s|stop|e|edit)(?:\s+#?(?P<name>\d+|all)(?=\s|$))?(?:\s+(?P<rest>.+))?",
+    r"(?P<key>y|yes|n|no|a|always|s|stop|e|edit)(?:\s+#?(?P<name>\d+(?:-\d+)*|all)(?=\s|$))?(?:\s+(?P<rest>.+))?",
     re.DOTALL,
 )
 

@@ -8,32 +8,67 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, final
 
 import attrs
 import click
 
-from ..effects.errors import TurnwheelError, UnknownSession
+from ..effects.errors import TurnwheelError
+from . import reach_commands, session_commands
 from .chat import Chat
 from .chat_words import HELP
 from .exits import Exit, exit_for_error, table
-from .listing import as_json, delete, rows, show
-from .options import for_chat, for_run, job_of, store
-from .place import exists
+from .options import for_chat, for_run, job_of
+from .place import continued, exists
 from .plain import clean
-from .reach_commands import COMMANDS
-from .screen import Screen
+from .settings_command import settings
 from .work import Work
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@final
+class _Commands(click.Group):
+    """All commands, in sections; whoever reads their output may stop to."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  # what click makes of it
+        super().__init__(*args, **more)
+        self.sections: dict[str, list[click.Command]] = {}
+
+    def section(self, name: str, *commands: click.Command) -> None:
+        """Add *commands*, which are listed under *name*."""
+        self.sections.setdefault(name, []).extend(commands)
+        for command in commands:
+            self.add_command(command)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # as click has it
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """List the commands, section by section."""
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for name, commands in self.sections.items():
+            with formatter.section(name):
+                formatter.write_dl(
+                    [(command.name or "", command.get_short_help_str(room)) for command in commands]
+                )
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  # as click has it
+        """Do what was asked for."""
+        with _reader_may_leave():
+            return super().invoke(ctx)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="turnwheel", message="%(prog)s %(version)s")
 def turnwheel() -> None:
     """Run an agent in this terminal, look at its sessions, go on with them."""
 
 
-@turnwheel.command(epilog=f"\b\nExit codes:\n{table()}")
+@click.command(
+    short_help="Run an agent on a prompt, or go on with a session.", epilog=f"\b\nExit codes:\n{table()}"
+)
 @for_run
 def run(**options: Any) -> Exit:  # noqa: ANN401  # what click makes of the options
     """
@@ -42,64 +77,38 @@ def run(**options: Any) -> Exit:  # noqa: ANN401  # what click makes of the opti
     Without --model, --base-url or a key in the environment, a scripted stand-in answers. Ctrl-C stops the run
     and keeps what was said. Where nobody can be asked, a run that has a question rests until it is resumed.
     """
-    with _reader_may_leave():
-        return asyncio.run(Work(job_of(options)).do())
+    return asyncio.run(_run(options))
 
 
-@turnwheel.command(epilog=f"\b\nWhat can be typed:\n{HELP}")
+async def _run(options: dict[str, Any]) -> Exit:
+    return await Work(await continued(job_of(options))).do()
+
+
+@click.command(
+    short_help="Talk to an agent, and type while it works.", epilog=f"\b\nWhat can be typed:\n{HELP}"
+)
 @for_chat
-def chat(session: str | None, **options: Any) -> Exit:  # noqa: ANN401  # as above
+def chat(**options: Any) -> Exit:  # noqa: ANN401  # as above
     """
     Talk to an agent, in the new or stored session ID.
 
     You can type while it works: a line waits for its turn, one that begins with ! is read now. Lines may also
     come from a pipe, and what comes of them may be read as --json.
     """
-    with _reader_may_leave():
-        return asyncio.run(_chat(session, options))
+    return asyncio.run(_chat(options))
 
 
-async def _chat(session: str | None, options: dict[str, Any]) -> Exit:
-    job = job_of(options)
-    if session is not None:
-        there = await exists(job.store, session)
-        job = attrs.evolve(job, resume=session if there else None, session=None if there else session)
+async def _chat(options: dict[str, Any]) -> Exit:
+    job = await continued(job_of(options))
+    if job.session is not None and await exists(job.store, job.session):
+        job = attrs.evolve(job, resume=job.session, session=None)
     return await Chat(job).do()
 
 
-for command in COMMANDS:
-    turnwheel.add_command(command)
-
-
-@turnwheel.group(invoke_without_command=True)
-@store
-@click.option("--json", "json_lines", is_flag=True, help="Each session as a line of JSON.")
-@click.pass_context
-def sessions(context: click.Context, store: Path, *, json_lines: bool) -> None:
-    """List the sessions there are, last active first; or delete one."""
-    context.obj = store
-    if context.invoked_subcommand is not None:
-        return
-    found = asyncio.run(rows(store))
-    with _reader_may_leave():
-        if json_lines:
-            for row in found:
-                click.echo(as_json(row))
-        else:
-            show(found, Screen(sys.stdout))
-
-
-@sessions.command("delete")
-@click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
-def delete_session(store: Path, session: str, *, yes: bool) -> None:
-    """Forget SESSION and all that was said in it."""
-    if not yes:
-        click.confirm(f"Delete session {clean(session)!r} for good?", abort=True, err=True)
-    if not asyncio.run(delete(store, session)):
-        raise UnknownSession(session)
-    click.echo(f"deleted {clean(session)}")
+turnwheel.section("Work", run, chat)
+turnwheel.section("Sessions", *session_commands.COMMANDS)
+turnwheel.section("From another terminal", *reach_commands.COMMANDS)
+turnwheel.section("Settings", settings)
 
 
 def call(arguments: Sequence[str] | None) -> int:

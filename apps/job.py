@@ -13,11 +13,13 @@ from typing import final
 
 import attrs
 
-from ..effects.config import Config, ModelSpec, Price
+from ..effects.config import Config
 from ..effects.errors import ConfigError
+from ..effects.model import ModelSpec, Price
 from ..effects.performers.tools import builtin_tools
 from ..effects.permissions import PermissionMode, Rule
 from ..engine.agent import DEFAULT_MODEL
+from ..engine.settings import Settings
 from .plain import clean
 from .standin_script import MODEL, MODELS
 from .values import HookOption
@@ -49,18 +51,22 @@ class Job:
     """
     What a command line asked for. What is None was not told: a session then goes on as it was set up.
 
-    *resume* names a session that is there, *session* a new one. *rules* of one verdict take the place of
-    those with the same verdict that the session had.
+    *resume* names a session that is there, *session* a new one; *newest* stands for the one that was last at
+    work in this directory. *fallback* is at most one model. *rules* of one verdict take the place of
+    those with the same verdict that the session had. *settings* say the rest, those of *settings_file* too.
     """
 
     prompt: str | None = None
     resume: str | None = None
     session: str | None = None
+    newest: bool = False
+    title: str | None = None
     store: Path
     cwd: Path = Path()
     directories: tuple[Path, ...] = ()
     model: str | None = None
     models: tuple[ModelSpec, ...] = ()
+    fallback: tuple[ModelSpec, ...] | None = None
     base_url: str | None = None
     stand_in: bool = False
     system: str | None = None
@@ -80,6 +86,8 @@ class Job:
     parallel: bool = False
     output: Output = Output.HUMAN
     verbose: bool = False
+    settings: Settings = Settings()
+    settings_file: Path | None = None
 
     def __attrs_post_init__(self) -> None:
         checks = (_about_session, _about_model, _about_answers, _about_tools, _about_hooks)
@@ -96,6 +104,8 @@ class Job:
 
     def again(self, verb: str, session: str) -> str:
         """The command that goes on with *session*; what is not kept in it is told again."""
+        if not self.settings.session.persist:
+            return "nothing, since session.persist is off"
         words = [self.reach(verb, session)]
         if self.cwd != Path():
             words += ["--cwd", shlex.quote(str(self.cwd))]
@@ -105,12 +115,14 @@ class Job:
             words += ["--base-url", shlex.quote(self.base_url)]
         for hook in self.hooks:
             words += ["--hook", shlex.quote(str(hook))]
+        if self.settings_file is not None:
+            words += ["--settings", shlex.quote(str(self.settings_file))]
         return clean(" ".join(words))
 
 
 def default_store() -> Path:
     """Where sessions are kept unless told."""
-    told = os.environ.get("TURNWHEEL_STORE", "")
+    told = os.environ.get("TURNWHEEL_STORE", "").strip()
     if told:
         return Path(told)
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -119,13 +131,18 @@ def default_store() -> Path:
 
 def _about_session(job: Job) -> str:
     """Why what *job* says of prompt and session cannot be done; empty where it can."""
-    if job.prompt is not None and not job.prompt.strip():
-        return "the prompt is empty"
-    for text in (job.prompt, job.system, job.resume, job.session):
+    for what, text in (("prompt", job.prompt), ("title", job.title)):
+        if text is not None and not text.strip():
+            return f"the {what} is empty"
+    for text in (job.prompt, job.system, job.title, job.resume, job.session):
         if text is not None and not is_unicode(text):
             return f"{text!r} is no valid text in the encoding of this terminal"
+    if (job.resume is not None or job.newest) and not job.settings.session.persist:
+        return "session.persist is off, so there is no session to go on with; turn it on"
     if job.resume is not None and job.session is not None:
         return "--session names a new session and --resume one that is there; give one of them"
+    if job.newest and (named := job.resume or job.session) is not None:
+        return f"--continue means the newest session of this directory, and not {named!r}; give one of them"
     return ""
 
 
@@ -136,6 +153,8 @@ def _about_model(job: Job) -> str:
     if job.stand_in and job.model is not None and not is_stand_in(job.model):
         played = ", ".join(f"openai:{name}" for name in MODELS)
         return f"--stand-in cannot play {job.model!r}; it plays {played}"
+    if job.fallback and job.fallback[0].name == job.model:
+        return f"--fallback is asked where --model cannot answer; name another one than {job.model!r}"
     return ""
 
 
@@ -200,8 +219,7 @@ def model_of(job: Job, before: Config | None) -> str:
         return STAND_IN
     if before is not None:
         return before.model.name
-    told = os.environ.get("TURNWHEEL_MODEL", "").strip()
-    return told or _by_key(job)
+    return job.settings.model.name if job.settings.told("model.name") else _by_key(job)
 
 
 def _by_key(job: Job) -> str:

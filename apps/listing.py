@@ -1,155 +1,111 @@
-"""`turnwheel sessions`: what is stored, also where some of it cannot be read."""
+"""`turnwheel sessions`: what is stored, as its last writers described it, each below what it came from."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-import msgspec
-from rich.cells import cell_len, set_cell_size
-
-from ..effects.errors import TurnwheelError
-from ..effects.events import UserSent
-from ..effects.performers.stores.base import SessionInfo
-from ..effects.records import Lane
-from ..engine.journal import Folded, fold
-from ..engine.machine import Machine
-from ..states.batch import Asked
-from ..states.state import Confirming, Done
+from ..engine.about import About, SessionState
+from ..engine.listing import Listed
+from .bill import cell, figures
 from .gist import number
-from .place import open_store
-from .plain import clean, one_line
-from .screen import Screen
+from .plain import clean
+from .screen import INDENT, Screen
+from .table import show
 
-HEADINGS = ("session", "runs", "active", "state", "first prompt")
+HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
 
-GAP = "  "
-"""Between two columns."""
-
-PROMPT_WIDTH = 8
-"""Columns of a first prompt at the least."""
-
-STATE_WIDTH = 40
-"""Columns of a state, which may be the reason why there is none."""
-
-SAID = frozenset({"UserSent", "UserSteered"})
-"""The events with which somebody says something."""
+NUMBERS = ("runs", "tokens", "cost")
+"""The columns of numbers."""
 
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-@attrs.frozen(kw_only=True)
-class Row:
-    """A session: its *runs* and first *prompt* as far as they can be read; *updated* since the epoch."""
+def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
+    """
+    *found*, which is sorted, with children and forks behind what they came from, and how deep each is.
 
-    session: str
-    runs: int
-    updated: float
-    state: str
-    prompt: str
-
-
-class _Event(msgspec.Struct):
-    """As much of what was posted as a list needs."""
-
-    type: str
-    text: str = ""
-
-
-class _Entry(msgspec.Struct):
-    """As much of an entry as a list needs."""
-
-    type: str
-    event: _Event | None = None
+    A family stands where its first member would.
+    """
+    known = {one.session: one for one in found}
+    below: dict[str, list[Listed]] = {}
+    for one in found:
+        below.setdefault(one.about.parent, []).append(one)
+    seen: set[str] = set()
+    for one in found:
+        waiting = [(0, _oldest(one, known))]
+        while waiting:
+            depth, next_one = waiting.pop()
+            if next_one.session not in seen:
+                seen.add(next_one.session)
+                yield depth, next_one
+                waiting += [(depth + 1, child) for child in reversed(below.get(next_one.session, []))]
 
 
-async def rows(path: Path) -> list[Row]:
-    """The sessions in the store at *path*, last written first."""
-    store = open_store(path)
-    try:
-        return [_row(info, await store.load(info.session)) for info in await store.list()]
-    finally:
-        await store.close()
+def _oldest(one: Listed, known: Mapping[str, Listed]) -> Listed:
+    """Where the family of *one* begins; an id may be used again, so that two could come from each other."""
+    passed = {one.session}
+    while (parent := known.get(one.about.parent)) is not None and parent.session not in passed:
+        one = parent
+        passed.add(one.session)
+    return one
 
 
-async def delete(path: Path, session: str) -> bool:
-    """Forget *session* in the store at *path*; whether there was one."""
-    store = open_store(path)
-    try:
-        return await store.delete(session)
-    finally:
-        await store.close()
-
-
-def _row(info: SessionInfo, entries: Sequence[bytes]) -> Row:
-    known = [_entry(entry) for entry in entries]
-    said = [entry.event.text for entry in known if entry.event is not None and entry.event.type in SAID]
-    try:
-        state = _state(fold(entries, info.session))
-    except (TurnwheelError, ValueError, LookupError, TypeError, AttributeError) as error:
-        state = f"cannot be read: {error}"  # whatever was written there must not hide the other sessions
-    runs = sum(entry.type == "RunOpened" for entry in known)
-    return Row(
-        session=info.session, runs=runs, updated=info.updated, state=state, prompt=said[0] if said else ""
-    )
-
-
-def _entry(entry: bytes) -> _Entry:
-    try:
-        return msgspec.json.decode(entry, type=_Entry)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Entry(type="")
-
-
-def _state(folded: Folded) -> str:
-    """Where a session is, with the prompts that wait."""
-    left = () if folded.machine is None else folded.machine.memory.waiting(Lane.PROMPT)
-    waiting = len(left) + sum(isinstance(event, UserSent) for event in folded.posted)
-    words = [
-        "" if folded.machine is None else state_of(folded.machine),
-        f"{number(waiting, 'prompt')} waiting" if waiting else "",
-    ]
-    return ", ".join(filter(None, words)) or "empty"
-
-
-def state_of(machine: Machine) -> str:
-    """Where a session's last run is, in a word or two."""
-    match machine.state:
-        case Done(reason=reason):
-            return f"done: {reason}"
-        case Confirming(batch=batch):
-            asked = sum(isinstance(call.phase, Asked) for call in batch.calls)
-            return f"confirming: {number(asked, 'question')}"
-        case state:
-            return f"{state.label}: unfinished"
-
-
-def show(found: Sequence[Row], screen: Screen) -> None:
-    """Write *found* in columns, of which only the last, the prompt, is cut to the width there is."""
+def listing(found: Sequence[Listed], screen: Screen) -> None:
+    """Write *found* in columns."""
     if not found:
         screen.line("no sessions yet", "dim")
         return
-    cells = [_cells(row) for row in found]
-    if screen.is_terminal:
-        cells.insert(0, HEADINGS)
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    room = max(PROMPT_WIDTH, screen.width - sum(widths[:-1]) - len(GAP) * len(widths[:-1]))
-    for row in cells:
-        padded = [set_cell_size(cell, width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-        screen.line(GAP.join([*padded, one_line(row[-1], room)]), "dim" if row is HEADINGS else "")
+    show(HEADINGS, [_cells(depth, one) for depth, one in forest(found)], screen, NUMBERS)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    ago = age(time.time() - row.updated)
-    return clean(row.session), str(row.runs), ago, one_line(row.state, STATE_WIDTH), row.prompt
+def _cells(depth: int, one: Listed) -> tuple[str, ...]:
+    about = one.about
+    return (
+        INDENT * depth + clean(one.session),
+        state_of(about),
+        str(about.runs),
+        f"{about.spent.usage.total:,}",
+        cell(about.spent),
+        age(time.time() - one.updated),
+        about.title or about.agent,
+    )
 
 
-def as_json(row: Row) -> str:
-    """*row* as one line of JSON."""
-    return json.dumps(attrs.asdict(row))
+def state_of(about: About) -> str:
+    """Where a session is, in a word or two."""
+    match about.state:
+        case SessionState.RESTING:
+            return f"rests on {number(about.questions, 'question')}"
+        case SessionState.UNREADABLE:
+            return "cannot be read"
+        case SessionState.IDLE if about.reason is not None:
+            return f"done: {about.reason}"
+        case SessionState.IDLE:
+            return "at its beginning"
+        case SessionState.UNFINISHED:
+            return "unfinished"
+
+
+def as_plain(one: Listed) -> dict[str, object]:
+    """*one* as plain data; its times are in seconds since the epoch."""
+    about = one.about
+    return {
+        "session": one.session,
+        "kind": about.kind.value,
+        "parent": about.parent,
+        "title": about.title,
+        "agent": about.agent,
+        "state": about.state.value,
+        "questions": about.questions,
+        "reason": None if about.reason is None else about.reason.value,
+        "runs": about.runs,
+        "messages": about.messages,
+        **figures(about.spent),
+        "cwd": about.cwd,
+        "created": one.created,
+        "updated": one.updated,
+    }
 
 
 def age(seconds: float) -> str:

@@ -12,7 +12,8 @@ import click
 
 from ..effects.permissions import PermissionMode, Verdict
 from .job import BUILT_IN, Job, Output, default_store
-from .values import amount, hook, price, priced_model, rule
+from .settled import settle
+from .values import amount, fallback, hook, price, priced_model, rule
 
 MODE = click.Choice([mode.value for mode in PermissionMode])
 
@@ -65,6 +66,15 @@ def _amount(name: str, into: str, says: str) -> Callable[[Any], Any]:
 
 
 _WORK: tuple[Callable[[Any], Any], ...] = (
+    click.option("--continue", "newest", is_flag=True, help="Go on with the newest session made here."),
+    click.option("--title", metavar="TEXT", help="What the session is called in lists."),
+    click.option(
+        "--settings",
+        "settings_file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Settings, in TOML. [default: turnwheel.toml, where it is there]",
+    ),
     click.option("--model", metavar="NAME", help="Such as openai:gpt-5. [default: $TURNWHEEL_MODEL]"),
     click.option(
         "--also-model",
@@ -73,6 +83,12 @@ _WORK: tuple[Callable[[Any], Any], ...] = (
         callback=read(priced_model),
         multiple=True,
         help="One to switch to.",
+    ),
+    click.option(
+        "--fallback",
+        metavar="NAME[=IN,OUT]",
+        callback=read(fallback),
+        help="Asked for the rest of a run whose model cannot answer; '' for none.",
     ),
     click.option("--base-url", metavar="URL", help="Where to ask, in place of the model's provider."),
     click.option("--stand-in", is_flag=True, help="Ask the scripted stand-in: no model, no key."),
@@ -152,6 +168,7 @@ def job_of(options: dict[str, Any]) -> Job:
     mode = options.pop("mode")
     rules = tuple(each for verdict in Verdict for each in options.pop(verdict))
     files = options.pop("instructions")
+    settle(options)
     return Job(
         output=output,
         rules=rules,

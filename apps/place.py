@@ -10,20 +10,26 @@ from typing import Any, final
 
 import attrs
 
-from ..effects.config import Config, Price
-from ..effects.errors import UnknownSession
+from ..effects.config import Config
+from ..effects.errors import ConfigError, UnknownSession
 from ..effects.performers.base import Performer
 from ..effects.performers.stores.base import Store
+from ..effects.performers.stores.memory import MemoryStore
 from ..effects.performers.stores.sqlite import SQLiteStore
 from ..effects.permissions import PermissionMode
 from ..effects.records import SetMode, SetModel
 from ..engine.agent import Agent
 from ..engine.journal import fold
+from ..engine.listing import latest
 from ..engine.session import Session
 from ..states.context import NotBegun
 from .job import Job, default_store, is_stand_in, model_of
+from .plain import one_line
 from .setup import agent_for
 from .standin import StandIn
+
+TITLE_WIDTH = 40
+"""Columns of a session's title."""
 
 CALLED = "scripted stand-in (no model, no key)"
 """What the stand-in is called on screen: nobody shall take it for a model."""
@@ -49,10 +55,11 @@ class Place:
 
     @property
     def about(self) -> str:
-        """What else is to be known at the beginning: a mode that is not the usual one, what is read first."""
+        """What else is to be known at the beginning: a title, an unusual mode, what is read first."""
         config, machine = self.agent.config, self.session.machine
         mode = config.policy.mode if machine is None else machine.memory.mode
-        words = [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
+        words = [f"'{one_line(self.session.title, TITLE_WIDTH)}'"] if self.session.title else []
+        words += [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
         if machine is None or isinstance(machine.memory.instructions, NotBegun):
             words += [f"reads {file}" for file in config.instructions if self._has(file)]
         return "  ".join(words)
@@ -65,12 +72,6 @@ class Place:
     def waits(self) -> bool:
         """Whether questions have a deadline, so that a run goes on by itself, and need not rest."""
         return self.agent.config.policy.answer_within is not None
-
-    @property
-    def price(self) -> Price | None:
-        """What whoever was asked last costs."""
-        machine = self.session.machine
-        return None if machine is None else machine.config.spec(machine.memory.model).price
 
 
 def open_store(path: Path) -> SQLiteStore:
@@ -98,6 +99,26 @@ async def before(store: Store, session: str) -> Config | None:
     return None if machine is None else machine.config
 
 
+async def continued(job: Job) -> Job:
+    """
+    *job* with the session it goes on with, where it said no more than that it is the newest one.
+
+    Raises `ConfigError` where there is none; where settings said so, that is a new session.
+    """
+    if not job.newest:
+        return job
+    store = open_store(job.store)
+    try:
+        found = await latest(store, job.cwd)
+    finally:
+        await store.close()
+    if found is None and not job.settings.session.latest:
+        here = str(job.cwd.resolve())
+        msg = f"no session has worked in {here!r}; begin one without --continue, or see turnwheel sessions"
+        raise ConfigError(msg)
+    return attrs.evolve(job, newest=False, resume=found)
+
+
 async def exists(path: Path, session: str) -> bool:
     """Whether there is *session* in the store at *path*."""
     store = open_store(path)
@@ -117,7 +138,7 @@ async def opened(
     *pace* is the stand-in's, in seconds between two pieces.
     """
     async with AsyncExitStack() as stack:
-        store = open_store(job.store)
+        store: Store = open_store(job.store) if job.settings.session.persist else MemoryStore()
         stack.push_async_callback(store.close)
         config = None if job.resume is None else await before(store, job.resume)
         url = job.base_url
@@ -131,7 +152,9 @@ async def opened(
 
 
 async def insist(job: Job, place: Place) -> None:
-    """What the command line says of model and mode holds, also where a person chose another one before."""
+    """What the command line says of title, model and mode holds, whatever a person chose before."""
+    if job.title is not None:
+        await place.session.retitle(job.title)
     machine, model = place.session.machine, place.agent.config.model.name
     if machine is None:
         return

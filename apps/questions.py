@@ -30,9 +30,9 @@ class Questions:
         """The questions."""
         return tuple(self._open.values())
 
-    def add(self, notice: ApprovalRequested, within: float | None) -> Question:
-        """Another one came; it waits *within* seconds for its answer."""
-        question = Question.of(notice, within, self._clock())
+    def add(self, notice: ApprovalRequested, within: float | None, agent: str = "") -> Question:
+        """Another one came, of the child *agent* unless that is empty; it waits *within* seconds."""
+        question = Question.of(notice, within, self._clock(), agent)
         self._open[question.request] = question
         return question
 

@@ -10,11 +10,13 @@ from typing import final
 
 import attrs
 
-from ..effects.config import Config, ModelSpec, Steering, ToolSpec
+from ..effects.config import Config, ToolSpec
 from ..effects.errors import ConfigError, UnknownCall, UnknownRequest
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
+from ..effects.model import ModelSpec
 from ..effects.performers.base import SystemClock
 from ..effects.performers.stores.base import Store
+from ..effects.policy import Steering
 from ..effects.records import Change, SetModel
 from ..effects.requests import AskApproval
 from ..engine.agent import DEFAULT_MODEL
@@ -45,6 +47,15 @@ class Reach:
     config: Config
 
     # Questions
+
+    def asked(self) -> list[tuple[AskApproval, str]]:
+        """The open questions, and which child asks each; empty for none."""
+        agents = {
+            question.id: link.agent
+            for link in self.session.children
+            for question in self.session.child(link.call).waiting
+        }
+        return [(question, agents.get(question.id, self.config.agent)) for question in self.session.waiting]
 
     async def decide(self, name: str, decision: Decision) -> list[str]:
         """Give *decision* to the question called *name*, or to all; what was done, in a line for each."""

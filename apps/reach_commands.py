@@ -11,9 +11,9 @@ from pathlib import Path
 import attrs
 import click
 
-from ..effects.config import Steering
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
 from ..effects.permissions import PermissionMode
+from ..effects.policy import Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..effects.requests import AskApproval
 from ..engine.why import Why
@@ -155,19 +155,19 @@ def interrupt(store: Path, session: str) -> None:
 @store
 @click.option("--json", "json_lines", is_flag=True, help="Each question as a line of JSON.")
 def questions(store: Path, session: str, *, json_lines: bool) -> None:
-    """Show the open questions of session ID: what was asked, and why."""
+    """Show the open questions of session ID and its children: what was asked, and why."""
 
-    async def waiting() -> tuple[AskApproval, ...]:
+    async def asked() -> list[tuple[AskApproval, str]]:
         async with reached(store, session) as there:
-            return there.session.waiting
+            return there.asked()
 
-    found = asyncio.run(waiting())
+    found = asyncio.run(asked())
     screen = Screen(sys.stdout)
-    for question in found:
+    for question, agent in found:
         if json_lines:
-            click.echo(json.dumps(attrs.asdict(question)))
+            click.echo(json.dumps({**attrs.asdict(question), "agent": agent}))
         else:
-            screen.lines(*card(Question.of(question), Path(), screen.width, told=True))
+            screen.lines(*card(Question.of(question, agent=agent), Path(), screen.width, told=True))
     if not found and not json_lines:
         screen.line("no question is open")
 

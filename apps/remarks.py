@@ -20,6 +20,7 @@ from ..effects.notices import (
     SettingRefused,
     Warned,
 )
+from ..effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ResultsCleared
 from ..effects.records import Change, SetMode, SetModel
 from .gist import number
 from .values import short
@@ -41,6 +42,21 @@ def remarks(notice: Notice) -> Iterator[Remark]:
             yield f"a hook did not let that in: {reason or 'it gave no reason'}", "yellow"
         case HookReplied(said=said):
             yield from ((f"hook {one.name} has no say: {one.fault}", "yellow") for one in said if one.fault)
+        case _:
+            yield from _upkeep(notice)
+
+
+def _upkeep(notice: Notice) -> Iterator[Remark]:
+    """What is told of what keeps a long run going."""
+    match notice:
+        case FellBack(model=model, instead_of=other):
+            yield f"{notice.failure}: {notice.message}", "yellow"
+            yield f"from now on {model} answers in place of {other}, until the run is over", "yellow"
+        case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
+            yield f"it goes in circles, and is told so: {text}", "yellow"  # its end says that it was stopped
+        case ResultsCleared(count=count, tokens=tokens):
+            old = f"{number(count, 'old tool result')} (about {number(tokens, 'token')})"
+            yield f"left out of what the model reads: {old}", "dim"
         case CompactionStarted(size=size):
             yield f"summarising the conversation ({size:,} tokens)", "dim"
         case Compacted(before=before, after=after):

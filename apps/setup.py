@@ -1,26 +1,29 @@
-"""The agent that follows from what a command line asked for, over how its session was set up before."""
+"""
+The agent that follows from what a command line asked for, over settings, over how its session was set up.
+
+What was told on the command line wins over the environment, that over a file, and that over how the session
+was set up before. But a session goes on with its own model and mode, which a person may have chosen in it,
+unless the command line says otherwise.
+"""
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
 
-from ..effects.config import Concurrency, Config, Limits, ModelSpec, Policy, Price
+from ..effects.config import Config, Limits
 from ..effects.errors import ConfigError
+from ..effects.model import ModelSpec, Price
 from ..effects.performers.base import Performer
-from ..effects.performers.hooks import HostHook, command_hook
 from ..effects.performers.models.router import DEFAULT, Models, wire_of
 from ..effects.performers.stores.base import Store
-from ..effects.performers.tools import Tool
 from ..effects.permissions import PermissionMode, Rule
+from ..effects.policy import Concurrency, Policy
 from ..engine.agent import Agent
+from ..engine.settings import CommandHook, Prices, Settings
 from .job import BUILT_IN, INSTRUCTIONS, Job, is_stand_in, model_of
-from .values import HookOption
 
 FREE = Price(input=0, output=0)
 """What the stand-in costs."""
@@ -45,15 +48,23 @@ def agent_for(
 
     Raises `ConfigError` where a setting is wrong.
     """
+    told = settings_for(job, before, base_url=base_url)
+    return told.agent(store=store, performers=dict(performers))
+
+
+def settings_for(job: Job, before: Config | None, *, base_url: str | None) -> Settings:
+    """The settings that *job* asks for, over how its session was set up *before*; see `agent_for`."""
     name = model_of(job, before)
     model = _model(job, name, before)
     limits = _limits(job, before)
-    if limits.usd is not None and model.price is None:
+    if limits.usd is not None and model.price is None and job.settings.prices is Prices.OWN:
         msg = f"--max-usd needs to know what {name!r} costs; say it with --price IN,OUT"
         raise ConfigError(msg)
-    return Agent(
+    return attrs.evolve(
+        _kept_up(job.settings, before),
         model=model,
         models=_others(job, name, before),
+        fallback=_fallback(job, before),
         tools=_tools(job, before),
         system=_system(job, before),
         instructions=_instructions(job, before),
@@ -62,43 +73,72 @@ def agent_for(
         rules=_rules(job, before),
         hooks=_hooks(job, before),
         base_url=base_url,
-        api_key="" if base_url != job.base_url else None,
+        api_key="" if base_url != job.base_url else job.settings.api_key,
         cwd=job.cwd,
         directories=job.directories,
-        store=store,
-        performers=performers,
+    )
+
+
+def _kept_up(told: Settings, before: Config | None) -> Settings:
+    """What was *told* and no option speaks of, over how the session was set up *before*."""
+    if before is None:
+        return told
+    return attrs.evolve(
+        told,
+        session_limits=told.over("session_limits", before.session_limits),
+        retries=told.over("retries", before.retries),
+        compaction=told.over("compaction", before.compaction),
+        loops=told.over("loops", before.loops),
+        stop=told.stop if told.told("stop") else before.stop,
+        agents=told.agents if told.told("agents") else before.children,
     )
 
 
 def _model(job: Job, name: str, before: Config | None) -> ModelSpec:
     price = job.price or (FREE if is_stand_in(name) and job.base_url is None else None)
-    spec = ModelSpec(name=name) if before is None else attrs.evolve(_known(before, name), name=name)
+    spec = _known(job, name, before)
     return spec if price is None else attrs.evolve(spec, price=price)
 
 
-def _known(before: Config, name: str) -> ModelSpec:
-    """The model *name* as it was set up *before*, or as nobody has set it up."""
-    known = {spec.name: spec for spec in (before.model, *before.models)}
-    return known.get(name) or ModelSpec(name=name)
+def _known(job: Job, name: str, before: Config | None) -> ModelSpec:
+    """The model *name* as settings have it, as it was set up *before*, or as nobody has set it up."""
+    told = job.settings
+    specs = (*((before.model, *before.models) if before else ()), *told.models)
+    spec = {each.name: each for each in specs}.get(name) or ModelSpec(name=name)
+    if told.told("model.name") and told.model.name != name:
+        return spec  # what settings say of another model does not hold for this one
+    return attrs.evolve(told.over("model", spec), name=name)
 
 
 def _others(job: Job, name: str, before: Config | None) -> tuple[ModelSpec, ...]:
     """The models that the session may be switched to; without one that is asked already."""
-    others = job.models or (before.models if before else ())
+    others = job.models or job.settings.models or (before.models if before else ())
     return tuple([spec for spec in others if spec.name != name])
 
 
-def _tools(job: Job, before: Config | None) -> list[Tool[..., Any]]:
-    names = job.tools
-    if names is None:
-        names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
-    return [BUILT_IN[name] for name in dict.fromkeys(names) if name in BUILT_IN]
+def _fallback(job: Job, before: Config | None) -> ModelSpec | None:
+    if job.fallback is not None:
+        return job.fallback[0] if job.fallback else None
+    if job.settings.told("fallback"):
+        return job.settings.fallback
+    return before.spec(before.fallback) if before is not None and before.fallback else None
+
+
+def _tools(job: Job, before: Config | None) -> tuple[str, ...]:
+    if job.tools is not None:
+        return job.tools
+    if job.settings.told("tools"):
+        return job.settings.tools
+    names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
+    return tuple([name for name in names if name in BUILT_IN])
 
 
 def _system(job: Job, before: Config | None) -> str:
     """What was told, now or before; else ours, which names the directory of this very run."""
     if job.system is not None:
         return job.system
+    if job.settings.told("system"):
+        return job.settings.system
     if before is not None and not before.system.startswith(SYSTEM):
         return before.system
     also = "".join(f" You may also work in {directory.resolve()}." for directory in job.directories)
@@ -108,11 +148,13 @@ def _system(job: Job, before: Config | None) -> str:
 def _instructions(job: Job, before: Config | None) -> tuple[str, ...]:
     if job.instructions is not None:
         return job.instructions
+    if job.settings.told("instructions"):
+        return job.settings.instructions
     return INSTRUCTIONS if before is None else before.instructions
 
 
 def _limits(job: Job, before: Config | None) -> Limits:
-    limits = Limits() if before is None else before.limits
+    limits = job.settings.over("limits", Limits() if before is None else before.limits)
     return Limits(
         turns=limits.turns if job.turns is None else job.turns,
         tokens=limits.tokens if job.tokens is None else job.tokens,
@@ -123,8 +165,10 @@ def _limits(job: Job, before: Config | None) -> Limits:
 
 def _policy(job: Job, before: Config | None) -> Policy:
     """To let everything run is never taken over: it has to be said each time."""
-    policy = Policy() if before is None else before.policy
-    mode = PermissionMode.DEFAULT if policy.mode is PermissionMode.BYPASS else policy.mode
+    policy = job.settings.over("policy", Policy() if before is None else before.policy)
+    mode = policy.mode if before is None else before.policy.mode
+    if before is not None and mode is PermissionMode.BYPASS:
+        mode = PermissionMode.DEFAULT
     return attrs.evolve(
         policy,
         mode=mode if job.mode is None else job.mode,
@@ -135,35 +179,29 @@ def _policy(job: Job, before: Config | None) -> Policy:
 
 def _rules(job: Job, before: Config | None) -> tuple[Rule, ...]:
     """
-    What was told; for each verdict that nothing was told of, what held before.
+    What was told, by options and by settings; for each verdict that nothing was told of, what held before.
 
     So a rule that denies is not lost where one that allows is told anew.
     """
-    told = {rule.verdict for rule in job.rules}
+    now = (*job.rules, *job.settings.rules)
+    told = {rule.verdict for rule in now}
     kept = before.rules if before else ()
-    return (*job.rules, *[rule for rule in kept if rule.verdict not in told])
+    return (*now, *[rule for rule in kept if rule.verdict not in told])
 
 
-def _hooks(job: Job, before: Config | None) -> list[HostHook[Any]]:
+def _hooks(job: Job, before: Config | None) -> tuple[CommandHook, ...]:
     """The hooks that were told; raises `ConfigError` where a session would have to go on without its own."""
-    if before is not None and before.hooks and not job.hooks and not job.no_hooks:
+    if job.no_hooks:
+        return ()
+    hooks = (
+        *job.settings.hooks,
+        *(CommandHook(at=each.at, command=each.command, tool=each.tool) for each in job.hooks),
+    )
+    if before is not None and before.hooks and not hooks:
         names = ", ".join(spec.name for spec in before.hooks)
         msg = f"this session has hooks ({names}), whose commands are not kept: tell them again, or --no-hooks"
         raise ConfigError(msg)
-    seen: Counter[str] = Counter()
-    made: list[HostHook[Any]] = []
-    for told in job.hooks:
-        name = Path(told.command[0]).name
-        seen[name] += 1
-        made.append(_hook(told, name if seen[name] == 1 else f"{name}-{seen[name]}", job.cwd))
-    return made
-
-
-def _hook(told: HookOption, name: str, cwd: Path) -> HostHook[Any]:
-    """The hook *told*, whose program is looked for from where the command was typed."""
-    program, *more = told.command
-    command = (str(Path(shutil.which(program) or program).absolute()), *more)
-    return command_hook(told.at, command=command, cwd=cwd, tool=told.tool, name=name)
+    return hooks
 
 
 def unfit(config: Config, model: str, base_url: str | None = None) -> str:

@@ -4,7 +4,10 @@ The scripted stand-in: a small model server, so that everything here runs withou
 It speaks the chat-completions dialect on loopback, streamed or not, and is no model: what it says comes from
 the script in `standin_script`, computed from the conversation it is sent, of which it keeps nothing. Sampling
 settings and length limits have no effect. The model `stand-in-slow` leaves time to interrupt a stream, and
-`stand-in-bash` runs the command that a prompt gives after ``run:``.
+`stand-in-bash` runs the command that a prompt gives after ``run:``. What can go wrong with a provider is
+played by the models of `standin_faults`: `stand-in-429`, `stand-in-overloaded` and `stand-in-500` refuse each
+prompt twice before they answer, `stand-in-cut` breaks off, once before its first word and then behind it, and
+`stand-in-small` refuses a conversation that is longer than its window.
 
     async with StandIn() as server:
         agent = ...  # with base URL server.base_url and model "stand-in"
@@ -30,6 +33,7 @@ from typing import Final, final
 import attrs
 import msgspec
 
+from .standin_faults import Faults, Refuse
 from .standin_script import MODELS, SLOW_MODEL, decide
 from .standin_wire import Chat, chunks, completion, models, usage
 
@@ -46,6 +50,8 @@ CLI_PACE = 0.01
 """Seconds between pieces when started from the command line: the stream is seen and still quick."""
 
 _ROUTES: Final[Mapping[str, str]] = {"/health": "GET", "/v1/models": "GET", "/v1/chat/completions": "POST"}
+
+_STATUSES = frozenset(HTTPStatus)  # the one that is not there, 529, is Anthropic's own
 
 _LENGTH = re.compile(r"\d{1,18}")
 
@@ -100,6 +106,7 @@ class StandIn:
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._count = itertools.count(1)
+        self._faults = Faults()
 
     @property
     def base_url(self) -> str:
@@ -174,6 +181,11 @@ class StandIn:
             await self._chat(_chat(request.body), writer)
 
     async def _chat(self, chat: Chat, writer: asyncio.StreamWriter) -> None:
+        fault = self._faults.next(chat.model, chat.messages)
+        if isinstance(fault, Refuse):
+            error = _error(fault.kind, fault.kind, fault.message)
+            await _respond(writer, error, fault.status, fault.headers)
+            return
         step = decide(chat.messages, chat.tools or (), model=chat.model)
         about = {
             "id": f"chatcmpl-standin-{next(self._count)}",
@@ -182,12 +194,16 @@ class StandIn:
         }
         used = usage(chat.messages, step)
         if not chat.stream:
+            if fault is not None:
+                raise ConnectionAbortedError
             await _respond(writer, completion(about, step, used))
             return
         asked = chat.stream_options is not None and chat.stream_options.include_usage
         pace = max(self._pace, SLOW_PACE) if chat.model == SLOW_MODEL else self._pace
         await _start_stream(writer)
-        for chunk in chunks(about, step, used if asked else None):
+        for number, chunk in enumerate(chunks(about, step, used if asked else None)):
+            if fault is not None and number >= fault.after:
+                raise ConnectionAbortedError
             await _send_event(writer, _json(chunk))
             await asyncio.sleep(pace)
         await _send_event(writer, b"[DONE]")
@@ -244,7 +260,7 @@ def _json(value: object) -> bytes:
 async def _respond(
     writer: asyncio.StreamWriter,
     body: object,
-    status: HTTPStatus = HTTPStatus.OK,
+    status: int = HTTPStatus.OK,
     headers: Mapping[str, str] | None = None,
 ) -> None:
     data = _json(body)
@@ -254,10 +270,13 @@ async def _respond(
 
 
 async def _refuse(writer: asyncio.StreamWriter, refusal: _Refusal) -> None:
-    code = refusal.status.name.lower()
-    error = {"message": refusal.message, "type": "invalid_request_error", "param": None, "code": code}
+    error = _error("invalid_request_error", refusal.status.name.lower(), refusal.message)
     closing = {"Connection": "close"} if refusal.final else {}
-    await _respond(writer, {"error": error}, refusal.status, {**refusal.headers, **closing})
+    await _respond(writer, error, refusal.status, {**refusal.headers, **closing})
+
+
+def _error(kind: str, code: str, message: str) -> object:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 async def _start_stream(writer: asyncio.StreamWriter) -> None:
@@ -282,8 +301,9 @@ async def _end_stream(writer: asyncio.StreamWriter) -> None:
     await writer.drain()
 
 
-def _head(status: HTTPStatus, fields: Mapping[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", "Server: scripted stand-in"]
+def _head(status: int, fields: Mapping[str, str]) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in _STATUSES else "Overloaded"
+    lines = [f"HTTP/1.1 {int(status)} {phrase}", "Server: scripted stand-in"]
     lines += [f"{name}: {value}" for name, value in fields.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 

@@ -57,6 +57,7 @@ _MATCH = re.compile(r"(.+?):(\d+): ?(.*)")
 _README = re.compile(r"readme(?:\.(?:md|rst|txt))?", re.IGNORECASE)
 _TEXT_FILE = re.compile(r".+\.(?:md|rst|txt|toml|cfg|ini|py)", re.IGNORECASE)
 _BLOCK = re.compile(r"^\[(system|user|assistant|tool)\]$", re.MULTILINE)
+_LEFT_OUT = re.compile(r"\n+\[\.\.\. [\d,]+ messages of [\d,]+ characters left out \.\.\.\]")
 _CALLED = re.compile(r"^\[calls ([\w-]+)\]", re.MULTILINE)
 _RETURNED = re.compile(r"^\[result of ([\w-]+)(, \w+)?\] ?(.*)", re.MULTILINE)
 
@@ -335,7 +336,7 @@ def summary(transcript: str) -> str:
 
 def _asked(transcript: str) -> list[str]:
     """What the user asked for, each on one line; an earlier summary counts for the requests it names."""
-    _, *blocks = _BLOCK.split(transcript.removesuffix("</conversation>"))
+    _, *blocks = _BLOCK.split(_LEFT_OUT.sub("", transcript).removesuffix("</conversation>"))
     said = [text for role, text in zip(blocks[::2], blocks[1::2], strict=True) if role == "user"]
     asked: list[str] = []
     for text in said:

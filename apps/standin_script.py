@@ -18,6 +18,7 @@ from typing import cast, final
 import attrs
 
 from ..states.rules.compaction import INSTRUCTIONS
+from .standin_faults import FAULTS, SMALL_MODEL
 from .standin_report import (
     DEFINITIONS,
     SUMMARY_TASK,
@@ -33,7 +34,7 @@ from .standin_wire import Call, Message, Offer, OfferedFunction, Step
 MODEL = "stand-in"
 SLOW_MODEL = "stand-in-slow"
 BASH_MODEL = "stand-in-bash"
-MODELS = (MODEL, SLOW_MODEL, BASH_MODEL)
+MODELS = (MODEL, SLOW_MODEL, BASH_MODEL, *FAULTS, SMALL_MODEL)
 
 REPORT = "REPORT.md"
 """Where the report goes unless the prompt names a file for it."""

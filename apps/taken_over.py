@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from ..effects.events import Event, ModelFailed, ToolFinished
 from ..effects.messages import Outcome, ToolCall
-from ..effects.requests import Cancel, FireHook, Request, RunAgent, RunTool, SetTimer
+from ..effects.requests import AskApproval, Cancel, FireHook, Request, RunAgent, RunTool, SetTimer
 from ..engine.machine import Machine
-from ..engine.recovery import recover
-from ..states.state import Confirming, Dispatching, Executing, Thinking
+from ..engine.recovery import questions, recover
+from ..engine.session import Session
+from ..states.state import Compacting, Confirming, Dispatching, Executing, Thinking
 from .gist import essence
 
 WIDTH = 80
@@ -23,6 +24,13 @@ def calls(machine: Machine) -> tuple[ToolCall, ...]:
     return ()
 
 
+def asked(session: Session) -> Iterator[AskApproval]:
+    """The questions of *session* and its children; also those whose answers nobody has heeded yet."""
+    sessions = (session, *[session.child(link.call) for link in session.children])
+    for machine in [each.machine for each in sessions]:
+        yield from () if machine is None else questions(machine)
+
+
 def told(machine: Machine, now: float) -> Iterator[str]:
     """What is done about each piece of work that was open, a line each; *now* in seconds since the epoch."""
     recovery = recover(machine, now, kept=True)
@@ -32,7 +40,7 @@ def told(machine: Machine, now: float) -> Iterator[str]:
     for request in recovery.again:
         if not isinstance(request, SetTimer):
             yield from _of_request(request, names)
-        elif isinstance(machine.state, Thinking):  # else it is a question's deadline
+        elif isinstance(machine.state, Thinking | Compacting):  # else it is a question's deadline
             yield "recovered: the model is asked again when its time has come"
 
 

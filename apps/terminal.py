@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import final
 
 import attrs
 from rich.text import Text
 
-from ..effects.config import Price, Steering
 from ..effects.messages import Outcome
 from ..effects.notices import (
     AgentNoticed,
@@ -31,14 +29,20 @@ from ..effects.notices import (
     ToolStarted,
     TurnEnded,
 )
+from ..effects.notices_upkeep import LoopDetected, ModelHeld
+from ..effects.policy import Steering
 from ..effects.records import Lane
+from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states.context import Mail
+from .bill import bill
+from .children import Children
 from .gist import essence, gist, number, took
 from .plain import clean, first_lines, one_line
 from .remarks import decided, details, remarks
 from .screen import INDENT, Screen, timer
 from .values import short
+from .waits import Wait, countdown, waits
 from .wrap import Wrap
 
 PROMPT_LINES = 6
@@ -89,6 +93,8 @@ class Terminal:
         self._questions: dict[str, str] = {}
         self._at_work: dict[str, str] = {}
         self._latest = ""
+        self._children = Children(screen)
+        self._loop: LoopDetected | None = None
         self._speaking: type[Notice] | None = None
         self._held: list[Notice] | None = None
         self._wrap = Wrap(lambda: screen.width) if screen.is_terminal else None
@@ -101,6 +107,10 @@ class Terminal:
     def know(self, call: str, tool: str, arguments: str) -> None:
         """Remember a call, so that its end can be told with what it was about."""
         self._calls[call] = _Call(tool, arguments)
+
+    def know_question(self, question: AskApproval) -> None:
+        """Remember a question, so that its answer can be told with what it was about."""
+        self._questions[question.id] = question.call
 
     def hold(self) -> None:
         """Keep back what comes, until `release`."""
@@ -124,8 +134,10 @@ class Terminal:
                 self._say(text, type(notice))
             case ToolStarted() | ToolProgress() | ToolEnded():
                 self._tool(notice)
-            case ModelCalled() | TurnEnded() | RetryScheduled() | AnswerDropped():
+            case ModelCalled() | TurnEnded() | AnswerDropped():
                 self._model(notice)
+            case RetryScheduled() | ModelHeld():
+                self._wait(notice)
             case ApprovalRequested() | ApprovalAnswered():
                 self._question(notice)
             case InputReceived() | InputTaken():
@@ -162,7 +174,7 @@ class Terminal:
             self.screen.line()
             self._speaking = None
 
-    def _model(self, notice: ModelCalled | TurnEnded | RetryScheduled | AnswerDropped) -> None:
+    def _model(self, notice: ModelCalled | TurnEnded | AnswerDropped) -> None:
         screen = self.screen
         match notice:
             case ModelCalled():
@@ -176,28 +188,20 @@ class Terminal:
                 screen.still()
                 self.silence()
                 screen.line("what the model said is void: its answer broke off", "yellow")
-            case RetryScheduled():
-                self._retry(notice)
 
-    def _retry(self, notice: RetryScheduled) -> None:
-        wait = max(0.0, notice.due - time.time())
-        if not wait:
-            return
-        screen = self.screen
-        screen.line(one_line(f"{notice.failure}: {notice.message}", screen.width), "yellow")
-        if not screen.can_spin:
-            screen.line(f"{INDENT}try {notice.attempt} in {wait:.0f} s", "yellow")
-        screen.spin(lambda: f"try {notice.attempt} in {max(0.0, notice.due - time.time()):.0f} s")
+    def _wait(self, notice: Wait) -> None:
+        for text, style in waits(notice, self.screen, self.screen.width):
+            self.silence()
+            self.screen.line(text, style)
+            self.screen.spin(countdown(notice))
 
     # Calls, and questions about them
 
     def _tool(self, notice: ToolStarted | ToolProgress | ToolEnded) -> None:
         match notice:
             case ToolStarted():
-                self.silence()
                 self.know(notice.call, notice.tool, notice.arguments)
-                self._at_work[notice.call] = notice.tool
-                self._headline(notice.call)
+                self._begins(notice.call)
                 self._spin_for_tools()
             case ToolProgress():
                 self.screen.line(f"{INDENT}{one_line(notice.text, self.screen.width - 2)}", "dim")
@@ -214,7 +218,7 @@ class Terminal:
 
     def named(self, call: str) -> Text:
         """*call* on a line: its tool, what it is about, and what it is called."""
-        told = self._calls.get(call, _Call("a call", ""))
+        told = self._calls[call]
         name = one_line(told.tool, 64)
         number_ = f"  #{clean(short(call))}"
         about = essence(told.tool, told.arguments, self.screen.width - len(name) - len(number_) - 4)
@@ -236,7 +240,10 @@ class Terminal:
         came = gist(notice.tool, notice.outcome, notice.content, room)
         style = "dim" if notice.outcome is Outcome.OK else "red"
         elbow = f"{INDENT}{self.screen.elbow} "
-        self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")), Text())
+        self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
+        for text, looks in self._children.account(notice.call):
+            self.screen.line(text, looks)
+        self.screen.line()
 
     def _spin_for_tools(self) -> None:
         self._spin(one_line(", ".join(self._at_work.values()), self.screen.width // 2))
@@ -273,22 +280,30 @@ class Terminal:
     # What else there is
 
     def _child(self, notice: AgentStarted | AgentNoticed) -> None:
-        """A child's calls are shown below its own headline, a line each."""
+        """What a child does is shown below its own headline."""
         if isinstance(notice, AgentStarted):
-            self.silence()
             self.know(notice.call, notice.agent, notice.prompt)
-            self._at_work[notice.call] = notice.agent
-            self._headline(notice.call)
-        elif isinstance(notice.notice, ToolStarted):
-            told = notice.notice
-            about = essence(told.tool, told.arguments, self.screen.width - len(told.tool) - 6)
-            self.screen.line(f"{INDENT}{self.screen.dot} {one_line(told.tool, 64)} {about}".rstrip(), "dim")
-        elif isinstance(notice.notice, ToolEnded) and notice.notice.outcome is not Outcome.OK:
-            came = one_line(notice.notice.content, self.screen.width - 6)
-            self.screen.line(f"{INDENT * 2}{self.screen.elbow} {came}", "red")
+            self._begins(notice.call)
+        elif isinstance(notice.notice, ApprovalRequested | ApprovalAnswered):
+            self._question(notice.notice)
+        else:
+            named = notice.call != self._latest or len(self._at_work) > 1
+            for text, style in self._children.lines(notice, named=named and notice.call in self._at_work):
+                if notice.call not in self._at_work:  # it goes on where a lost process was
+                    self._begins(notice.call)
+                self.screen.line(text, style)
         self._spin_for_tools()
 
+    def _begins(self, call: str) -> None:
+        self.silence()
+        self._at_work[call] = self._calls.setdefault(call, _Call("a child", "")).tool
+        self._headline(call)
+
     def _aside(self, notice: Notice) -> None:
+        if isinstance(notice, LoopDetected):
+            before, self._loop = self._loop, notice
+            if before is not None and (before.tools, before.count) == (notice.tools, notice.count):
+                return  # it is warned again before each answer; a person need not be
         if isinstance(notice, InterruptRequested):
             self._remark("stopping; Ctrl-C again leaves at once", "yellow")
         for text, style in [*remarks(notice), *(details(notice) if self._verbose else ())]:
@@ -305,16 +320,8 @@ class Terminal:
         passed = timer()
         self.screen.spin(lambda: f"{what} {passed()}")
 
-    def bill(self, spent: Spent, price: Price | None) -> None:
-        """Say what the run used: turns, tokens, money where a price is known, and active seconds."""
+    def bill(self, spent: Spent) -> None:
+        """Say what the run used."""
         self.screen.still()
         self.silence()
-        usage = spent.usage
-        cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-        parts = (
-            number(spent.turns, "turn"),
-            f"{usage.input:,} tokens in{cached}, {usage.output:,} out",
-            "no price known" if price is None else f"${spent.cost:.4f}" if spent.cost else "$0",
-            f"{spent.seconds:.1f} s active",
-        )
-        self.screen.line(f" {self.screen.middle} ".join(parts), "dim")
+        self.screen.line(f" {self.screen.middle} ".join(bill(spent)), "dim")

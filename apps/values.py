@@ -11,18 +11,22 @@ from typing import final
 
 import attrs
 
-from ..effects.config import ModelSpec, Price
 from ..effects.hooks import ABOUT_TOOLS, Hook
+from ..effects.model import ModelSpec, Price
 from ..effects.permissions import Rule, Verdict
+from ..engine.settings import texts
 
 ALL = "all"
 """Stands for every question that is open."""
 
-_NEXT = re.compile(r",(?=\w+=)")
-"""Ends an argument's glob, which may itself have commas: the next one has to follow."""
-
-Where = tuple[tuple[str, str], ...]
+Where = texts.Where
 """For each named argument a glob, as a `Rule` has them."""
+
+_NUMBERS = re.compile(r"(?:-[0-9]+)+$")
+"""Stand at the end of an id: one number, or two where it is a child's, whose run is named after a call."""
+
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+"""How long the units of a span of time are."""
 
 
 @final
@@ -41,28 +45,20 @@ class HookOption:
 
 def rule(text: str, verdict: Verdict = Verdict.ALLOW) -> Rule:
     """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
-    tool, colon, rest = text.partition(":")
-    pairs = _pairs(rest) if colon else ()
-    if not tool.strip() or pairs is None:
+    made = texts.rule(text, verdict)
+    if made is None:
         msg = f"{text!r} is no rule; write TOOL or TOOL:ARGUMENT=GLOB"
         raise ValueError(msg)
-    return Rule(verdict=verdict, tool=tool, where=pairs)
+    return made
 
 
 def where(text: str) -> Where:
     """The arguments of ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
-    pairs = _pairs(text)
+    pairs = texts.pairs(text)
     if pairs is None:
         msg = f"{text!r} says nothing of arguments; write ARGUMENT=GLOB, such as path=docs/*.md"
         raise ValueError(msg)
     return pairs
-
-
-def _pairs(text: str) -> Where | None:
-    pairs = [part.partition("=") for part in _NEXT.split(text)]
-    if not all(name and equals for name, equals, _ in pairs):
-        return None
-    return tuple([(name, glob) for name, _, glob in pairs])
 
 
 def hook(text: str) -> HookOption:
@@ -107,6 +103,11 @@ def priced_model(text: str) -> ModelSpec:
     return ModelSpec(name=name.strip(), price=price(told) if equals else None)
 
 
+def fallback(text: str) -> tuple[ModelSpec, ...]:
+    """As `priced_model`; no model where *text* is empty."""
+    return (priced_model(text),) if text else ()
+
+
 def amount(text: str) -> float:
     """A number more than 0; raises `ValueError` for anything else."""
     try:
@@ -117,6 +118,15 @@ def amount(text: str) -> float:
         msg = f"{text!r} is no number more than 0"
         raise ValueError(msg)
     return number
+
+
+def span(text: str) -> float:
+    """The seconds of a time such as ``30d``; raises `ValueError` for anything else."""
+    match = re.fullmatch(r"([1-9][0-9]{0,5})\s*([smhdw])", text.strip())
+    if match is None:
+        msg = f"{text!r} is no span of time; write a number and s, m, h, d or w, such as 30d"
+        raise ValueError(msg)
+    return float(match[1]) * SECONDS[match[2]]
 
 
 def thinking(text: str) -> int | None:
@@ -130,8 +140,9 @@ def thinking(text: str) -> int | None:
 
 
 def short(name: str) -> str:
-    """What a call or question is called on screen: the number at the end of its id."""
-    return name.rpartition("-")[2]
+    """What a call or question is called on screen: the numbers at the end of its id."""
+    match = _NUMBERS.search(name)
+    return name.rpartition("-")[2] if match is None else match[0].removeprefix("-")
 
 
 def meant(name: str, ids: Iterable[str]) -> str | None:

@@ -8,9 +8,17 @@ from contextlib import aclosing, suppress
 from typing import Any, final
 
 from ..effects.errors import ConfigError
-from ..effects.notices import ApprovalAnswered, ApprovalRequested, ApprovalWithdrawn, Notice, RunStarted
+from ..effects.notices import (
+    AgentNoticed,
+    ApprovalAnswered,
+    ApprovalRequested,
+    ApprovalWithdrawn,
+    Notice,
+    RunStarted,
+)
 from ..effects.performers.base import Performer
 from ..effects.requests import AskApproval
+from ..engine.child import refuse
 from .asking import Asker, say_yes
 from .card import Question, card
 from .endings import ending, tell_rest
@@ -22,7 +30,7 @@ from .place import Place, insist, opened, somebody
 from .screen import Screen
 from .signals import Signals
 from .standin import CLI_PACE
-from .taken_over import calls, told
+from .taken_over import asked, calls, told
 from .terminal import Terminal
 
 
@@ -86,6 +94,8 @@ class Work:
     def _performers(self) -> dict[type, Performer[Any]]:
         if self.job.yes:
             return {AskApproval: say_yes}
+        if self.asker is None and not self.job.settings.session.persist:
+            return {AskApproval: refuse}  # nobody could answer it from elsewhere
         return {} if self.asker is None else {AskApproval: self.asker}
 
     # The run
@@ -116,6 +126,8 @@ class Work:
         if self.face is not None:
             for call in calls(machine):
                 self.face.know(call.id, call.name, call.arguments)
+            for question in asked(place.session):
+                self.face.know_question(question)
 
     async def _watch(self, place: Place) -> None:
         self.signals.interrupts(place.session)
@@ -128,11 +140,11 @@ class Work:
                     self.lines.notice(notice)
 
     def _heed(self, notice: Notice, place: Place) -> None:
-        match notice:
-            case RunStarted():
-                self.signals.fresh()
-            case ApprovalRequested() if self.asker is None and not self.job.yes and place.waits:
-                self._waits_for(notice, place)
+        if isinstance(notice, RunStarted):
+            self.signals.fresh()
+        match notice.notice if isinstance(notice, AgentNoticed) else notice:
+            case ApprovalRequested() as asked if self.asker is None and not self.job.yes and place.waits:
+                self._waits_for(asked, place)
             case ApprovalAnswered(request=request) | ApprovalWithdrawn(request=request):
                 if self.asker is not None:
                     self.asker.answered(request)
@@ -151,7 +163,7 @@ class Work:
     def _end(self, place: Place) -> Exit:
         result = place.session.result()
         if self.face is not None:
-            self.face.bill(result.spent, place.price)
+            self.face.bill(result.spent)
         elif self.job.output is Output.QUIET and result.text:
             self.out.line(result.text)
         if result.reason is None:
