@@ -6,12 +6,15 @@ What helps to test an agent, and what our own tests are made of.
     clock       a clock that stands still
     wires       what real providers refuse in a request body: for whoever writes a wire
     stores      a store that can be told to fail
-    player      the world as a player: random runs in which every promise is checked (`people`, `strays` and
-                `settings` say who takes part, `places` where a run has been, `watched` what is checked)
-    sessions    the same for sessions: left, closed, answered late, over a store that fails; see `jobs`
+    player      the world as a player: random runs in which every promise is checked (`people`, `strays`,
+                `habits` and `settings` say who takes part, `plans` what they tend to do, `places` where a run
+                has been, `watched` what is checked)
+    sessions    the same for sessions: left, closed, answered late, gone back, copied, over a store that
+                fails; see `jobs`
     prove       all of a small world, and ``python -m turnwheel.testing.prove``; see `worlds`
     invariants  what must always hold, as pure checks; `ledger` and the books (calls, questions, hooks,
-                prompts, settings) check it over a whole run; `law` judges calls again, written otherwise
+                prompts, settings, money, tries, what is shown, summaries, circles) check it over a whole run;
+                `law` judges calls again and `circles` looks for them again, written otherwise
 """
 
 from __future__ import annotations

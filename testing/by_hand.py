@@ -10,18 +10,10 @@ from typing import Any, TypeVar, final
 import attrs
 
 from ..effects import Effect
-from ..effects.config import (
-    Approval,
-    ChildSpec,
-    Config,
-    ModelSpec,
-    SideEffect,
-    Steering,
-    ToolKind,
-    ToolSpec,
-)
+from ..effects.config import Approval, ChildSpec, Config, SideEffect, ToolKind, ToolSpec
 from ..effects.events import (
     AgentFinished,
+    AgentProgressed,
     ApprovalGiven,
     CallCancelled,
     ControlReceived,
@@ -41,10 +33,12 @@ from ..effects.events import (
 )
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
+from ..effects.model import ModelSpec
 from ..effects.notices import CallJudged
 from ..effects.pieces import CallPiece, Piece, TextPiece
+from ..effects.policy import Steering
 from ..effects.records import Change
-from ..effects.requests import FireHook, RunTool
+from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
 from ..engine.machine import Machine
 from ..engine.transition import ignored
@@ -186,6 +180,11 @@ class ByHand:
         request = self._waiting(tool, Delegated)
         return self.feed(AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
 
+    def progress(self, tool: str, spent: Spent) -> tuple[Effect, ...]:
+        """The first child that *tool* started has *spent* so much until now."""
+        request = self._waiting(tool, Delegated)
+        return self.feed(AgentProgressed(at=self._tick(), request=request, spent=spent))
+
     def decide(self, tool: str, decision: Decision, by: str = "") -> tuple[Effect, ...]:
         """A person answers the first open question about *tool*."""
         request = self._waiting(tool, Asked)
@@ -238,9 +237,21 @@ class ByHand:
         """A person gives up the first call of *tool* that is not over."""
         return self.feed(CallCancelled(at=self._tick(), call=self._call(tool).call.id))
 
-    def wake(self, due: float) -> tuple[Effect, ...]:
-        """The timer that is open fires at *due*."""
-        return self.feed(TimerFired(at=due, request=self.machine.state.open[0]))
+    def wake(self, due: float | None = None) -> tuple[Effect, ...]:
+        """The timer that is open fires: at *due*, or where nothing is said, when it is."""
+        request = self.machine.state.open[0]
+        if due is None:
+            due = next(timer.due for timer in self.all(SetTimer) if timer.id == request)
+        return self.feed(TimerFired(at=due, request=request))
+
+    def work(self, *pieces: Piece | str, content: str = "fine", times: int = 1) -> None:
+        """The model answers with *pieces*, and all tools it calls end with *content*; so many *times*."""
+        for _ in range(times):
+            self.say(*pieces)
+            while isinstance(batch := getattr(self.machine.state, "batch", None), Batch):
+                self.end(
+                    next(one.call.name for one in batch.calls if isinstance(one.phase, Running)), content
+                )
 
     # What came of it
 

@@ -8,31 +8,33 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from ..effects.config import Gates, OnDenial, ToolKind
+from ..effects.config import ToolKind
 from ..effects.events import AgentFinished, ApprovalGiven, Approve, Deny, HookAnswered, ToolFinished
 from ..effects.hooks import Hook
 from ..effects.messages import Role
 from ..effects.notices import CallJudged, InterruptRequested, ToolEnded
 from ..effects.permissions import Ground, Rule, Verdict
+from ..effects.policy import Gates, OnDenial
 from ..effects.records import AppendMessage, GrantRule
 from ..effects.requests import AskApproval, CallModel, FireHook, Purpose, RunAgent, RunTool
 from ..states.batch import Stopping
 from ..states.rules.children import child_prompt
 from ..states.state import Confirming, Dispatching, Executing
-from .endings import Entry, ending_faults, faulty
+from .endings import Entry, ending_faults, faulty, kept_faults
 from .hookbook import asked_at
-from .invariants import beyond, over_limit, start_faults
+from .invariants import start_faults
 from .law import Case
 from .steps import stopping
 
 if TYPE_CHECKING:
     from ..effects import Effect
-    from ..effects.messages import Message, ToolResult
+    from ..effects.config import Config
+    from ..effects.messages import Message
     from ..effects.permissions import PermissionMode
     from ..effects.requests import Request
-    from ..effects.usage import Spent
     from ..states.context import Memory
     from .askbook import AskBook
+    from .purse import Purse
     from .steps import Step
 
 
@@ -42,13 +44,13 @@ class Around:
     """
     What the other books say of a step: what its event *answered*, what persons said in *asks*.
 
-    And the *mode*, what is *spent* after it, and whether something *urgent* waits to be read.
+    And the *mode*, the *purse* after it, and whether something *urgent* waits to be read.
     """
 
     answered: Request | None
     asks: AskBook
     mode: PermissionMode
-    spent: Spent
+    purse: Purse
     urgent: bool
 
 
@@ -135,7 +137,7 @@ class CallBook:
     ) -> list[str]:
         match effect:
             case AppendMessage(message=message):
-                return self._message(message)
+                return self._message(message, now.config)
             case CallModel(purpose=Purpose.TURN, tools=tools):
                 self.offered = tools
                 return []
@@ -157,23 +159,18 @@ class CallBook:
 
     # In the conversation
 
-    def _message(self, message: Message) -> list[str]:
+    def _message(self, message: Message, config: Config) -> list[str]:
         if message.role is Role.ASSISTANT:
             again = [call.id for call in message.calls if call.id in self.calls]
             self.batch, self.skips, self.loose = tuple([call.id for call in message.calls]), False, False
             for call in message.calls:
                 self.calls[call.id] = Entry(name=call.name, wire_id=call.wire_id, given=call.arguments)
             return [f"{again} are the ids of two calls each"] if again else []
-        return [fault for result in message.results for fault in self._kept(result)]
-
-    def _kept(self, result: ToolResult) -> list[str]:
-        """A result enters the history."""
-        entry = self.calls[result.call]
-        if entry.ended is None:
-            return [f"{result} was never told"]
-        told = (entry.ended.outcome, entry.ended.content, entry.name, entry.wire_id, entry.files)
-        kept = (result.outcome, result.content, result.name, result.wire_id, result.files)
-        return [] if told == kept else [f"told was {told}, kept is {kept}"]
+        return [
+            fault
+            for result in message.results
+            for fault in kept_faults(result, self.calls[result.call], config)
+        ]
 
     # Judged
 
@@ -248,7 +245,7 @@ class CallBook:
             faults.append(f"{call} is started after it was {'started' if entry.started else 'given up'}")
         faults += self._unlawful(call, entry, now, around)
         level = stopping(now.following)
-        if level >= Stopping.STEERED or around.urgent or over_limit(now.config.limits, around.spent):
+        if level >= Stopping.STEERED or around.urgent or around.purse.over(now.config):
             faults.append(f"{call} is started in a batch that is being given up")
         if isinstance(request, RunTool):
             return faults + start_faults(call, now) + self._runnable(request, now)
@@ -280,15 +277,13 @@ class CallBook:
 
     def _delegated(self, request: RunAgent, entry: Entry, now: Step, around: Around) -> list[str]:
         """A child gets what it was to be asked, no tools but its parent's, and no more than is left."""
-        limits = now.config.limits
         plain = {tool.name for tool in now.config.tools if tool.kind is ToolKind.FUNCTION}
         faults: list[str] = []
         if not set(request.tools) <= plain:
             faults.append(f"{request} has tools that its parent has not, or may start a child")
         if (request.agent, request.prompt) != child_prompt(entry.arguments):
             faults.append(f"{request} comes where {entry} was wanted")
-        more = beyond(request.limits, limits, around.spent)
-        return faults + [f"{request} may use more {what}" for what in more]
+        return faults + around.purse.grant(request, now.config)
 
     def _ended(self, told: ToolEnded, now: Step, around: Around) -> list[str]:
         """A call has its result."""
@@ -296,11 +291,9 @@ class CallBook:
         faults = [f"{call} ended twice"] if entry.ended is not None else []
         files = now.event.files if isinstance(now.event, ToolFinished) and entry.started else ()
         self._note(call, ended=told, files=files)
-        gone = over_limit(now.config.limits, around.spent)
         # What a person has allowed outlives another one's no.
         skipped = around.urgent or (self.skips and not entry.approved)
-        why = ending_faults(told, entry, now, self.offered, over=gone, skipped=skipped)
-        return faults + why
+        return faults + ending_faults(told, entry, now, self.offered, around.purse, skipped=skipped)
 
     def _reviewed(self, now: Step, around: Around) -> list[str]:
         """Hooks look at what came of a call that ran, unless the run is being interrupted."""
@@ -358,7 +351,7 @@ class CallBook:
             return [f"{running} have not ended, and the batch has"] if running else []
         if isinstance(around.answered, CallModel):
             return []  # the batch is looked at in the next step
-        over = over_limit(now.config.limits, around.spent)
+        over = around.purse.over(now.config)
         if waiting and (_stopped(now) or over or around.urgent):
             return [f"{waiting} are not given up"]
         # What a person has allowed, or is still being asked about, outlives another one's no.

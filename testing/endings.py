@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import SideEffect, ToolKind
+from ..effects.config import READER, SideEffect, ToolKind
 from ..effects.events import AgentFinished, CallCancelled, Interrupted, ModelFinished, ToolFinished
 from ..effects.messages import Binary, Outcome
 from ..effects.notices import InterruptRequested
@@ -19,8 +20,15 @@ from .steps import stopping
 
 if TYPE_CHECKING:
     from ..effects.config import Config
+    from ..effects.messages import ToolResult
     from ..effects.notices import CallJudged, ToolEnded
+    from .purse import Purse
     from .steps import Step
+
+
+REFUSED = "Not started: there is only "
+OTHERS_AT_WORK = "set aside for agents at work"
+"""What a call is told for whose child there is no budget, and what besides where others hold it."""
 
 
 @final
@@ -48,12 +56,17 @@ class Entry:
     @property
     def arguments(self) -> dict[str, object]:
         """What it is given; nothing where that is no JSON object."""
-        return arguments_of(self.given) or {}
+        return _parsed(self.given)
 
     @property
     def unstarted(self) -> bool:
         """Whether it may start yet."""
         return not self.started and self.ended is None
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(given: str) -> dict[str, object]:
+    return arguments_of(given) or {}
 
 
 def faulty(entry: Entry, offered: tuple[str, ...], config: Config) -> bool:
@@ -72,12 +85,12 @@ def _childless(entry: Entry, config: Config) -> bool:
 
 
 def ending_faults(  # all that may be a reason to end
-    told: ToolEnded, entry: Entry, now: Step, offered: tuple[str, ...], *, over: bool, skipped: bool
+    told: ToolEnded, entry: Entry, now: Step, offered: tuple[str, ...], purse: Purse, *, skipped: bool
 ) -> list[str]:
     """
     Whether *told* can be how the call *entry* ended in *now*.
 
-    *over*: the budget is used up; *skipped*: a denial or a person's word gives up the rest of the batch.
+    *purse* says what there is left; *skipped*: a denial or a person's word gives up the rest of the batch.
     """
     if entry.started:
         return _of_work(told, now)
@@ -85,14 +98,48 @@ def ending_faults(  # all that may be a reason to end
         case Outcome.DENIED:
             right = entry.judged is not None and entry.judged.verdict is Verdict.DENY
         case Outcome.ERROR:
-            right = faulty(entry, offered, now.config) or _childless(entry, now.config)
+            right = _cannot_run(told, entry, now.config, offered, purse)
         case Outcome.SKIPPED:
             right = skipped or _untrusted(now)
         case Outcome.CANCELLED:
-            right = over or _cancelled(told.call, now)
+            right = purse.over(now.config) or _cancelled(told.call, now)
         case _:
             right = False
     return [] if right else [f"{told} of {entry}, which never ran, after {now.event}"]
+
+
+def _cannot_run(
+    told: ToolEnded, entry: Entry, config: Config, offered: tuple[str, ...], purse: Purse
+) -> bool:
+    """Whether *entry* cannot run: it is faulty, or for a child that is not there or has no budget."""
+    if faulty(entry, offered, config) or _childless(entry, config):
+        return True
+    name, _ = child_prompt(entry.arguments)
+    child = config.child(name)
+    why = (REFUSED, repr(name), OTHERS_AT_WORK * bool(purse.held))
+    told_why = all(part in told.content for part in why)
+    return child is not None and not purse.fits(child.limits, config) and told_why
+
+
+def kept_faults(result: ToolResult, entry: Entry, config: Config) -> list[str]:
+    """Whether *result*, which is kept in the history, is what was told of *entry*, or both ends of it."""
+    ended = entry.ended
+    if ended is None:
+        return [f"{result} was never told"]
+    told = (ended.outcome, entry.name, entry.wire_id, entry.files)
+    kept = (result.outcome, result.name, result.wire_id, result.files)
+    faults = [] if told == kept else [f"told was {told}, kept is {kept}"]
+    limit = config.compaction.result_limit
+    if limit is None or len(ended.content) <= limit:
+        whole = result.content == ended.content
+        return faults if whole else [*faults, f"of {ended} {result.content!r} is kept"]
+    side = limit // 10
+    head, tail = ended.content[:side], ended.content[len(ended.content) - side :]
+    said = result.content.removeprefix(head).removesuffix(tail)
+    reader = config.tool(READER) is not None
+    cut = len(said) == len(result.content) - 2 * side and "left out" in said
+    right = cut and (repr(result.call) in said) is reader and str(len(ended.content)) in said
+    return faults if right else [*faults, f"of {ended} {result.content!r} is kept, allowed are {limit}"]
 
 
 def _of_work(told: ToolEnded, now: Step) -> list[str]:

@@ -21,6 +21,7 @@ from ..effects.requests import CallModel, FireHook, Purpose, ReadInstructions
 from ..states.rules.compaction import INSTRUCTIONS
 from ..states.rules.texts import CONTINUE
 from ..states.thinking import NATURAL
+from .loopbook import explanation_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..effects.requests import Request
     from ..states.context import Memory, NotBegun
     from .callbook import CallBook
+    from .circles import Due
     from .steps import Step
 
 STOPS = (Hook.STOP, Hook.SUBAGENT_STOP)
@@ -54,7 +56,8 @@ class HookBook:
 
     *instructions* are the session's, *read* is what its files said, None where they were not read. *pending*
     is what the model has not answered to yet, *wishes* what is for whoever summarises, *continued* how often
-    a hook made the run go on, *asked* which hooks were asked before a call.
+    a hook made the run go on, *asked* which hooks were asked before a call. *warns* are the circles that the
+    model is told of in the request of the last step, if it has one.
     """
 
     instructions: SetInstructions | NotBegun
@@ -63,6 +66,7 @@ class HookBook:
     wishes: tuple[str, ...] = ()
     continued: int = 0
     asked: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    warns: tuple[Due, ...] = ()
 
     @classmethod
     def of(cls, memory: Memory) -> HookBook:
@@ -85,9 +89,14 @@ class HookBook:
         """Whether the session has begun."""
         return isinstance(self.instructions, SetInstructions)
 
-    def take(self, now: Step, answered: Request | None, calls: CallBook) -> list[str]:
-        """The faults of the step *now*, whose event closed *answered*; *calls* knows what calls are about."""
+    def take(self, now: Step, answered: Request | None, calls: CallBook, warns: tuple[Due, ...]) -> list[str]:
+        """
+        The faults of the step *now*, whose event closed *answered*; *calls* knows what calls are about.
+
+        The model is to be told of one of the circles *warns*, too, if there are any.
+        """
         faults: list[str] = []
+        self.warns = warns
         event = now.event
         if isinstance(event, HookAnswered) and isinstance(answered, FireHook):
             faults += self._heard(event, answered, now)
@@ -97,6 +106,8 @@ class HookBook:
             self.read = event.text
         for effect in now.effects:
             faults += self._effect(effect, now, calls)
+        if now.following.label in {"compacting.weigh", "thinking.go", "thinking.end"}:
+            self.wishes = ()
         memory = now.remembered
         if (memory.pending_context, memory.continues) != (self.pending, self.continued):
             faults.append(f"hooks added {self.pending} and {self.continued}, the memory is {memory}")
@@ -180,18 +191,26 @@ class HookBook:
         return faults
 
     def _shown(self, request: CallModel, now: Step) -> list[str]:
-        """The model is told what hooks added, and the session's instructions."""
+        """The model is told what hooks added, that it goes in circles, and the session's instructions."""
         if request.purpose is Purpose.SUMMARY:
-            wanted, self.wishes = "\n".join([INSTRUCTIONS, *self.wishes]), ()
+            wanted = "\n".join([INSTRUCTIONS, *self.wishes])
             told = request.instructions == wanted
             faults = [] if told else [f"{request.id} is told {request.instructions!r}, and not {wanted!r}"]
-            return faults + _overlooked(Hook.PRE_COMPACT, now)
+            return faults + (_overlooked(Hook.PRE_COMPACT, now) if request.attempt == 1 else [])
         said = self.instructions.text if isinstance(self.instructions, SetInstructions) else ""
         system = "\n\n".join([text for text in (now.config.system, said) if text])
-        wanted = "\n".join(self.pending)
-        if (request.system, request.instructions) == (system, wanted):
+        added = "\n".join(self.pending)
+        warned = request.instructions.removeprefix(added).removeprefix("\n" * bool(added))
+        right = request.system == system and request.instructions.startswith(added)
+        if right and self._explained(warned):
             return []
-        return [f"{request} is told neither {system!r} nor {wanted!r}, or only one of them"]
+        return [f"{request} is told neither {system!r} nor {added!r} nor {self.warns}, or not all of them"]
+
+    def _explained(self, warned: str) -> bool:
+        """Whether *warned* tells of one of the circles that the model is to be told of, or of none."""
+        if not self.warns:
+            return not warned
+        return not all(explanation_faults(warned, one) for one in self.warns)
 
     def _ends(self, reason: DoneReason, now: Step) -> list[str]:
         if self.continued >= now.config.policy.continues:

@@ -42,6 +42,6 @@ def _answered(choices: Choices, name: str, request: FireHook) -> HookSaid:
 
 def _before(choices: Choices, context: str) -> HookAnswer:
     verdict = weighted(choices, {None: 40, Verdict.ALLOW: 15, Verdict.ASK: 20, Verdict.DENY: 25})
-    arguments = replies.arguments(choices, "write") if chance(choices, 20) else ""
+    arguments = replies.arguments(choices, "write") if chance(choices, 25) else ""
     interrupt = chance(choices, 40)
     return HookAnswer(verdict=verdict, reason="so", arguments=arguments, context=context, interrupt=interrupt)

@@ -8,32 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from ..effects.config import Concurrency, SideEffect
-from ..effects.events import AgentFinished, ModelFailed, ModelFinished, ToolFinished
+from ..effects.config import SideEffect
+from ..effects.events import AgentFinished, Interrupted, ModelFailed, ModelFinished, ToolFinished
 from ..effects.messages import Role
-from ..effects.notices import Compacted
-from ..effects.records import AddUsage, ReplaceHistory
+from ..effects.policy import Concurrency
+from ..effects.records import AddUsage
 from ..effects.requests import Purpose
-from ..effects.usage import Spent, Usage
+from ..effects.usage import Spent
 from ..states.batch import Asked, Batch, Delegated, Queued, Running, Settled
 from ..states.rules.schema import arguments_of
-from ..states.rules.sizes import history_size
 from ..states.rules.validity import history_faults
 from ..states.state import Confirming, Dispatching, Done, Executing
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from ..effects.config import Config, Limits
+    from ..effects.config import Config
     from ..effects.requests import CallModel
     from ..states.batch import Call
     from ..states.context import Memory
     from ..states.state import State
     from .steps import Step
-
-NOTHING = Usage()
 
 
 # The conversation
@@ -158,69 +151,15 @@ def untouched_faults(now: Step) -> list[str]:
     return [] if same else [f"an ignored {type(now.event).__name__} changed {now.state.label}"]
 
 
-def growth_faults(spent: Spent) -> list[str]:
-    """Whether *spent*, which is added to an account, takes nothing back."""
-    grows = (
-        spent.turns >= 0 and spent.cost >= 0 and spent.seconds >= 0 and min(attrs.astuple(spent.usage)) >= 0
-    )
-    return [] if grows else [f"{spent} takes something back"]
-
-
 def payment_faults(now: Step) -> list[str]:
-    """Whether all that the answer in *now* says it used is added to the account, and no time twice."""
+    """Whether all that the answer in *now* says it used is added to the account, once."""
     event = now.event
-    match event:
-        case ModelFinished() | ModelFailed():
-            told, seconds = event.usage or NOTHING, event.seconds
-        case ToolFinished():
-            told, seconds = NOTHING, event.seconds
-        case AgentFinished():
-            told, seconds = event.spent.usage, event.spent.seconds
-        case _:
-            told, seconds = NOTHING, 0.0
-    added = [effect.spent for effect in now.effects if isinstance(effect, AddUsage)]
-    paid = sum([spent.usage.total for spent in added])
-    if paid < told.total or sum([spent.seconds for spent in added]) != seconds:
-        return [f"{event} used {told.total} tokens and {seconds} seconds, added were {added}"]
+    paid = sum([effect.spent for effect in now.effects if isinstance(effect, AddUsage)], Spent())
+    if isinstance(event, AgentFinished | Interrupted):
+        return []  # what children used the purse knows
+    seconds = event.seconds if isinstance(event, ModelFinished | ModelFailed | ToolFinished) else 0.0
+    told = event.usage if isinstance(event, ModelFinished | ModelFailed) else None
+    known = told is not None and told.total > 0
+    if paid.seconds != seconds or (known and paid.usage != told):
+        return [f"{event} used {told} and {seconds} seconds, added were {paid}"]
     return []
-
-
-def shrink_faults(effect: ReplaceHistory | Compacted, now: Step) -> list[str]:
-    """Whether a compaction made the conversation smaller, and kept what it says it keeps."""
-    if isinstance(effect, Compacted):
-        return [] if effect.after < effect.before else [f"{effect} made it no smaller"]
-    before = now.memory.history
-    replaced = before.replace(effect.head, effect.keep)
-    kept = list(replaced)[len(effect.head) :] == list(before)[effect.keep :]
-    smaller = history_size(replaced) < history_size(before)
-    return [] if smaller and kept else [f"{effect} made {replaced} of {before}"]
-
-
-def over_limit(limits: Limits, spent: Spent) -> bool:
-    """Whether *spent* has used up a budget of *limits*."""
-    return (
-        (limits.usd is not None and spent.cost >= limits.usd)
-        or (limits.tokens is not None and spent.usage.total >= limits.tokens)
-        or (limits.seconds is not None and spent.seconds >= limits.seconds)
-    )
-
-
-def beyond(wanted: Limits, limits: Limits, spent: Spent) -> list[str]:
-    """What of *wanted* is more than *limits* leave after *spent*."""
-    left = (
-        ("usd", wanted.usd, limits.usd, spent.cost),
-        ("tokens", wanted.tokens, limits.tokens, spent.usage.total),
-        ("seconds", wanted.seconds, limits.seconds, spent.seconds),
-    )
-    return [name for name, *numbers in left if _too_much(*[_plain(number) for number in numbers])]
-
-
-def _plain(number: Decimal | float | None) -> float | None:
-    return None if number is None else float(number)
-
-
-def _too_much(wanted: float | None, limit: float | None, used: float | None) -> bool:
-    if limit is None:
-        return False
-    # Subtracting as floats may differ in the last digit.
-    return wanted is None or wanted > limit - (used or 0.0) + 1e-9

@@ -15,18 +15,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, final
 
-from ..effects.config import ChildSpec, Concurrency, ModelSpec, Policy, Retries
+from ..effects.config import ChildSpec
 from ..effects.errors import JournalError, StoreError
 from ..effects.events import Approve, Decision, Failure, ModelFailed, ModelFinished, ModelStreamed, UserSent
 from ..effects.hooks import Hook, HookAnswer
 from ..effects.messages import Message, Outcome, Role, StopReason
+from ..effects.model import ModelSpec
 from ..effects.performers.base import Scene
 from ..effects.performers.hooks_define import HookCall, HostHook, hook
 from ..effects.performers.stores.base import SessionInfo
 from ..effects.performers.stores.memory import MemoryStore
 from ..effects.performers.tools import ToolContext, tool
 from ..effects.pieces import CallPiece, Piece, TextPiece
+from ..effects.policy import Concurrency, Policy
 from ..effects.requests import AskApproval, CallModel, Purpose
+from ..effects.upkeep import Retries
 from ..effects.usage import Usage
 from ..engine.agent import Agent
 from ..engine.journal import fold
@@ -80,13 +83,15 @@ class RestlessStore:
         self.appends = 0
         self._choices = choices
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """As a store does, or fail."""
         self.appends += 1
         fault = self.fault(self.appends)
         await self._nap()
         self._fail("before", fault)
-        length = await self.kept.append(session, expected, entries)
+        length = await self.kept.append(session, expected, entries, about)
         self._fail("after", fault)
         await self._nap()
         return length
@@ -130,8 +135,8 @@ class World:
 
     `ran` counts what each tool was run for, `witnessed` are the calls whose hooks were asked about their
     result, `faults` is what was found. *yes* are the calls that somebody allowed, *settled* the questions
-    whose answer was kept, *accepted* the inputs that were taken in. *meddled*: somebody interrupted, steered
-    or gave up a call; *trusting*: somebody said "always", or that nothing is to be asked.
+    whose answer was kept, *accepted* the inputs that were taken in. *meddled*: somebody interrupted, steered,
+    gave up a call or forbade it; *trusting*: somebody said "always", or that nothing is to be asked.
     """
 
     def __init__(self, choices: Choices, fault: Callable[[int], str] = _never, *, stumbles: int = 0) -> None:

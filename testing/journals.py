@@ -12,9 +12,11 @@ from ..effects import Effect
 from ..effects.events import ControlReceived, Event, Interrupted, UserSent, UserSteered
 from ..effects.messages import Outcome
 from ..effects.notices import DoneReason, InputBlocked, InputTaken, RunEnded, ToolEnded
+from ..effects.usage import Spent
 from ..engine.codec import decode
-from ..engine.entries import Entry, Posted, RunOpened, Stepped, TakenOver
-from ..engine.journal import Folded, follow
+from ..engine.entries import Entry, Forked, Posted, RunOpened, Stepped, TakenOver
+from ..engine.folding import Folded, follow
+from ..engine.journal import beginning
 from ..states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived
@@ -28,6 +30,7 @@ class Kept:
 
     *posted* are the inputs in the order they came, *applied* how often each was, *taken* those that became
     messages or were refused, in that order. *stopped* are the runs that were interrupted while they rested.
+    *spent* is what the runs used that are over.
     """
 
     session: str
@@ -37,18 +40,19 @@ class Kept:
     taken: list[str] = attrs.field(factory=list)
     stopped: set[str] = attrs.field(factory=set)
     ended: list[ToolEnded] = attrs.field(factory=list)
+    spent: Spent = Spent()
     faults: list[str] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, entries: Sequence[bytes], session: str) -> Kept:
         """What *entries* say."""
-        kept = cls(session)
+        kept = cls(session, folded=beginning(entries))
         read: list[Entry] = [decode(data, Entry, f"an entry of {session!r}") for data in entries]
         for number, entry in enumerate(read):
-            kept._follow(entry, read[number + 1 :])
+            kept._follow(entry, number, read[number + 1 :])
         return kept
 
-    def _follow(self, entry: Entry, rest: list[Entry]) -> None:
+    def _follow(self, entry: Entry, number: int, rest: list[Entry]) -> None:
         match entry:
             case Posted(event=event):
                 self.posted.append(event)
@@ -58,9 +62,13 @@ class Kept:
                 self.applied.update({one.id for one in self.folded.posted if isinstance(one, INPUTS)})
             case Stepped(event=event) if isinstance(event, INPUTS):
                 self.applied[event.id] += 1
+            case Forked():
+                # What waits is answered where it was said, and what was spent is paid for there.
+                self.posted = [one for one in self.posted if isinstance(one, INPUTS) and one.id in self.taken]
+                self.spent = Spent()
             case _:
                 pass
-        for effect in follow(self.folded, entry, f"an entry of {self.session!r}"):
+        for effect in follow(self.folded, entry, number, self.session):
             self._said(effect)
 
     @property
@@ -81,13 +89,25 @@ class Kept:
                 self.taken += ids
             case ToolEnded():
                 self.ended.append(effect)
-            case RunEnded(run=run, reason=reason):
+            case RunEnded(run=run, reason=reason, spent=spent):
+                self.spent += spent
                 if run in self.stopped and reason is not DoneReason.INTERRUPTED:
                     self.faults.append(
                         f"run {run!r} was interrupted while it rested, and ended with {reason}"
                     )
             case _:
                 pass
+
+    @property
+    def money_faults(self) -> list[str]:
+        """Whether the account of the session is that of all its runs, whichever of them it goes on from."""
+        machine = self.folded.machine
+        if machine is None:
+            return []
+        memory = machine.memory
+        total = self.spent if machine.done else self.spent + memory.spent
+        mine = memory.earlier + memory.spent
+        return [] if mine == total else [f"the runs of {self.session!r} used {total}, its account is {mine}"]
 
     @property
     def ran(self) -> set[str]:
@@ -101,7 +121,7 @@ def journal_faults(kept: Kept, accepted: Iterable[str], *, over: bool) -> list[s
 
     *over*: nothing goes on any more, so every prompt has come in.
     """
-    faults = list(kept.faults)
+    faults = [*kept.faults, *kept.money_faults]
     inputs = [event for event in kept.posted if isinstance(event, INPUTS)]
     ids = [event.id for event in inputs]
     faults += [f"{name} was posted {count} times" for name, count in Counter(ids).items() if count > 1]

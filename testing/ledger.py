@@ -2,8 +2,8 @@
 What must hold over a whole run: a ledger that is told every step and says what is wrong with it.
 
 The ledger keeps its own books from events and effects alone, as an auditor does, and compares them with what
-the machine believes. What is asked of the world, the account and the conversation are here; the mail, hooks,
-questions, settings and calls each have a book of their own.
+the machine believes. What is asked of the world is here; the account, the conversation, its summaries, failed
+calls and circles, the mail, hooks, questions, settings and calls each have a book of their own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects import is_request
-from ..effects.config import Config, Steering
+from ..effects.config import Config
 from ..effects.events import Answer, CallCancelled, Interrupted, ModelStreamed, UserSteered
 from ..effects.messages import Message, Role
 from ..effects.notices import (
     AnswerDropped,
-    Compacted,
     DoneReason,
     Ignored,
     InterruptRequested,
@@ -29,7 +28,8 @@ from ..effects.notices import (
     TextDelta,
     TurnEnded,
 )
-from ..effects.records import AddUsage, AppendMessage, ReplaceHistory
+from ..effects.policy import Steering
+from ..effects.records import AppendMessage
 from ..effects.requests import (
     AskApproval,
     CallModel,
@@ -40,26 +40,22 @@ from ..effects.requests import (
     RunTool,
     SetTimer,
 )
-from ..effects.usage import Spent
 from ..engine.transition import ignored
 from ..states.batch import Stopping
 from ..states.state import Confirming, Dispatching, Done, Executing, Streaming
 from .askbook import AskBook
 from .callbook import Around, CallBook
 from .hookbook import HookBook
-from .invariants import (
-    growth_faults,
-    over_limit,
-    payment_faults,
-    request_faults,
-    shrink_faults,
-    step_faults,
-    untouched_faults,
-)
+from .invariants import payment_faults, request_faults, step_faults, untouched_faults
+from .loopbook import LoopBook
 from .mailbook import MailBook
+from .purse import Purse
 from .settingbook import SettingBook
+from .shrinkbook import ShrinkBook
 from .steps import Step, stopping
 from .telling import telling_faults
+from .trybook import TryBook
+from .viewbook import ViewBook
 
 if TYPE_CHECKING:
     from ..effects import Effect
@@ -79,10 +75,14 @@ class Ledger:
     asks: AskBook
     settings: SettingBook
     calls: CallBook
+    purse: Purse
+    view: ViewBook
+    shrink: ShrinkBook
+    tries: TryBook = attrs.field(factory=TryBook)
+    loops: LoopBook = attrs.field(factory=LoopBook)
     open: dict[str, Request] = attrs.field(factory=dict)
     known: set[str] = attrs.field(factory=set)
     cancelled: set[str] = attrs.field(factory=set)
-    spent: Spent = Spent()
     turns: int = 0
     begun: int = 0
     over: int = 0
@@ -99,6 +99,9 @@ class Ledger:
             asks=AskBook(),
             settings=SettingBook.of(memory),
             calls=CallBook.of(memory),
+            purse=Purse.of(memory),
+            view=ViewBook.of(memory),
+            shrink=ShrinkBook.of(memory),
         )
 
     def copy(self) -> Ledger:
@@ -109,10 +112,14 @@ class Ledger:
             asks=self.asks.copy(),
             settings=self.settings.copy(),
             calls=self.calls.copy(),
+            purse=self.purse.copy(),
+            view=self.view.copy(),
+            shrink=self.shrink.copy(),
+            tries=self.tries.copy(),
+            loops=self.loops.copy(),
             open=dict(self.open),
             known=set(self.known),
             cancelled=set(self.cancelled),
-            spent=self.spent,
             turns=self.turns,
             begun=self.begun,
             over=self.over,
@@ -123,6 +130,7 @@ class Ledger:
     def reconfigured(self, config: Config) -> None:
         """The run goes on under *config*, and was under another one *before*."""
         self.settings.reconfigured(config)
+        self.tries.reconfigured(config)
         self.calls.loose = True
 
     def take(self, now: Step) -> list[str]:
@@ -132,22 +140,33 @@ class Ledger:
         if isinstance(now.event, ModelStreamed):
             return self._streamed(now)
         faults, answered = self._event(now)
+        faults += self.purse.take(now, answered)
         for effect in now.effects:
             faults += self._effect(effect, now)
         faults += payment_faults(now) + self._cancels(now) + telling_faults(now, answered)
-        faults += self.mail.take(now) + self.asks.take(now, answered) + self.settings.take(now, answered)
+        faults += self.mail.take(now) + self.asks.take(now, answered) + self.tries.take(now, answered)
+        faults += self.settings.take(now, answered, self.tries.fallback)
         around = Around(
             answered=answered,
             asks=self.asks,
             mode=self.settings.mode,
-            spent=self.spent,
+            purse=self.purse,
             urgent=self.mail.urgent,
         )
-        faults += self.calls.take(now, around) + self.hooks.take(now, answered, self.calls)
+        faults += self.calls.take(now, around) + self.loops.take(now, self.view.messages)
+        faults += self.hooks.take(now, answered, self.calls, self.loops.warns)
+        faults += self._kept_up(now, answered)
         return faults + self._balance(now) + step_faults(now)
+
+    def _kept_up(self, now: Step, answered: Request | None) -> list[str]:
+        """What keeps a long run going: compactions, and what is shown of the conversation."""
+        window = now.config.spec(self.tries.fallback or self.settings.model).window
+        faults = self.shrink.take(now, answered, self.view, window)
+        return faults + self.view.take(now) + self.purse.faults(now)
 
     def _streamed(self, now: Step) -> list[str]:
         """A piece of a stream is seen and gathered, and changes nothing else."""
+        self.tries.seen = True
         for effect in now.effects:
             if isinstance(effect, TextDelta):
                 self.text += effect.text
@@ -175,11 +194,6 @@ class Ledger:
         match effect:
             case AppendMessage(message=message):
                 return self._message(message, now)
-            case ReplaceHistory() | Compacted():
-                return shrink_faults(effect, now)
-            case AddUsage(spent=spent):
-                self.spent += spent
-                return growth_faults(spent)
             case Ignored():
                 return [f"{effect} stands beside other effects"]
             case _:
@@ -200,17 +214,11 @@ class Ledger:
         return faults
 
     def _called(self, request: CallModel, now: Step) -> list[str]:
-        limits, retries = now.config.limits, now.config.retries
         faults: list[str] = []
-        if over_limit(limits, self.spent) or (limits.turns is not None and self.turns >= limits.turns):
-            faults.append(f"{request} leaves over a limit, spent are {self.spent}")
-        if request.purpose is Purpose.SUMMARY:
-            return faults
-        if request.attempt > 1 + max(retries.overloaded, retries.failed):
-            faults.append(f"{request} is one attempt too many")
-        if request.tools != tuple([tool.name for tool in now.config.tools]):
-            faults.append(f"{request} offers other tools than there are")
-        return faults + self._nothing_unsaid()
+        # The tries of a summary are one call: what one of them used stops no other.
+        if not self.purse.may_call(now.config) and now.state.label in {"thinking.go", "compacting.weigh"}:
+            faults.append(f"{request} leaves over a limit, {self.purse}")
+        return faults if request.purpose is Purpose.SUMMARY else faults + self._nothing_unsaid()
 
     def _cancels(self, now: Step) -> list[str]:
         """What is taken back dies; work is told to stop by whoever will not wait, and by nobody else."""
@@ -282,8 +290,8 @@ class Ledger:
 
     def _ended(self, told: RunEnded) -> list[str]:
         faults = self._nothing_unsaid()
-        if told.spent != self.spent:
-            faults.append(f"told are {told.spent}, used were {self.spent}")
+        if told.spent != self.purse.spent:
+            faults.append(f"told are {told.spent}, used were {self.purse.spent}")
         if self.interrupted != (told.reason is DoneReason.INTERRUPTED):
             faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")
         if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:
@@ -300,8 +308,8 @@ class Ledger:
         questions = {name for name, one in self.open.items() if isinstance(one, AskApproval)}
         if questions != set(self.asks.open):
             faults.append(f"the questions {questions} are open, told as open are {set(self.asks.open)}")
-        if memory.spent != self.spent or (isinstance(following, Done) and following.spent != self.spent):
-            faults.append(f"used were {self.spent}, the memory has {memory.spent}")
+        if isinstance(following, Done) and following.spent != self.purse.spent:
+            faults.append(f"used were {self.purse.spent}, the end says {following.spent}")
         if memory.spent.turns != self.turns:
             faults.append(f"{self.turns} turns were completed, counted {memory.spent.turns}")
         if (self.begun, self.over) != (following.label != "thinking.start", isinstance(following, Done)):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Steering
 from ..effects.events import UserSent, UserSteered
 from ..effects.hooks import Hook
 from ..effects.messages import Message, Role, user
 from ..effects.notices import InputBlocked, InputTaken, RunEnded
+from ..effects.policy import Steering
 from ..effects.records import AppendMessage, Lane, TakeMail
 from ..effects.requests import CallModel, FireHook, Purpose
 from ..states.thinking import NATURAL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..effects.config import Steering
 from ..effects.events import (
     Approve,
     ApproveAlways,
@@ -18,6 +17,7 @@ from ..effects.events import (
 )
 from ..effects.messages import Binary
 from ..effects.permissions import PermissionMode
+from ..effects.policy import Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..states.batch import Settled
 from ..states.state import Confirming, Dispatching, Executing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FILE = Binary(media_type="text/plain", data=b"see here", name="note.txt")
 
 TEMPERS = (
-    {"yes": 45, "no": 30, "edited": 15, "always": 10},
+    {"yes": 40, "no": 30, "edited": 20, "always": 10},
     {"yes": 25, "no": 60, "edited": 15, "always": 0},
 )
 """What people say to questions: this and that, or mostly no."""
@@ -77,7 +77,7 @@ class People:
         return UserSteered(at=at, id=name, text=f"rather {name}", how=how, files=self._files())
 
     def _files(self) -> tuple[Binary, ...]:
-        return (FILE,) if chance(self._choices, 5) else ()
+        return (FILE,) if chance(self._choices, 10) else ()
 
     def control(self, at: float) -> ControlReceived:
         """A changed setting, which may be one that cannot be made."""
@@ -97,13 +97,18 @@ class People:
         """This very *change*."""
         return ControlReceived(at=at, id=self._name(), change=change)
 
-    def cancel(self, at: float, state: State) -> CallCancelled:
-        """One call is given up, mostly one that is not over, of the batch that is under way or of none."""
+    def cancel(self, at: float, state: State, *, first: bool = False) -> CallCancelled:
+        """
+        One call is given up, mostly one that is not over, of the batch that is under way or of none.
+
+        It is the *first* of those that are not over where that is wanted.
+        """
         call = "r-0"
         if isinstance(state, Executing | Confirming | Dispatching):
             calls = state.batch.calls
             left = [one for one in calls if not isinstance(one.phase, Settled)]
-            call = pick(self._choices, calls if chance(self._choices, 10) else left).call.id
+            some = left[:1] if first else calls if chance(self._choices, 10) else left
+            call = pick(self._choices, some).call.id
         return CallCancelled(at=at, call=call)
 
     def decision(self, tool: str) -> Decision:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..effects.config import Concurrency, Config, Gates, ModelSpec, Policy, Steering
+from ..effects.config import Config
 from ..effects.events import Approve, Deny, Failure
 from ..effects.hooks import Hook, HookAnswer, HookSpec
+from ..effects.model import ModelSpec
 from ..effects.pieces import CallPiece, ReasoningPiece, TextPiece
+from ..effects.policy import Concurrency, Gates, Policy, Steering
 from ..effects.usage import Usage
 from .by_hand import ByHand, calls, config
 
@@ -111,6 +113,7 @@ _WAYS: dict[str, tuple[Config, tuple[Deed, ...]]] = {
     "dispatching.stopping": (config(), (_calls("send", "write"), ByHand.interrupt)),
     "compacting.consulting": (_narrow(Hook.PRE_COMPACT), (_fill,)),
     "compacting.summary": (_narrow(), (_fill, lambda run: run.stream(TextPiece("it was")))),
+    "compacting.pausing": (_narrow(), (_fill, lambda run: run.fail(Failure.SERVER))),
     "compacting.stopping": (_narrow(), (_fill, ByHand.interrupt)),
     "done": (config(), (lambda run: run.say("done"),)),
 }

@@ -9,7 +9,8 @@ repeats a run, and a shrinking source makes it short.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import UnionType
 from typing import final
 
 import attrs
@@ -17,6 +18,7 @@ import attrs
 from ..effects import Effect
 from ..effects.config import Config
 from ..effects.events import (
+    AgentFinished,
     ApprovalGiven,
     Approve,
     Decision,
@@ -29,11 +31,12 @@ from ..effects.events import (
     ModelStreamed,
     Post,
     TimerFired,
-    ToolProgressed,
+    ToolFinished,
 )
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.permissions import PermissionMode, Verdict
 from ..effects.pieces import Piece
+from ..effects.policy import Steering
 from ..effects.records import SetMode
 from ..effects.requests import (
     AskApproval,
@@ -46,102 +49,40 @@ from ..effects.requests import (
     RunTool,
     SetTimer,
 )
+from ..effects.usage import Spent
 from ..engine.entries import VERSION, RunOpened
 from ..engine.machine import Machine
 from ..states.batch import Settled
 from ..states.state import Confirming, Dispatching, Executing, State
-from . import hooking, replies, settings
+from . import habits, hooking, replies, settings
 from .choices import Choices, Seeded, chance, pick, weighted
 from .people import People
+from .plans import GLANCE, HASTE, MIXED, MOODS, PLANS, PLANS_THERE, RARE, USUAL
 from .settingbook import inherited_faults
 from .steps import Happening
 from .strays import stray
 from .watched import Rebuild, Row, Watched
 
-RARE = {
-    "thinking.reading": 100,
-    "thinking.opening": 100,
-    "thinking.ending": 400,
-    "thinking.retry": 100,
-    "compacting.consulting": 400,
-    "compacting.summary": 400,
-    "compacting.stopping": 600,
-    "streaming.stopping": 50,
-    "executing": 20,
-    "executing.stopping": 200,
-    "confirming": 20,
-    "confirming.stopping": 800,
-    "dispatching": 50,
-    "dispatching.stopping": 150,
-}
-"""
-Labels of states that few runs get into: while one is there, so many glances are taken at what may follow, in
-percent.
-"""
-
-MIXED = (0, 0, 1, 4)
-"""So many more while calls of a batch are in none, one, two, or more phases at once."""
-
-USUAL: Mapping[str, int] = {
-    "answer": 72,
-    "stray": 8,
-    "interrupt": 2,
-    "steer": 3,
-    "prompt": 3,
-    "control": 3,
-    "progress": 4,
-    "cancel": 5,
-    "reconfigure": 1,
-}
-"""How often each move is made."""
-
-GLANCE: Mapping[str, int] = {**dict.fromkeys(USUAL, 10), "answer": 50, "stray": 5}
-"""The same for a glance, which need not lead anywhere."""
-
-PLANS: Mapping[tuple[str, ...], int] = {
-    ("",): 35,
-    ("", ""): 12,
-    ("", "", ""): 5,
-    ("cancel",): 10,
-    ("steer", "answer"): 5,
-    ("hook",): 10,
-    ("yes", "yes", "no to all", "cancel"): 12,
-    ("yes", "yes", "no", "hook"): 6,
-    ("yes", "yes", "no", "end"): 8,
-    ("yes", "yes", "yes", "no", "end"): 8,
-    ("side by side", "cancel"): 10,
-    ("no is the end", "answer"): 4,
-    ("ask again", "work"): 10,
-}
-"""What is done in a glance: nothing means anything, the rest is where nothing else leads often."""
-
-MOODS: Mapping[str, tuple[int, Mapping[str, int]]] = {
-    "calm": (35, {}),
-    "hasty": (20, {"interrupt": 12}),
-    "patient": (15, {"interrupt": 0}),
-    "picky": (12, {"cancel": 18}),
-    "chatty": (10, {"steer": 9, "prompt": 9, "control": 9, "progress": 9}),
-    "restless": (8, {"reconfigure": 14, "cancel": 12}),
-}
-"""What a world is like, how likely, and what happens more often in it."""
-
 WORDS: Mapping[str, Decision] = {"yes": Approve(), "no": Deny()}
 NO = HookAnswer(verdict=Verdict.DENY, interrupt=True)
-FIRST: Mapping[str, type[Request]] = {
+MODES = {
+    "ask again": SetMode(mode=PermissionMode.DEFAULT),
+    "plan only": SetMode(mode=PermissionMode.PLAN),
+}
+FIRST: Mapping[str, type[Request] | UnionType] = {
     "hook": FireHook,
     "end": FireHook,
     "work": RunTool,
+    "spend": RunTool | RunAgent,
+    "squander": RunAgent,
+    "late": SetTimer,
     "yes": AskApproval,
     "no": AskApproval,
 }
 """What is answered first where a plan says so."""
 
-HASTE: Sequence[Mapping[type[Request], int]] = (
-    {},
-    {AskApproval: 6, FireHook: 6, SetTimer: 3},
-    {AskApproval: 9, RunTool: 3, RunAgent: 3, SetTimer: 3},
-)
-"""How soon what is asked is answered, by kinds of worlds: all alike, work takes long, or hooks do."""
+MUCH = 100.0
+"""More seconds than any limit allows."""
 
 MODEL_CALLS = 14
 """After so many a played model only talks, so that every run ends."""
@@ -167,9 +108,14 @@ class Play:
     end: Machine
 
 
-def play(seed: int, rebuild: Rebuild | None = None) -> Play:
-    """The run that *seed* determines, from settings to end. Raises `PromiseBroken`."""
-    return Player(Seeded(seed), rebuild).play()
+def play(seed: int, rebuild: Rebuild | None = None, kind: str = "") -> Play:
+    """
+    The run that *seed* determines, from settings to end, in a world of this *kind*, or any.
+
+    Raises `PromiseBroken`.
+    """
+    choices = Seeded(seed)
+    return Player(choices, rebuild, config=settings.config(choices, kind)).play()
 
 
 def opened(config: Config, posts: tuple[Post, ...], before: Machine | None = None, run: str = "r") -> Machine:
@@ -206,6 +152,7 @@ class Player:
         self._called = 0
         self._now = 0.0
         self._haste = HASTE[choices.below(len(HASTE))]
+        self._habit = habits.habit(choices, self.config)
         self._mood = MOODS[weighted(choices, {name: weight for name, (weight, _) in MOODS.items()})][1]
 
     def play(self) -> Play:
@@ -245,7 +192,7 @@ class Player:
         """Look at what follows from a few moves, every promise checked, and be back as if nothing was."""
         here, streams, now, called = self._run, dict(self._streams), self._now, self._called
         self._run = here.fork()
-        for move in weighted(self.choices, PLANS):
+        for move in weighted(self.choices, {**PLANS, **PLANS_THERE.get(here.machine.state.label, {})}):
             if not self._run.machine.done:
                 self._move({move: 1} if move else GLANCE)
         self._run, self._streams, self._now, self._called = here, streams, now, called
@@ -259,7 +206,9 @@ class Player:
         # Each steer makes a run longer.
         long = self._called >= MODEL_CALLS and len(weights) > 1
         match weighted(self.choices, {**weights, "steer": 0} if long else weights):
-            case "answer" | "hook" | "end" | "work" | "yes" | "no" as how:
+            case "yes":
+                self._answer(run.requests[next(iter(self._ready("yes")))], "yes")
+            case "answer" | "hook" | "end" | "work" | "spend" | "squander" | "late" | "no" as how:
                 self._answer(run.requests[weighted(self.choices, self._ready(how))], how)
             case "no to all":
                 while questions := self._ready("no", others=False):
@@ -267,21 +216,25 @@ class Player:
             case "stray":
                 self._stray()
             case "progress":
-                request = pick(self.choices, run.machine.state.open)
-                run.feed(ToolProgressed(at=at, request=request, text="half way"))
+                request = run.requests[pick(self.choices, run.machine.state.open)]
+                run.feed(replies.progressed(self.choices, request, at))
             case "interrupt":
                 run.feed(Interrupted(at=at))
             case "steer":
                 run.feed(self.people.steer(at))
+            case "hurry":
+                run.feed(attrs.evolve(self.people.steer(at), how=Steering.NOW))
             case "control":
                 run.feed(self.people.control(at))
             case "cancel":
                 run.feed(self.people.cancel(at, run.machine.state))
+            case "give up":
+                run.feed(self.people.cancel(at, run.machine.state, first=True))
             case "reconfigure":
                 run.reconfigure(settings.changed(self.choices, run.machine.config))
-            case "ask again":
-                run.feed(self.people.change(at, SetMode(mode=PermissionMode.DEFAULT)))
-            case "side by side" | "no is the end" as change:
+            case "ask again" | "plan only" as how:
+                run.feed(self.people.change(at, MODES[how]))
+            case "side by side" | "no is the end" | "no skips nothing" as change:
                 run.reconfigure(settings.CHANGES[change](run.machine.config))
             case _:
                 run.feed(self.people.prompt(at))
@@ -316,6 +269,10 @@ class Player:
             event = attrs.evolve(
                 event, said=tuple([HookSaid(name=said.name, answer=NO) for said in event.said])
             )
+        elif isinstance(event, ToolFinished) and how == "spend":
+            event = attrs.evolve(event, seconds=MUCH)
+        elif isinstance(event, AgentFinished) and how in {"spend", "squander"}:
+            event = attrs.evolve(event, spent=Spent(seconds=MUCH))
         if not self._run.feed(event):
             self._run.broken([f"{event} answers an open request and was ignored"])
 
@@ -330,7 +287,7 @@ class Player:
             case AskApproval(tool=tool):
                 return ApprovalGiven(at=at, request=name, decision=self.people.decision(tool), by="they")
             case RunAgent():
-                return replies.returned(choices, name, at)
+                return replies.returned(choices, request, at)
             case FireHook():
                 return HookAnswered(at=at, request=name, said=hooking.said(choices, request))
             case ReadInstructions():
@@ -361,4 +318,6 @@ class Player:
         if request.purpose is Purpose.SUMMARY:
             return replies.summary(self.choices)
         self._called += 1
-        return replies.reply(self.choices, request.tools, may_call=self._called < MODEL_CALLS)
+        others = tuple([one.name for one in self._run.machine.config.tools if one.name not in request.tools])
+        may_call = self._called < MODEL_CALLS
+        return replies.reply(self.choices, request.tools, others, self._habit, may_call=may_call)

@@ -1,10 +1,12 @@
 """
 All of a small world: every state it can get into, and every way between them.
 
-`search` walks breadth first over the real machine: one answer with two calls, tools that fail or not, a
+`search` walks breadth first over the real machine: some answers with some calls, tools that fail or not, a
 person who says yes, always or no, failures of the model, interrupts at any moment, and in some worlds hooks,
-deadlines, steers, changed settings or a call that is given up. Every promise is checked on every way, and the
-end must be reachable from everywhere. What is found is told as a test, the shortest there is.
+deadlines, steers, changed settings or a call that is given up; or a window that fills up, another model that
+takes over, results that are left out, circles, and children who share a budget. Every promise is checked on
+every way, and the end must be reachable from everywhere. What is found is told as a test, the shortest there
+is.
 
     python -m turnwheel.testing.prove               the search
     python -m turnwheel.testing.prove --runs 10000  and so many random runs of a larger world
@@ -20,10 +22,10 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.config import Config
 from ..effects.errors import InternalError
 from ..effects.events import (
     AgentFinished,
+    AgentProgressed,
     Answer,
     ApprovalGiven,
     Approve,
@@ -72,6 +74,12 @@ from .worlds import World, worlds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+LITTLE = Usage(input=10, output=10)
+"""What an answer uses where nothing else is said."""
+
+SMALL = 1_000
+"""Tokens of a window in which the size of a conversation matters."""
+
 ID = re.compile(r"\br-(\d+)")
 
 
@@ -103,16 +111,16 @@ def search(world: World) -> Proof:
 
     Raises `PromiseBroken` with the shortest way to where a promise does not hold.
     """
-    begun = _begun(world.config)
+    begun = _begun(world)
     rows: set[Row] = set()
-    first = _feed(Node(begun, Ledger.of(begun)), None, rows)
+    first = _feed(Node(begun, Ledger.of(begun)), None, rows, begun)
     places = {_key(first): first}
     waiting = deque([first])
     edges = 0
     while waiting:
         node = waiting.popleft()
         for event in _events(node, world):
-            reached = _feed(node, event, rows)
+            reached = _feed(node, event, rows, begun)
             edges += 1
             known = places.setdefault(_key(reached), reached)
             node.following.append(known)
@@ -122,8 +130,8 @@ def search(world: World) -> Proof:
     return Proof(states=len(places), edges=edges, rows=frozenset(rows))
 
 
-def _feed(node: Node, event: Event | None, rows: set[Row]) -> Node:
-    """Where *event* leads from *node*, which stays as it is."""
+def _feed(node: Node, event: Event | None, rows: set[Row], begun: Machine) -> Node:
+    """Where *event* leads from *node*, which stays as it is; *begun* is how it all began."""
     ledger = node.ledger.copy()
     machine = node.machine
     state, memory = machine.state, machine.memory
@@ -140,13 +148,13 @@ def _feed(node: Node, event: Event | None, rows: set[Row]) -> Node:
     except InternalError as error:
         faults.append(str(error))
     if faults:
-        raise PromiseBroken(faults, _begun(machine.config), list(journal))
+        raise PromiseBroken(faults, begun, list(journal))
     last = event if isinstance(event, Answer) else node.last
     return Node(Machine(machine.config, state, memory), ledger, journal, last)
 
 
-def _begun(config: Config) -> Machine:
-    return Machine.start(config, "the prompt", run="r")
+def _begun(world: World) -> Machine:
+    return Machine.start(world.config, world.prompt, run="r")
 
 
 def _key(node: Node) -> str:
@@ -156,12 +164,19 @@ def _key(node: Node) -> str:
     Ids are numbered anew in the order in which they are named.
     """
     memory = node.machine.memory
-    results = [result.outcome.value for message in memory.history for result in message.results]
+    results = [
+        (result.name, result.outcome.value) for message in memory.history for result in message.results
+    ]
     shape = [message.role.value for message in memory.history][-3:]
-    facts = (memory.spent.turns, memory.spent.seconds, memory.compactions, memory.continues, memory.granted)
+    counts = (memory.spent.turns, memory.spent.seconds, memory.continues)
+    shrunk = (memory.compactions, memory.compaction_failures, memory.cleared, memory.history.revision)
+    facts = (*counts, *shrunk, memory.granted, memory.withdrawn, memory.fallback)
     chosen = (memory.model, memory.mode.value, memory.thinking, memory.instructions)
     said = (memory.mail, memory.received, memory.pending_context)
-    text = f"{node.machine.state!r} {shape} {results} {facts} {chosen} {said} {type(node.last).__name__}"
+    size = memory.size if node.machine.config.model.window < SMALL else 0
+    text = (
+        f"{node.machine.state!r} {shape} {results} {facts} {size} {chosen} {said} {type(node.last).__name__}"
+    )
     numbers: dict[str, int] = {}
     return ID.sub(lambda found: f"r-{numbers.setdefault(found[1], len(numbers))}", text)
 
@@ -205,20 +220,22 @@ def _answers(  # noqa: C901, PLR0912  # one branch for each kind of request
     match request:
         case CallModel(purpose=Purpose.SUMMARY):
             yield _said(request.id, StopReason.END_TURN, "brief")
-            yield _failed(request.id, Failure.SERVER)
-            yield _failed(request.id, Failure.LOST)
+            yield _said(request.id, StopReason.MAX_TOKENS, "bri")
+            for failure in (Failure.SERVER, Failure.LOST, Failure.OVERFLOW):
+                yield _failed(request.id, failure)
         case CallModel():
-            yield from _answers_of_the_model(request, machine, world.calls)
+            yield from _answers_of_the_model(request, machine, world)
         case RunTool():
             for outcome, seconds in ((Outcome.OK, 1.0), (Outcome.ERROR, 4.0)):
                 yield ToolFinished(
-                    at=1.0, request=request.id, content="fine", outcome=outcome, seconds=seconds
+                    at=1.0, request=request.id, content=world.content, outcome=outcome, seconds=seconds
                 )
         case AskApproval():
             for decision in (Approve(), ApproveAlways(), Deny(), Deny(interrupt=True)):
                 yield ApprovalGiven(at=1.0, request=request.id, decision=decision)
         case RunAgent():
-            for seconds in (1.0, 4.0):
+            yield AgentProgressed(at=1.0, request=request.id, spent=Spent(turns=1, seconds=0.5))
+            for seconds in (1.0, 9.0):  # as it may, and far beyond that
                 yield AgentFinished(at=1.0, request=request.id, content="fine", spent=Spent(seconds=seconds))
         case FireHook():
             yield from _answers_of_hooks(request)
@@ -249,7 +266,7 @@ def _answers_of_hooks(request: FireHook) -> Iterator[Event]:
     yield HookAnswered(at=1.0, request=request.id, said=fault)
 
 
-def _answers_of_the_model(request: CallModel, machine: Machine, calls: tuple[str, str]) -> Iterator[Event]:
+def _answers_of_the_model(request: CallModel, machine: Machine, world: World) -> Iterator[Event]:
     if isinstance(machine.state, Streaming) and machine.state.pieces.count:
         yield _said(request.id, StopReason.END_TURN, " there")
     else:
@@ -257,13 +274,18 @@ def _answers_of_the_model(request: CallModel, machine: Machine, calls: tuple[str
         yield ModelStreamed(at=1.0, request=request.id, before=0, count=1, pieces=(TextPiece("hello"),))
     yield _failed(request.id, Failure.SERVER)
     yield _failed(request.id, Failure.AUTH)
-    if not machine.memory.spent.turns:
-        yield _said(request.id, StopReason.TOOL_USE, "", calls)
-        yield _said(request.id, StopReason.MAX_TOKENS, "hel", calls[:1])
+    answers = (world.calls, *world.more)
+    turns = machine.memory.spent.turns
+    if turns < len(answers):
+        yield _said(request.id, StopReason.TOOL_USE, "", answers[turns], world.used)
+    if not turns:
+        yield _said(request.id, StopReason.MAX_TOKENS, "hel", world.calls[:1])
         yield _failed(request.id, Failure.OVERFLOW)
 
 
-def _said(request: str, stop: StopReason, text: str, calls: Sequence[str] = ()) -> ModelFinished:
+def _said(
+    request: str, stop: StopReason, text: str, calls: Sequence[str] = (), used: Usage = LITTLE
+) -> ModelFinished:
     arguments = '{"agent": "kid", "prompt": "go"}', '{"path": "a.txt"}'
     pieces = [
         CallPiece(index, "w", name, arguments[name not in {"send", "ranger"}])
@@ -273,7 +295,7 @@ def _said(request: str, stop: StopReason, text: str, calls: Sequence[str] = ()) 
         at=1.0,
         request=request,
         stop=stop,
-        usage=Usage(input=10, output=10),
+        usage=used,
         pieces=(TextPiece(text), *pieces) if text else tuple(pieces),
     )
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import final
 
 import attrs
 
-from ..effects.events import AgentFinished, Failure, ModelFailed, ModelFinished, ToolFinished
+from ..effects.events import (
+    AgentFinished,
+    AgentProgressed,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ToolFinished,
+    ToolProgressed,
+)
 from ..effects.messages import Binary, Outcome, StopReason
 from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ..effects.requests import Request, RunAgent
 from ..effects.usage import Spent, Usage
 from .choices import Choices, chance, pick, weighted
+from .habits import Habit
 
 PICTURE = Binary(media_type="image/png", data=b"a picture", name="found.png")
 
@@ -41,7 +52,7 @@ class Speech:
             request=request,
             failure=self.failure,
             message="as played",
-            retry_after=weighted(choices, {None: 80, 0.0: 10, 7.5: 10}),
+            retry_after=weighted(choices, {None: 75, 0.0: 10, 7.5: 15}),
             jitter=choices.below(10) / 10,
             usage=self.usage if chance(choices, 50) else None,
             seconds=self.seconds,
@@ -66,35 +77,57 @@ ENDS: Mapping[StopReason, int] = {
 }
 
 
-def reply(choices: Choices, offered: tuple[str, ...], *, may_call: bool) -> Speech:
-    """An answer of any kind. Where it *may_call* it mostly calls what is *offered*, so that runs last."""
-    kind = weighted(choices, {"text": 10, "calls": 82 if may_call else 0, "failure": 8})
+def reply(
+    choices: Choices, offered: tuple[str, ...], others: tuple[str, ...], habit: Habit, *, may_call: bool
+) -> Speech:
+    """
+    An answer of any kind. Where it *may_call* it mostly calls what is *offered*, so that runs last.
+
+    Sometimes it calls *others*, which are not; and what its *habit* is, which is to fail, too.
+    """
+    kind = weighted(choices, {"text": 10, "calls": 82 if may_call else 0, "failure": habit.fails})
     pieces = tuple(_words(choices))
     if kind == "failure":
         kept = pieces if chance(choices, 40) else ()
         return Speech(
             pieces=kept,
-            failure=pick(choices, tuple(Failure)),
+            failure=weighted(choices, FAILURES),
             usage=usage(choices),
             seconds=_seconds(choices),
         )
     if kind == "calls":
-        pieces += tuple(_calls(choices, offered))
+        habitual = bool(habit.calls) and chance(choices, 80)
+        pieces += habit.again(choices) if habitual else tuple(_calls(choices, offered, others))
     stop = weighted(choices, STOPS if kind == "calls" else ENDS)
     return Speech(pieces=pieces, stop=stop, usage=usage(choices), seconds=_seconds(choices))
 
 
+FAILING: Mapping[Failure, int] = {
+    Failure.LOST: 30,
+    Failure.SERVER: 20,
+    Failure.RATE_LIMIT: 15,
+    Failure.OVERFLOW: 20,
+    Failure.CANCELLED: 10,
+    Failure.AUTH: 5,
+}
+"""How a summary fails."""
+
+
 def summary(choices: Choices) -> Speech:
-    """An answer to the request for a summary: short, as it mostly is, empty, too long, or none."""
-    kind = weighted(choices, {"short": 55, "empty": 10, "long": 10, "failure": 25})
+    """An answer to the request for a summary: short, as it mostly is, empty, too long, half, or none."""
+    kind = weighted(choices, {"short": 50, "empty": 6, "long": 9, "half": 5, "failure": 30})
     if kind == "failure":
         return Speech(
             pieces=(TextPiece("half a"),) if chance(choices, 50) else (),
-            failure=weighted(choices, {Failure.LOST: 50, Failure.SERVER: 30, Failure.CANCELLED: 20}),
+            failure=weighted(choices, FAILING),
         )
-    text = {"short": "what was said", "empty": " ", "long": "and so on " * 500}[kind]
+    long = "and so on " * pick(choices, (30, 120, 500))
+    text = {"empty": " ", "long": long}.get(kind, "what was said")
     return Speech(
-        pieces=(TextPiece(text[:7]), TextPiece(text[7:])), usage=usage(choices), seconds=_seconds(choices)
+        pieces=(TextPiece(text[:7]), TextPiece(text[7:])),
+        stop=StopReason.MAX_TOKENS if kind == "half" else StopReason.END_TURN,
+        usage=usage(choices),
+        seconds=_seconds(choices),
     )
 
 
@@ -102,7 +135,8 @@ def usage(choices: Choices) -> Usage:
     """What a model says it used; sometimes nothing."""
     if chance(choices, 25):
         return Usage()
-    return Usage(input=20 + choices.below(300), output=1 + choices.below(80), cached=choices.below(20))
+    much = 800 if chance(choices, 12) else 0
+    return Usage(input=20 + much + choices.below(300), output=1 + choices.below(80), cached=choices.below(20))
 
 
 def _seconds(choices: Choices) -> float:
@@ -117,11 +151,23 @@ def _words(choices: Choices) -> Iterator[Piece]:
         yield TextPiece(pick(choices, ("word ", "some more words ", "a long paragraph, " * 12, "")))
 
 
-def _calls(choices: Choices, offered: tuple[str, ...]) -> Iterator[Piece]:
+FAILURES: Mapping[Failure, int] = {
+    **dict.fromkeys(Failure, 10),
+    Failure.RATE_LIMIT: 20,
+    Failure.OVERLOADED: 20,
+    Failure.OVERFLOW: 25,
+}
+"""How an answer fails."""
+
+OTHERS: dict[str, int] = {"nowhere": 6, "note": 3, "": 2}
+"""Names that a played model calls, be they offered or not."""
+
+
+def _calls(choices: Choices, offered: tuple[str, ...], others: tuple[str, ...]) -> Iterator[Piece]:
     count = weighted(choices, {1: 15, 2: 25, 3: 20, 4: 15, 7: 35})
     second_halves: list[Piece] = []
     for index in range(count):
-        name = weighted(choices, {"nowhere": 6, "note": 3, "": 2} | dict.fromkeys(offered, 12))
+        name = weighted(choices, OTHERS | dict.fromkeys(others, 8) | dict.fromkeys(offered, 12))
         text = arguments(choices, name)
         half = choices.below(len(text) + 1)
         yield CallPiece(index, pick(choices, (f"call_{index}", "call_0", "")), name, text[:half])
@@ -161,19 +207,38 @@ def worked(choices: Choices, request: str, at: float, *, cancelled: bool) -> Too
     return ToolFinished(
         at=at,
         request=request,
-        content=pick(choices, ("fine", "", "much to read " * 20)),
+        content=weighted(choices, {"fine": 50, "": 15, "much to read " * 20: 15, "a long file " * 60: 20}),
         outcome=outcome,
         seconds=choices.below(12) / 2,
         files=(PICTURE,) if chance(choices, 5) else (),
     )
 
 
-def returned(choices: Choices, request: str, at: float) -> AgentFinished:
+def progressed(choices: Choices, request: Request, at: float) -> ToolProgressed | AgentProgressed:
+    """What is heard of *request* while it is worked on."""
+    if isinstance(request, RunAgent):
+        return AgentProgressed(at=at, request=request.id, spent=_of_a_child(choices, request))
+    return ToolProgressed(at=at, request=request.id, text="half way")
+
+
+def returned(choices: Choices, request: RunAgent, at: float) -> AgentFinished:
     """How a child comes back."""
     return AgentFinished(
         at=at,
-        request=request,
+        request=request.id,
         content="found it",
         outcome=weighted(choices, {Outcome.OK: 80, Outcome.ERROR: 10, Outcome.CANCELLED: 10}),
-        spent=Spent(turns=2, usage=Usage(input=40 * choices.below(20)), seconds=choices.below(20) / 2),
+        spent=_of_a_child(choices, request),
     )
+
+
+def _of_a_child(choices: Choices, request: RunAgent) -> Spent:
+    """What a child used: mostly no more than it might."""
+    limits, strict = request.limits, chance(choices, 85)
+    tokens, seconds, cost = 40 * choices.below(20), choices.below(20) / 2, Decimal(choices.below(12)) / 1000
+    if strict:
+        tokens = tokens if limits.tokens is None else min(tokens, limits.tokens)
+        seconds = seconds if limits.seconds is None else min(seconds, limits.seconds)
+        cost = cost if limits.usd is None else min(cost, limits.usd)
+    unpriced = tokens if chance(choices, 10) else 0
+    return Spent(turns=2, usage=Usage(input=tokens), cost=cost, seconds=seconds, unpriced=unpriced)

@@ -16,33 +16,20 @@ from typing import Any, final
 
 import attrs
 
-from ..effects.config import Concurrency, Steering
 from ..effects.errors import CallerError, StoreConflict, StoreError
 from ..effects.events import Approve, ApproveAlways, Decision, Deny
 from ..effects.notices import ApprovalRequested, DoneReason
 from ..effects.permissions import PermissionMode
+from ..effects.policy import Concurrency, Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..engine.recovery import calls_of
 from ..engine.session import Session
 from .choices import Choices, Seeded, chance, pick, weighted
 from .jobs import DONE, World, job, machine_faults, steer
+from .plans import SESSION_MOVES
+from .tasks import PATIENCE, at_work, ended, turns
 
 SESSION = "s"
-
-MOVES = {
-    "run": 16,
-    "resume": 18,
-    "approve": 16,
-    "send": 10,
-    "steer": 8,
-    "control": 6,
-    "give up": 5,
-    "interrupt": 5,
-    "cancel": 8,
-    "close": 6,
-    "second": 8,
-    "nap": 10,
-}
 
 CHANGES: tuple[Change, ...] = (
     SetMode(mode=PermissionMode.DEFAULT),
@@ -56,9 +43,6 @@ DECISIONS: tuple[Decision, ...] = (Approve(), Approve(), Deny(), Deny(message="n
 
 REFUSED = (CallerError, StoreConflict, StoreError)
 """What a move may be told that comes at the wrong moment."""
-
-PATIENCE = 3_000
-"""Turns of the event loop after which whatever has not ended hangs."""
 
 SOON = 60
 """Turns in which whatever was told to stop has stopped; a run takes many more."""
@@ -80,42 +64,24 @@ class SessionBroken(AssertionError):
         return "\n".join([*self.faults, "", "after " + ", ".join(self.moves)])
 
 
-async def turns(count: int, until: Callable[[], bool] = lambda: False) -> bool:
-    """Let others run for *count* turns of the event loop, or *until* something holds; whether it does."""
-    for _ in range(count):
-        if until():
-            return True
-        await asyncio.sleep(0)
-    return until()
+async def to_the_end(session: Session, *, asks: bool = True) -> list[str]:
+    """
+    Go on with *session*, saying yes to everything, until nothing waits any more; what went wrong.
 
-
-def at_work() -> set[asyncio.Task[Any]]:
-    """The tasks that are there besides the one that asks."""
-    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-
-
-async def ended(work: Awaitable[None]) -> BaseException | None:
-    """What *work* raised, if anything; a `TimeoutError` where it hangs."""
-    task = asyncio.ensure_future(work)
-    if not await turns(PATIENCE, task.done):
-        task.cancel()
-        await turns(PATIENCE, task.done)
-        return TimeoutError(f"hangs after {PATIENCE} turns")
-    return asyncio.CancelledError() if task.cancelled() else task.exception()
-
-
-async def to_the_end(session: Session) -> list[str]:
-    """Go on with *session*, saying yes to everything, until nothing waits any more; what went wrong."""
+    Where it *asks* somebody who answers at once, there is nothing left to say yes to.
+    """
     for _ in range(ROUNDS):
         await session.load()
         if session.machine is None and not session.queue:
             return []
         result = await session.resume()
+        if session.machine is not None and not session.machine.memory.run:
+            return []  # it went back to its beginning, where nobody has said anything
         if result.reason is not None:
             talked = result.reason is not DoneReason.END_TURN or result.text == DONE
             return [] if talked else [f"a run ended with {result.text!r}"]
-        if not result.waiting:
-            return [f"{session.machine} rests on no question"]
+        if asks or not result.waiting:
+            return [f"{session.machine} rests on {result.waiting}, and there is an approver: {asks}"]
         for question in result.waiting:
             await session.approve(question.id)
     return [f"{session.machine} is not over after {ROUNDS} rounds"]
@@ -203,7 +169,7 @@ class SessionPlayer:
     # Moves
 
     async def _move(self) -> None:  # noqa: C901, PLR0912  # one branch for each move
-        move = weighted(self._choices, MOVES)
+        move = weighted(self._choices, SESSION_MOVES)
         self.moves.append(move)
         session = pick(self._choices, self._sessions)
         match move:
@@ -223,6 +189,10 @@ class SessionPlayer:
                 self._spawn(session, lambda: self._give_up(session))
             case "interrupt":
                 self._spawn(session, lambda: self._interrupt(session))
+            case "branch":
+                self._spawn(session, lambda: self._branch(session))
+            case "fork":
+                self._spawn(session, lambda: self._fork(session))
             case "cancel" if self._tasks:
                 pick(self._choices, self._tasks)[1].cancel()
             case "close":
@@ -318,6 +288,8 @@ class SessionPlayer:
     async def _control(self, session: Session) -> None:
         change = pick(self._choices, CHANGES)
         self.world.trusting |= change == SetMode(mode=PermissionMode.BYPASS)
+        # What it denies is given up by whoever takes the run over.
+        self.world.meddled |= change == SetMode(mode=PermissionMode.PLAN)
         await session.control(change)
 
     async def _give_up(self, session: Session) -> None:
@@ -326,6 +298,23 @@ class SessionPlayer:
         if calls:
             self.world.meddled = True
             await session.cancel(pick(self._choices, calls))
+
+    async def _branch(self, session: Session) -> None:
+        """Go back to where a run ended, or to the beginning."""
+        runs = [info.run for info in await session.runs()]
+        await session.branch(pick(self._choices, ["", *runs]))
+
+    async def _fork(self, session: Session) -> None:
+        """Copy the session, and do a job in the copy, which goes its own way from there."""
+        self._jobs += 1
+        number = self._jobs
+        copy = await session.fork(f"{SESSION}-fork-{number}")
+
+        async def work() -> None:
+            async with copy:
+                await copy.run(job(number))
+
+        self._spawn(copy, work)
 
     async def _interrupt(self, session: Session) -> None:
         self.world.meddled = True
@@ -389,7 +378,7 @@ class SessionPlayer:
 
         async def finish() -> None:
             async with session:
-                faults.extend(await to_the_end(session))
+                faults.extend(await to_the_end(session, asks=self._asks))
 
         self.world.trusting = True  # a yes may come from here now
         if (error := await ended(finish())) is not None:

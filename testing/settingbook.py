@@ -12,6 +12,7 @@ from ..effects.permissions import PermissionMode
 from ..effects.records import AddUsage, Change, SetMode, SetModel, SetThinking
 from ..effects.requests import CallModel, Purpose, RunAgent
 from ..effects.usage import cost
+from ..states.context import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..effects.events import Post
     from ..effects.requests import Request
     from ..engine.machine import Machine
-    from ..states.context import AsConfigured, Memory
+    from ..states.context import AsConfigured
     from .steps import Step
 
 
@@ -53,13 +54,13 @@ class SettingBook:
         if "mode" not in self.chosen:
             self.mode = config.policy.mode
 
-    def take(self, now: Step, answered: Request | None) -> list[str]:
-        """The faults of the step *now*, whose event closed *answered*."""
+    def take(self, now: Step, answered: Request | None, fallback: str) -> list[str]:
+        """The faults of the step *now*, whose event closed *answered*; *fallback* took over, or nobody."""
         faults = self._changed(now) if isinstance(now.event, ControlReceived) else []
         if isinstance(now.event, ModelFinished | ModelFailed) and isinstance(answered, CallModel):
             faults += _price_faults(answered, now)
         for effect in now.effects:
-            faults += self._effect(effect, now)
+            faults += self._effect(effect, now, fallback)
         memory = now.remembered
         if (memory.model, memory.mode, memory.thinking) != (self.model, self.mode, self.thinking):
             faults.append(f"set are {self.model}, {self.mode} and {self.thinking}, the memory is {memory}")
@@ -85,10 +86,10 @@ class SettingBook:
             case SetThinking():
                 self.thinking = change
 
-    def _effect(self, effect: Effect, now: Step) -> list[str]:
+    def _effect(self, effect: Effect, now: Step, fallback: str) -> list[str]:
         match effect:
             case CallModel():
-                return self._called(effect, now.config)
+                return self._called(effect, now.config, fallback)
             case RunAgent(mode=mode) if mode is not self.mode:
                 return [f"{effect} is in another mode than {self.mode}"]
             case RunStarted(model=model, mode=mode) if (model, mode) != (self.model, self.mode):
@@ -98,14 +99,16 @@ class SettingBook:
             case _:
                 return []
 
-    def _called(self, request: CallModel, config: Config) -> list[str]:
-        spec = config.spec(self.model)
+    def _called(self, request: CallModel, config: Config, fallback: str) -> list[str]:
+        turn = request.purpose is Purpose.TURN
+        summariser = "" if turn else config.compaction.model
+        spec = config.spec(summariser or fallback or self.model)
         chosen = self.thinking.tokens if isinstance(self.thinking, SetThinking) else spec.thinking
-        thinking = chosen if request.purpose is Purpose.TURN else None
+        thinking = chosen if turn else None
         faults: list[str] = []
-        if (request.model, request.thinking) != (self.model, thinking):
-            faults.append(f"{request} asks not {self.model} to think {thinking}")
-        if config.limits.usd is not None and spec.price is None:
+        if (request.model, request.thinking) != (spec.name, thinking):
+            faults.append(f"{request} asks not {spec.name} to think {thinking}")
+        if has_budget(config) and spec.price is None:
             faults.append(f"{request} has no price, and there is a limit in USD")
         return faults
 
@@ -123,18 +126,48 @@ def inherited_faults(before: Machine, posts: Iterable[Post], machine: Machine) -
             sent.append(event.id)
         elif isinstance(event, ControlReceived) and not refused(event.change, machine.config):
             book.choose(event.change)
-    due = (book.model, book.mode, book.thinking, left.granted, left.instructions, left.history, sent)
+    due = (book.model, book.mode, book.thinking, left.granted, left.instructions, sent)
+    seen = (left.history, left.cleared, left.results, left.size, left.earlier + left.spent)
     chosen = (memory.model, memory.mode, memory.thinking, memory.granted)
-    has = (*chosen, memory.instructions, memory.history, [mail.id for mail in memory.mail])
-    return [] if has == due else [f"left were {due}, the next run begins with {has}"]
+    has = (*chosen, memory.instructions, [mail.id for mail in memory.mail])
+    sees = (memory.history, memory.cleared, memory.results, memory.size, memory.earlier)
+    same = (due, seen, "", ()) == (has, sees, memory.fallback, memory.withdrawn)
+    return [] if same else [f"left were {due} and {seen}, the next run begins with {has} and {sees}"]
+
+
+def branched_faults(here: Machine, then: Machine | None, machine: Machine) -> list[str]:
+    """
+    Whether *machine*, to which a session at *here* has gone back, has what was said when *then* ended.
+
+    With None it is the beginning. Neither the bill nor what people allowed is undone.
+    """
+    said = Memory(run="", model="") if then is None else then.memory
+    mine, memory = here.memory, machine.memory
+    seen = [(one.history, one.cleared, one.results, one.size, one.pending_context) for one in (said, memory)]
+    kept = [
+        (one.earlier + one.spent, one.granted, one.instructions, one.mail, one.received, one.thinking)
+        for one in (mine, memory)
+    ]
+    chosen = [(one.model, one.mode, one.chosen) for one in (mine, memory)]
+    same = all(one == other for one, other in (seen, kept, chosen)) and machine.done
+    return [] if same else [f"{memory} goes back from {mine} to {said}"]
 
 
 def _price_faults(answered: CallModel, now: Step) -> list[str]:
-    """An answer is paid for at the price of the model that gave it."""
+    """An answer is paid for at the price of the model that gave it; what has no price is counted as such."""
     price = now.config.spec(answered.model).price
     added = [effect.spent for effect in now.effects if isinstance(effect, AddUsage)]
-    wrong = [spent for spent in added if spent.cost != cost(spent.usage, price)]
+    wrong = [
+        spent
+        for spent in added
+        if (spent.cost, spent.unpriced) != (cost(spent.usage, price), spent.usage.total * (price is None))
+    ]
     return [f"{spent} is not the price of {answered.model}" for spent in wrong]
+
+
+def has_budget(config: Config) -> bool:
+    """Whether money is limited, in a run or in its session."""
+    return config.limits.usd is not None or config.session_limits.usd is not None
 
 
 def refused(change: Change, config: Config) -> bool:
@@ -142,7 +175,7 @@ def refused(change: Change, config: Config) -> bool:
     match change:
         case SetModel(model=model):
             named = bool(model.strip())
-            return not named or (config.limits.usd is not None and config.spec(model).price is None)
+            return not named or (has_budget(config) and config.spec(model).price is None)
         case SetThinking(tokens=tokens):
             return tokens is not None and tokens <= 0
         case _:

@@ -18,12 +18,14 @@ class FaultyStore:
         self.works = works
         self._kept = MemoryStore()
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """As a store does, or fail and keep nothing."""
         if not self.works:
             msg = "no space left on the device of this test"
             raise StoreError(msg)
-        return await self._kept.append(session, expected, entries)
+        return await self._kept.append(session, expected, entries, about)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from *start* on."""

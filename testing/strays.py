@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..effects.config import Config
 from ..effects.events import (
     AgentFinished,
+    AgentProgressed,
     Answer,
     ApprovalGiven,
     Approve,
@@ -38,7 +39,7 @@ from ..effects.requests import (
     RunTool,
     SetTimer,
 )
-from ..effects.usage import Usage
+from ..effects.usage import Spent, Usage
 from .choices import Choices, chance, pick
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _answers(request: str, at: float) -> list[tuple[Event, type[Request]]]:
         (ApprovalGiven(at=at, request=request, decision=Approve()), AskApproval),
         (HookAnswered(at=at, request=request), FireHook),
         (InstructionsRead(at=at, request=request, text="no"), ReadInstructions),
+        (AgentProgressed(at=at, request=request, spent=Spent()), RunAgent),
         (AgentFinished(at=at, request=request, content="no"), RunAgent),
         (TimerFired(at=at, request=request), SetTimer),
     ]

@@ -10,41 +10,46 @@ from typing import Any, final
 
 import attrs
 
-from ..effects.config import (
-    Concurrency,
-    Config,
-    Gates,
-    Limits,
-    ModelSpec,
-    OnDenial,
-    OnMaxTokens,
-    Policy,
-    Retries,
-    Steering,
-)
+from ..effects.config import ChildSpec, Config, Limits
 from ..effects.hooks import Hook, HookSpec
+from ..effects.model import ModelSpec
 from ..effects.permissions import PermissionMode
+from ..effects.policy import Concurrency, Gates, OnDenial, OnMaxTokens, Policy, Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
-from .settings import CHILDREN, HOOKS, RULES, TOOLS
+from ..effects.upkeep import Compaction, Loops, Retries
+from ..effects.usage import Usage
+from .settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS
 
 PAIRS = (("look", "write"), ("write", "look"), ("peek", "ranger"), ("write", "send"), ("note", "nowhere"))
 """The two calls of the one answer that has any."""
 
 GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="w*")
+CLERK = HookSpec(name="clerk", hook=Hook.PRE_COMPACT)
+
+NARROW = ModelSpec(name="wire:model", window=150)
+FULL = Usage(input=120, output=10)
+"""A model with a small window, and what it says where that is full."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class World:
     """
-    A small world under *config*, whose model makes two *calls*.
+    A small world under *config*, whose model makes these *calls* in its first answer, and then *more*.
+
+    After that it only talks. *prompt* is what it begins with, *used* what each answer says it used, *content*
+    what each tool comes back with.
 
     Once in a run, somebody may send another prompt, steer in one of these ways, make one of the *changes*, or
     give up a call.
     """
 
     config: Config
-    calls: tuple[str, str]
+    calls: tuple[str, ...]
+    more: tuple[tuple[str, ...], ...] = ()
+    prompt: str = "the prompt"
+    used: Usage = Usage(input=10, output=10)
+    content: str = "fine"
     prompts: bool = False
     steers: tuple[Steering, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -79,6 +84,7 @@ def worlds() -> Iterator[World]:
         yield World(config=timed, calls=pair)
     yield from _hooked()
     yield from _meddled()
+    yield from _long()
 
 
 def _hooked() -> Iterator[World]:
@@ -95,8 +101,36 @@ def _hooked() -> Iterator[World]:
     doors = tuple([hook for hook in HOOKS if hook.hook in {Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT}])
     greeted = attrs.evolve(settings(parallel), hooks=doors, instructions=("AGENTS.md",))
     yield World(config=greeted, calls=("look", "look"), steers=(Steering.AFTER_TOOL,))
-    clerk = HookSpec(name="clerk", hook=Hook.PRE_COMPACT)
-    yield World(config=attrs.evolve(settings(parallel), hooks=(clerk,)), calls=("look", "look"))
+    yield World(config=attrs.evolve(settings(parallel), hooks=(CLERK,)), calls=("look", "look"))
+
+
+def _long() -> Iterator[World]:
+    """
+    Worlds in which a run is kept going: a summary, another model, old results, circles, and several children.
+    """
+    serial, crowded = settings(Concurrency.SERIAL), settings(Concurrency.PARALLEL_READS)
+    narrow = attrs.evolve(serial, model=NARROW, compaction=Compaction(failures=2))
+    for hooks in ((), (CLERK,)):
+        full = attrs.evolve(narrow, hooks=hooks)
+        prompt = "do this and that " * 30
+        yield World(config=full, calls=("send",), more=(("look",),), prompt=prompt, used=FULL)
+    spare = attrs.evolve(crowded, models=(OTHER, SPARE), fallback=SPARE.name)
+    yield World(config=spare, calls=("look",), more=(("note",),), changes=(SetModel(model=OTHER.name),))
+    tidy = Compaction(clear_over=1, clear_keep=1, result_limit=700)
+    for length in (600, 900):
+        cleared = attrs.evolve(crowded, compaction=tidy, loops=Loops.never())
+        more = (("look",), ("note",))
+        yield World(config=cleared, calls=("look", "note"), more=more, content="a" * length)
+    for stop, same in ((4, None), (None, 3)):
+        circles = Loops(warn=2, withdraw=3, stop=stop, same=same, turns=1)
+        looped = attrs.evolve(serial, loops=circles)
+        yield World(config=looped, calls=("look",), more=(("look",), ("look",), ("look",), ("note",)))
+    for seconds in (7.0, 9.0):
+        kids = (ChildSpec(name="kid", limits=Limits(seconds=4.0)),)
+        family = attrs.evolve(crowded, children=kids, limits=Limits(seconds=seconds))
+        yield World(config=family, calls=("ranger", "ranger"))
+        shared = attrs.evolve(family, limits=Limits(), session_limits=Limits(seconds=seconds))
+        yield World(config=shared, calls=("ranger", "ranger", "look"))
 
 
 def _meddled() -> Iterator[World]:
