@@ -15,14 +15,16 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec, SideEffect
+from turnwheel.effects.config import Config, SideEffect
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.tools import ToolContext, ToolRunner, builtin_tools, files, find, paths
 from turnwheel.effects.performers.tools.files import edit, read, write
 from turnwheel.effects.performers.tools.find import glob, grep, ls
 from turnwheel.effects.performers.tools.process import run
+from turnwheel.effects.performers.tools.result import MAX_RESULT
 from turnwheel.effects.performers.tools.search import choices, matches
 from turnwheel.effects.performers.tools.shell import bash
 from turnwheel.effects.requests import RunTool
@@ -74,6 +76,7 @@ def test_the_builtin_tools_are_these_in_this_order() -> None:
         ("glob", SideEffect.READ_ONLY),
         ("grep", SideEffect.READ_ONLY),
         ("bash", SideEffect.UNSAFE),
+        ("read_result", SideEffect.READ_ONLY),
     ]
     assert [tool.spec.name for tool in builtin_tools() if tool.spec.edits] == ["write", "edit"]
     for tool in builtin_tools():
@@ -311,6 +314,34 @@ def test_read_stops_after_two_thousand_lines(context: Context, home: Path) -> No
     """A long file comes in parts."""
     (home / "a.txt").write_text("x\n" * 2_001)
     assert str(read(context, "a.txt")).endswith("[lines 1 to 2000 of 2,001; offset=2001 goes on]")
+
+
+@pytest.mark.parametrize(
+    ("room", "shown", "end"),
+    [
+        (None, 300, "   300\tx300"),
+        (3_492, 300, "   300\tx300"),  # all of it, a newline too many counted in
+        (3_491, 291, "\n[lines 1 to 291 of 300; offset=292 goes on]"),
+        (1_000, 82, "\n[lines 1 to 82 of 300; offset=83 goes on]"),
+        (50, 1, "\n[lines 1 to 1 of 300; offset=2 goes on]"),
+    ],
+)
+def test_read_returns_no_more_than_the_conversation_holds(
+    room: int | None, shown: int, end: str, context: Context, home: Path
+) -> None:
+    """A file is read on by lines; what is cut because it is too long can only be read on by characters."""
+    (home / "a.txt").write_text("".join(f"x{number}\n" for number in range(1, 301)))
+    text = str(read(attrs.evolve(context, room=room), "a.txt"))
+    assert text.endswith(end)
+    assert room is None or len(text) <= max(room, 60)
+    assert len([line for line in text.splitlines() if "\t" in line]) == shown
+
+
+def test_read_shows_one_line_at_least(context: Context, home: Path) -> None:
+    """One that is longer than the conversation holds is cut there, where it can be read on."""
+    (home / "a.txt").write_text("x" * 5_000 + "\nshort\n")
+    text = str(read(attrs.evolve(context, room=1_000), "a.txt"))
+    assert text == "     1\t" + "x" * 5_000 + "\n[lines 1 to 1 of 2; offset=2 goes on]"
 
 
 def test_read_takes_any_text(context: Context, home: Path) -> None:
@@ -666,12 +697,18 @@ async def test_bash_runs_in_the_working_directory(context: Context, home: Path) 
 
 
 async def test_bash_keeps_the_beginning_and_the_end_of_its_output(context: Context) -> None:
-    """However much it says, little of it is kept."""
+    """However much it says: of fifty megabytes, one."""
     output = await bash(context, "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
     assert output.startswith("first\n")
     assert output.endswith("x\nlast\n[exit code 0]")
     assert "bytes cut ...]" in output
-    assert len(output) < 46_000
+    assert 900_000 < len(output) < MAX_RESULT
+
+
+async def test_what_bash_keeps_is_more_than_a_conversation_holds(context: Context) -> None:
+    """How much of it a model reads at first is not for bash to say; the rest can be read."""
+    output = await bash(context, "seq 100000")
+    assert output == "".join(f"{number}\n" for number in range(1, 100_001)) + "[exit code 0]"
 
 
 TWO_GENERATIONS = """

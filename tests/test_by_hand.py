@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwheel.effects.events import Approve
+from turnwheel.effects.events import Approve, Failure
+from turnwheel.effects.requests import SetTimer
+from turnwheel.effects.upkeep import Loops
 from turnwheel.engine.machine import Machine
-from turnwheel.testing.by_hand import ByHand, calls, config
+from turnwheel.testing.by_hand import ByHand, call, calls, config
 from turnwheel.testing.places import PLACES, run_at
 
 
@@ -36,6 +38,23 @@ def test_a_machine_that_was_made_otherwise_can_be_stepped_too() -> None:
     """It is set going."""
     run = ByHand(Machine.start(config(), "hello", run="mine"))
     assert (run.label, run.machine.state.open) == ("streaming", ("mine-1",))
+
+
+def test_a_timer_fires_when_it_is_due() -> None:
+    """Nobody has to say when that is."""
+    run = ByHand()
+    run.fail(Failure.SERVER)
+    (timer,) = run.got(SetTimer)
+    run.wake()
+    assert (run.now, run.label) == (timer.due, "streaming")
+
+
+def test_tools_do_their_work() -> None:
+    """All that an answer calls, as often as it is given."""
+    run = ByHand(config(loops=Loops.never()))
+    run.work(call(0, "look", path="a"), call(1, "note", path="b"), content="seen", times=3)
+    assert run.results == [("look", "ok", "seen"), ("note", "ok", "seen")] * 3
+    assert run.label == "streaming"
 
 
 def test_rows_are_the_ways_that_the_last_event_led() -> None:

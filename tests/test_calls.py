@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from turnwheel.effects.config import (
-    Approval,
-    Concurrency,
-    Config,
-    Limits,
-    Policy,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import Approval, Config, Limits, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import ApprovalGiven, Approve, ToolFinished, ToolProgressed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalWithdrawn, Ignored, ToolEnded, ToolProgress
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.pieces import CallPiece
+from turnwheel.effects.policy import Concurrency, Policy
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import AskApproval, Cancel, Request, RunAgent, RunTool
 from turnwheel.effects.usage import Spent, Usage
@@ -257,7 +249,35 @@ def test_a_child_is_a_call_like_any_other() -> None:
     assert (request.agent, request.prompt) == ("kid", "look for it")
     run.report("send", "here", Spent(turns=7, usage=Usage(input=100), seconds=2.0))
     assert run.results == [("send", "ok", "here")]
-    assert run.machine.memory.spent == Spent(turns=1, usage=Usage(input=110, output=5), seconds=2.0)
+    spent = Spent(turns=1, usage=Usage(input=110, output=5), seconds=2.0, unpriced=15)
+    assert run.machine.memory.spent == spent
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_a_child_has_told_of_its_account_is_not_lost(times: int) -> None:
+    """Not even where nobody waits for it any more; and it is counted once."""
+    run = ByHand()
+    run.say(call(0, "send", agent="kid", prompt="look for it"))
+    spent = Spent(turns=2, usage=Usage(input=50, output=7), seconds=1.5)
+    run.progress("send", Spent(turns=1, usage=Usage(input=20)))
+    run.progress("send", spent)
+    assert (run.effects, run.label) == ((), "dispatching")
+    for _ in range(times):
+        run.interrupt()
+    if times == 1:
+        run.report("send", "cut short", spent)
+    account = run.machine.memory.spent
+    assert (account.turns, account.usage, account.seconds) == (1, Usage(input=60, output=12), 1.5)
+    assert run.reason == "interrupted"
+
+
+def test_a_child_that_breaks_has_spent_what_it_told() -> None:
+    """Its last word may know less than the ones before."""
+    run = ByHand()
+    run.say(call(0, "send", agent="kid", prompt="look for it"))
+    run.progress("send", Spent(usage=Usage(input=50)))
+    run.report("send", "broken", Spent())
+    assert run.machine.memory.spent.usage == Usage(input=60, output=5)
 
 
 def test_a_child_has_its_parents_reads_or_what_it_names_of_its_tools() -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwheel.effects.config import Concurrency, Gates, Limits, OnDenial, Policy
+from turnwheel.effects.config import Limits
 from turnwheel.effects.events import ApprovalGiven, Approve, CallCancelled, Deny, Event, HookAnswered
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import ApprovalWithdrawn, Ignored, InterruptRequested, ToolEnded
+from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Policy
 from turnwheel.effects.requests import AskApproval, Cancel, FireHook, RunAgent, RunTool
 from turnwheel.states.rules import texts
 from turnwheel.testing.by_hand import ByHand, calls, config

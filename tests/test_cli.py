@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from turnwheel.apps.cli import main
 from turnwheel.apps.commands import turnwheel
 from turnwheel.apps.exits import BY_REASON, MEANS, Exit, table
 from turnwheel.apps.job import Job, model_of
-from turnwheel.effects.notices import Notice
+from turnwheel.effects.notices import Notice, RetryScheduled, RunEnded, RunStarted
 from turnwheel.engine.codec import decode
 from turnwheel.engine.entries import Entry, RunOpened
 
@@ -113,7 +114,11 @@ WRITES = wants("write", path="out.txt", content="one\ntwo\n")
 
 @final
 class _Model(http.server.BaseHTTPRequestHandler):
-    """Gives the *replies* one by one, the last of them for ever; an int is a status."""
+    """
+    Gives the *replies* one by one, the last of them for ever.
+
+    An int is a status; 429 asks for a second of patience.
+    """
 
     replies: ClassVar[list[bytes | int]] = []
 
@@ -127,6 +132,8 @@ class _Model(http.server.BaseHTTPRequestHandler):
             "content-type", "application/json" if isinstance(reply, int) else "text/event-stream"
         )
         self.send_header("content-length", str(len(body)))
+        if reply == 429:
+            self.send_header("retry-after", "1")
         self.end_headers()
         self.wfile.write(body)
 
@@ -160,6 +167,7 @@ ENDS: dict[str, tuple[list[bytes | int], list[str], Exit]] = {
     "tokens": ([READS], ["--max-tokens", "20"], Exit.BUDGET),
     "money": ([READS], ["--price", "1000,1000", "--max-usd", "0.02"], Exit.BUDGET),
     "time": ([READS], ["--max-seconds", "0.000001"], Exit.BUDGET),
+    "circles": ([READS], [], Exit.LOOP),
     "a question": ([WRITES], [], Exit.RESTS),
     "a question, allowed": ([WRITES, says("ok")], ["--allow", "write:path=*.txt"], Exit.ENDED),
     "a question, allowed elsewhere": ([WRITES], ["--allow", "write:path=*.md"], Exit.RESTS),
@@ -227,6 +235,29 @@ def test_json_is_one_notice_per_line_and_nothing_else(runs: Runs) -> None:
     assert {type(notice) for notice in notices} <= set(typing.get_args(Notice))
     assert [type(notices[0]).__name__, type(notices[-1]).__name__] == ["RunStarted", "RunEnded"]
     assert err == ""
+
+
+def test_a_wait_is_told(runs: Runs, model: Callable[..., str]) -> None:
+    """With its reason and how long it is, to a person; until when, to a program."""
+    code, out, _ = runs("run", "--base-url", model(429, says("ok")), "go")
+    assert (code, "\nrate_limit: http 429: it is so · try 2 in 1 s\nok\n" in out) == (0, True), out
+    code, out, _ = runs("run", "--json", "--base-url", model(429, says("ok")), "go")
+    notices = [decode(line.encode(), Notice) for line in out.splitlines()]
+    (waits,) = [notice for notice in notices if isinstance(notice, RetryScheduled)]
+    first, last = notices[0], notices[-1]
+    assert isinstance(first, RunStarted)
+    assert isinstance(last, RunEnded)
+    assert code == 0
+    assert first.at < waits.due < last.at
+
+
+def test_a_model_that_goes_in_circles_is_seen_to(runs: Runs, model: Callable[..., str]) -> None:
+    """It is warned, its tool is taken away, and in the end it is stopped; each is told once."""
+    code, out, err = runs("run", "--base-url", model(READS), "go")
+    told = re.findall(r"read was called alike (\d+) times(, so)?", out)
+    assert code == Exit.LOOP
+    assert told == [("3", ""), ("4", ""), ("5", ", so"), ("6", ", so"), ("7", ", so")]
+    assert "the model repeated itself and was stopped: read was called alike 8 times" in err
 
 
 def test_json_never_asks_and_says_how_to_go_on_elsewhere(runs: Runs, model: Callable[..., str]) -> None:
@@ -459,7 +490,6 @@ def test_a_prompt_is_queued_and_worked_off(runs: Runs, model: Callable[..., str]
     assert runs("run", "--session", "s", "--base-url", url, "go")[0] == 0
     assert runs("send", "s", "then this") == (0, "1 prompt waiting\n", "")
     assert runs("send", "s", "and that") == (0, "2 prompts waiting\n", "")
-    assert "done: end_turn, 2 prompts waiting" in runs("sessions")[1]
     code, out, _ = runs("run", "--resume", "s", "--base-url", url)
     assert code == 0
     assert re.findall(r"^> (.*)|^(two|three)", out, re.MULTILINE) == [
@@ -639,7 +669,7 @@ def test_what_is_read_first_is_said(runs: Runs) -> None:
     first = runs("run", "--session", "s", "--mode", "plan", "hello")[1].splitlines()[0]
     second = runs("run", "--resume", "s", "hello")[1].splitlines()[0]
     assert first == "scripted stand-in (no model, no key)  session s  mode plan  reads AGENTS.md"
-    assert second == "scripted stand-in (no model, no key)  session s  mode plan"
+    assert second == "scripted stand-in (no model, no key)  session s  'hello'  mode plan"
 
 
 def test_models_to_switch_to_are_told_with_their_price(runs: Runs, model: Callable[..., str]) -> None:
@@ -720,19 +750,32 @@ def test_our_system_prompt_names_the_folder_of_this_very_run(runs: Runs, tmp_pat
     assert [str(Path.cwd()) in systems[0], str(other) in systems[1]] == [True, True]
 
 
+# Sessions as a whole
+
+
+def lines(out: str) -> list[dict[str, Any]]:
+    """The lines of JSON in *out*."""
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def columns(out: str) -> list[list[str]]:
+    """The cells of a table, those of the first column with what they are set in."""
+    return [re.split(r"(?<=\S) {2,}", line) for line in out.splitlines()]
+
+
 def test_sessions_are_listed_last_active_first(runs: Runs, model: Callable[..., str]) -> None:
-    """With how many runs they had, where they are and how they began."""
-    runs("run", "--session", "a", "hello")
+    """With how they stand, how many runs they had, and what those used."""
+    runs("run", "--session", "a", "--stand-in", "hello")
     runs("run", "--resume", "a", "hi")
     rest(runs, model(WRITES))
-    _, out, _ = runs("sessions", "--json")
-    found = [json.loads(line) for line in out.splitlines()]
-    assert [(row["session"], row["runs"], row["state"], row["prompt"]) for row in found] == [
-        ("s", 1, "confirming: 1 question", "go"),
-        ("a", 2, "done: end_turn", "hello"),
-    ]
-    _, plain, _ = runs("sessions")
-    assert [line.split()[0] for line in plain.splitlines()] == ["s", "a"]
+    asks, done = lines(runs("sessions", "--json")[1])
+    assert (asks["session"], asks["state"], asks["questions"], asks["reason"]) == ("s", "resting", 1, None)
+    assert (asks["tokens"], asks["unpriced_tokens"], asks["cost_usd"]) == (15, 15, 0.0)
+    assert (done["session"], done["state"], done["reason"], done["runs"]) == ("a", "idle", "end_turn", 2)
+    assert (done["title"], done["kind"], done["cwd"]) == ("hello", "main", str(Path.cwd()))
+    plain = runs("sessions")[1]
+    assert columns(plain)[0] == ["s", "rests on 1 question", "1", "15", "?", "just now", "go"]
+    assert columns(plain)[1][:3] == ["a", "done: end_turn", "2"]
     assert not ESCAPE.search(plain)
 
 
@@ -747,7 +790,7 @@ async def store_entries(session: str, *entries: bytes) -> None:
     "entry", [b"\xff", b"[]", b'{"type":"RunOpened"}', b'{"type":"Later"}', b'{"type":"Stepped","event":1}']
 )
 def test_a_session_that_cannot_be_read_does_not_hide_the_others(entry: bytes, runs: Runs) -> None:
-    """It is listed with what is wrong, can be deleted, and resuming it is one line of error."""
+    """It is listed as that, can be deleted, and resuming it is one line of error."""
     runs("run", "--session", "good", "hello")
     asyncio.run(store_entries("bad\x1b[2J", entry))
     code, out, _ = runs("sessions")
@@ -755,25 +798,197 @@ def test_a_session_that_cannot_be_read_does_not_hide_the_others(entry: bytes, ru
     assert "cannot be read" in out
     assert "good" in out
     assert not ESCAPE.search(out)
-    code, _, err = runs("run", "--resume", "bad\x1b[2J", "hi")
-    assert (code, err.count("\n")) == (1, 1)
-    assert runs("sessions", "delete", "--yes", "bad\x1b[2J")[0] == 0
+    for command in (["run", "--resume"], ["usage"], ["runs"], ["export"]):
+        code, _, err = runs(*command, "bad\x1b[2J", *["hi"][: command[0] == "run"])
+        assert (code, err.count("\n")) == (1, 1)
+    assert runs("delete", "--yes", "bad\x1b[2J")[0] == 0
     assert "cannot be read" not in runs("sessions")[1]
 
 
 def test_deleting_asks_first(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer is a no."""
     runs("run", "--session", "a", "hello")
+    runs("run", "--session", "b", "hello")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
-    code, _, err = runs("sessions", "delete", "a")
+    code, _, err = runs("delete", "a", "b")
     assert code == Exit.INTERRUPTED
-    assert "for good?" in err
+    assert "Delete 'a', 'b' with all children for good?" in err
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert runs("sessions", "delete", "a")[:2] == (0, "deleted a\n")
+    assert runs("delete", "a", "b")[:2] == (0, "deleted a\ndeleted b\n")
     assert runs("sessions")[1] == "no sessions yet\n"
 
 
-# Mistakes
+def test_old_sessions_are_forgotten(runs: Runs, model: Callable[..., str]) -> None:
+    """Those whose run is not over only where that is said."""
+    runs("run", "--session", "a", "hello")
+    rest(runs, model(WRITES))
+    assert runs("prune", "--older-than", "1h")[:2] == (0, "nothing is that old\n")
+    with sqlite3.connect(os.environ["TURNWHEEL_STORE"]) as db:
+        db.execute("update sessions set updated = updated - 7200")
+    assert runs("prune", "--older-than", "1h")[:2] == (0, "deleted a\n")
+    assert runs("prune", "--older-than", "1h", "--unfinished")[:2] == (0, "deleted s\n")
+
+
+def test_the_newest_session_of_a_folder_is_gone_on_with(
+    runs: Runs, typed: Callable[..., None], tmp_path: Path
+) -> None:
+    """Not that of another folder, however new that is."""
+    other = tmp_path / "other"
+    other.mkdir()
+    runs("run", "--session", "here", "--title", "The one", "hello")
+    runs("run", "--session", "there", "--cwd", str(other), "hello")
+    code, out, _ = runs("run", "--continue", "hi")
+    assert code == 0
+    assert out.splitlines()[0].endswith("session here  'The one'")
+    assert runs("run", "--continue", "--cwd", str(other), "hi")[1].splitlines()[0].endswith("'hello'")
+    typed("hello")
+    assert runs("chat", "--continue")[1].splitlines()[0].endswith("session here  'The one'")
+    assert [row["runs"] for row in lines(runs("sessions", "--json")[1])] == [3, 2]
+
+
+def test_settings_may_say_to_go_on_with_the_newest_session(runs: Runs) -> None:
+    """Where there is none yet, one begins."""
+    Path("turnwheel.toml").write_text("session = { latest = true }\n", "utf-8")
+    for prompt in ("hello", "hi"):
+        assert runs("run", prompt)[0] == 0
+    assert [row["runs"] for row in lines(runs("sessions", "--json")[1])] == [2]
+
+
+def test_a_session_has_a_title(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The beginning of its first prompt, until somebody calls it something else."""
+    runs("run", "--session", "s", "hello there")
+    assert runs("title", "s")[1] == "hello there\n"
+    assert runs("title", "s", "All that")[1] == "All that\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x1b[2Jso\n"), "utf-8"))
+    assert runs("title", "s", "-")[:2] == (0, "\\x1b[2Jso\n")
+    assert lines(runs("sessions", "--json")[1])[0]["title"].endswith("[2Jso")
+    assert runs("title", "s", "")[1] == "\n"
+
+
+def test_a_session_goes_back_and_another_way(runs: Runs, model: Callable[..., str]) -> None:
+    """To where a run ended, or to its beginning; what was left is shown set in, and is kept."""
+    url = model(*map(says, ("one", "two", "three", "four")))
+    runs("run", "--session", "s", "--base-url", url, "1")
+    runs("run", "--resume", "s", "--base-url", url, "2")
+    first, second = [row["run"] for row in lines(runs("runs", "s", "--json")[1])]
+    told = runs("branch", "s", first[:8])
+    assert told[:2] == (0, f"session s goes on from the end of run {first}\n")
+    runs("run", "--resume", "s", "--base-url", url, "3")
+    *_, third = lines(runs("runs", "s", "--json")[1])
+    assert (third["parent"], third["here"], third["tokens"], third["prompt"]) == (first, True, 15, "3")
+    assert runs("branch", "s", "start")[1] == "session s goes on from its start\n"
+    assert columns(runs("runs", "s")[1])[0] == ["start", "here"]
+    runs("run", "--resume", "s", "--base-url", url, "4")
+    *_, fourth = [row["run"] for row in lines(runs("runs", "s", "--json")[1])]
+    assert [(row[0], *row[1:2], row[-1]) for row in columns(runs("runs", "s")[1])] == [
+        ("start", "start"),
+        (f"  {first}", "done: end_turn", "1"),
+        (f"    {second}", "head", "2"),
+        (f"  {third['run']}", "head", "3"),
+        (fourth, "here", "4"),
+    ]
+
+
+def test_a_session_is_copied(runs: Runs, model: Callable[..., str]) -> None:
+    """The copy has all that was said and a bill of its own; it stands below the one it comes from."""
+    url = model(says("one"), says("two"))
+    runs("run", "--session", "s", "--base-url", url, "first")
+    assert runs("fork", "s", "t")[:2] == (0, "forked s into t\n")
+    assert runs("fork", "t")[1].startswith("forked t into ")
+    assert [row[0].lstrip() for row in columns(runs("sessions")[1])[:2]] == ["s", "t"]
+    set_in = [len(row[0]) - len(row[0].lstrip()) for row in columns(runs("sessions")[1])]
+    assert set_in == [0, 2, 4]
+    runs("run", "--resume", "t", "--base-url", url, "second")
+    copied, own = columns(runs("runs", "t")[1])
+    assert (copied[1:3], own[2:4]) == (["done: end_turn", "copied"], ["done: end_turn", "15"])
+    bills = {row["session"]: row["tokens"] for row in lines(runs("sessions", "--json")[1])}
+    assert (bills["s"], bills["t"]) == (15, 15)
+
+
+def test_a_session_is_taken_out(runs: Runs, tmp_path: Path) -> None:
+    """As one document, to a file or a pipe."""
+    runs("run", "--session", "s", "hello")
+    file = tmp_path / "s.json"
+    assert runs("export", "s", "-o", str(file))[:2] == (0, f"wrote session s to {file}\n")
+    document = json.loads(file.read_text("utf-8"))
+    assert (document["session"], document["messages"][0]["parts"][0]["text"]) == ("s", "hello")
+    assert json.loads(runs("export", "s")[1]) == document
+
+
+SCOUT = """
+[model]
+name = "openai:dear"
+price = { input = 1000, output = 1000 }
+
+[agents.scout]
+description = "looks around"
+tools = ["read", "write"]
+"""
+SENDS = wants("run_agent", agent="scout", prompt="look")
+
+
+@pytest.fixture
+def _scout() -> None:
+    """Settings with a child agent."""
+    Path("turnwheel.toml").write_text(SCOUT, "utf-8")
+
+
+@pytest.mark.usefixtures("_scout")
+def test_a_child_is_seen_at_work_and_billed(runs: Runs, model: Callable[..., str]) -> None:
+    """Its calls below its own line, then what it used; and in the bill of its parent."""
+    url = model(SENDS, READS, says("found"), says("so it is"))
+    code, out, _ = runs("run", "--session", "s", "--base-url", url, "go")
+    assert code == 0
+    shown = re.sub(r" [0-9.]+ m?s(?= |\n)", " TIME", out)
+    assert "● scout look  #3\n  ● read README.md\n  ⎿ found  TIME\n" in shown
+    assert "⎿ found  TIME\n    2 turns · 30 tokens · $0.0300 · TIME\n" in shown
+    assert "2 turns · 40 tokens in, 20 out · $0.0600 · TIME active" in shown
+    bill = lines(runs("usage", "s", "--json")[1])[0]
+    (of_child,) = bill["children"]
+    parts = (bill["total"], bill["own"], of_child["total"])
+    assert [part["cost_usd"] for part in parts] == [0.06, 0.03, 0.03]
+    assert (bill["total"]["turns"], of_child["agent"], of_child["models"][0]["tokens"]) == (2, "scout", 30)
+    rows = [[row[0], row[-1]] for row in columns(runs("usage", "s")[1]) if "tools" not in row[0]]
+    assert rows == [
+        ["s", "$0.0600"],
+        ["  openai:dear", "$0.0300"],
+        [f"  {of_child['session']}", "$0.0300"],
+        ["    openai:dear", "$0.0300"],
+    ]
+    assert [row[0] for row in columns(runs("sessions")[1])] == ["s", f"  {of_child['session']}"]
+    assert runs("delete", "--yes", "s")[1] == "deleted s and 1 child session\n"
+
+
+@pytest.mark.usefixtures("_scout")
+def test_what_a_child_asks_is_asked_of_its_parent(
+    runs: Runs, model: Callable[..., str], typed: Callable[..., None]
+) -> None:
+    """By its number behind its parent's; the run rests on it, and goes on when it is answered."""
+    url = model(SENDS, WRITES, says("written"), says("so it is"))
+    code, _, err = runs("run", "--session", "s", "--base-url", url, "go")
+    assert (code, "  #3-2  write out.txt\n" in err) == (Exit.RESTS, True)
+    assert runs("approve", "s", "3-2")[1] == "approved: #3-2 write out.txt\n"
+    code, out, _ = runs("run", "--resume", "s", "--base-url", url)
+    assert (code, Path("out.txt").read_text("utf-8")) == (0, "one\ntwo\n")
+    assert re.search(r"^#3-2 was answered by \S+ \(approve\): yes$", out, re.MULTILINE)
+    typed("go")
+    code, out, _ = runs("chat", "t", "--base-url", model(SENDS, WRITES))
+    assert code == Exit.RESTS
+    assert "? write out.txt  #3-2\n    nothing changes\n  asked by scout\n" in out
+
+
+def test_another_model_takes_over(runs: Runs, model: Callable[..., str]) -> None:
+    """Where the first one cannot answer; it holds for the session until it is told anew."""
+    url = model(401, says("one"), says("two"), says("three"))
+    told = ["--model", "openai:x", "--base-url", url, "--fallback", "openai:y=1000,1000"]
+    code, out, _ = runs("run", "--session", "s", *told, "go")
+    assert code == 0
+    assert re.search(r"^auth: .*\nfrom now on openai:y answers in place of openai:x,", out, re.MULTILINE)
+    assert "1 turn · 10 tokens in, 5 out · $0.0150 · " in out
+    for more, name in (([], "openai:y"), (["--fallback", ""], "")):
+        runs("run", "--resume", "s", "--base-url", url, *more, "on")
+        assert opened()[-1].config.fallback == name
+
 
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "nothing": (["run"], "nothing to do: give a prompt"),
@@ -845,7 +1060,27 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         "leave out --base-url",
     ),
     "two ways to show": (["run", "--json", "--quiet", "hi"], "give one of them"),
-    "no such session to delete": (["sessions", "delete", "--yes", "none"], "no session 'none'"),
+    "no such session to delete": (["delete", "--yes", "old", "none"], "no session 'none'"),
+    "two sessions, one of them the newest": (["run", "--continue", "--resume", "a", "hi"], "and not 'a'"),
+    "a chat with two sessions": (["chat", "a", "--continue"], "and not 'a'; give one of them"),
+    "nothing here to go on with": (["run", "--continue", "--cwd", "/", "hi"], "worked in '/'; begin one"),
+    "an empty title": (["run", "--title", " ", "hi"], "the title is empty"),
+    "nobody else to fall back on": (
+        ["run", "--model", "openai:x", "--fallback", "openai:x", "hi"],
+        "another one than 'openai:x'",
+    ),
+    "a fallback without a name": (["run", "--fallback", "=1,2", "hi"], "names no model"),
+    "no runs of nobody": (["runs", "none"], "no session 'none'"),
+    "no such run": (["branch", "old", "x"], "no run 'x' in this session; there are: '"),
+    "any run": (["branch", "old", ""], "no run '' in this session"),
+    "a branch of what is not over": (["branch", "asked", "start"], "'asked' has a run under way"),
+    "a fork of what is not over": (["fork", "asked"], "'asked' has a run under way"),
+    "a fork that is there": (["fork", "old", "asked"], "'asked' is there already"),
+    "no bill of nobody": (["usage", "none"], "no session 'none'"),
+    "no document of nobody": (["export", "none"], "no session 'none'"),
+    "a file that cannot be": (["export", "old", "-o", "no/where"], "cannot write 'no/where'"),
+    "no span": (["prune", "--older-than", "soon"], "'soon' is no span of time"),
+    "no time at all": (["prune", "--older-than", "0d"], "'0d' is no span of time"),
 }
 
 
@@ -1129,7 +1364,7 @@ def test_what_was_typed_is_worked_off_after_a_kill(runs: Runs, talks: Callable[.
     talk.until("InputReceived")
     talk.process.send_signal(signal.SIGKILL)
     talk.ends()
-    assert "executing: unfinished, 1 prompt waiting" in runs("sessions")[1]
+    assert "s  unfinished  1" in runs("sessions")[1]
     again = talks("s")
     code, err = again.ends()
     assert code == 0

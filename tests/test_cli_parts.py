@@ -11,9 +11,11 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+import attrs
 import pytest
 
 from turnwheel import (
@@ -32,6 +34,7 @@ from turnwheel import (
     SetThinking,
 )
 from turnwheel.apps.account import account
+from turnwheel.apps.bill import money
 from turnwheel.apps.card import Question, card
 from turnwheel.apps.chat_words import (
     Alter,
@@ -51,21 +54,33 @@ from turnwheel.apps.exits import Exit
 from turnwheel.apps.gist import essence, gist, preview, took
 from turnwheel.apps.keys import Key, Keys
 from turnwheel.apps.line import MOST_ROWS, Line, laid_out
-from turnwheel.apps.listing import age
+from turnwheel.apps.listing import age, forest
 from turnwheel.apps.plain import clean, first_lines, one_line
 from turnwheel.apps.questions import Questions, meant
 from turnwheel.apps.remarks import decided
+from turnwheel.apps.run_tree import branches
+from turnwheel.apps.run_tree import meant as meant_run
 from turnwheel.apps.screen import Screen
 from turnwheel.apps.signals import Signals
 from turnwheel.apps.taken_over import told
 from turnwheel.apps.terminal import Terminal
-from turnwheel.apps.values import HookOption, hook, meant_question, priced_model, rule, thinking
+from turnwheel.apps.values import (
+    HookOption,
+    hook,
+    meant_question,
+    priced_model,
+    rule,
+    short,
+    span,
+    thinking,
+)
+from turnwheel.apps.waits import countdown
 from turnwheel.apps.wrap import Wrap
-from turnwheel.effects.config import ModelSpec, Steering
-from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest
+from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest, UnknownRun
 from turnwheel.effects.events import Decision, Failure, ModelFinished
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Outcome, StopReason, ToolCall, user
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -86,6 +101,8 @@ from turnwheel.effects.notices import (
     Notice,
     ReasoningDelta,
     RetryScheduled,
+    RunEnded,
+    RunStarted,
     SettingChanged,
     SettingRefused,
     TextDelta,
@@ -95,11 +112,16 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
+from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ModelHeld, ResultsCleared
 from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.permissions import Ground, Verdict
+from turnwheel.effects.policy import OnMaxTokens, Steering
 from turnwheel.effects.records import Lane
 from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.about import About
+from turnwheel.engine.listing import Listed
+from turnwheel.engine.tree import RunInfo
 from turnwheel.engine.why import Moment, Why
 from turnwheel.states.context import Mail
 from turnwheel.testing.by_hand import ByHand, config
@@ -132,6 +154,14 @@ def shown(*notices: Notice, verbose: bool = False) -> str:
 
 STARTED = ToolStarted(call="r-1", tool="read", arguments='{"path": "a"}')
 ENDED = ToolEnded(call="r-1", tool="read", outcome=Outcome.OK, content="     1\tx", seconds=1.25)
+SPENT = Spent(turns=2, usage=Usage(input=1_000, output=300), cost=Decimal("0.01234"), seconds=4.5)
+
+
+def of_child(call: str, *notices: Notice) -> list[Notice]:
+    """The *notices* of the child on *call*."""
+    return [AgentNoticed(call=call, notice=notice) for notice in notices]
+
+
 ASKED = ApprovalRequested(request="r-5", call="r-4", tool="bash", arguments='{"command": "x"}')
 SHOWN: dict[str, tuple[list[Notice], str]] = {
     "text as it came": ([TextDelta("one "), TextDelta("two\n"), TextDelta("three")], "one two\nthree"),
@@ -177,6 +207,27 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
     "a summary": (
         [CompactionStarted(size=9_000, reason="threshold"), Compacted(before=9_000, after=1_000)],
         "summarising the conversation (9,000 tokens)\nsummarised: 9,000 tokens are now 1,000\n",
+    ),
+    "another model": (
+        [FellBack(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")],
+        "overloaded: busy\nfrom now on n answers in place of m, until the run is over\n",
+    ),
+    "circles": (
+        [
+            LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=3, text="read 3 times."),
+            LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=3, text="read 3 times."),
+            LoopDetected(stage=LoopStage.WITHDRAWN, tools=("read",), count=5, text="no read."),
+            LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=5, text="read 5 times."),
+            LoopDetected(stage=LoopStage.STOPPED, tools=("read",), count=8, text="stopped"),
+        ],
+        ("it goes in circles, and is told so: read 3 times.\nit goes in circles, and is told so: no read.\n"),
+    ),
+    "old results": (
+        [ResultsCleared(count=1, tokens=900), ResultsCleared(count=11, tokens=9_000)],
+        (
+            "left out of what the model reads: 1 old tool result (about 900 tokens)\n"
+            "left out of what the model reads: 11 old tool results (about 9,000 tokens)\n"
+        ),
     ),
     "no summary": ([CompactionFailed(reason="too small")], "the conversation stays as it is: too small\n"),
     "a prompt that waits": ([InputReceived(id="p")], "'then\\nthis' waits for its turn\n"),
@@ -227,16 +278,41 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
     "a child": (
         [
             AgentStarted(call="r-6", agent="scout", prompt="look around"),
-            AgentNoticed(call="r-6", notice=TextDelta("hm")),
-            AgentNoticed(call="r-6", notice=STARTED),
-            AgentNoticed(call="r-6", notice=ENDED),
-            AgentNoticed(
-                call="r-6",
-                notice=ToolEnded(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder"),
+            *of_child(
+                "r-6",
+                RunStarted(run="c", model="m", tools=(), at=0.0),
+                TextDelta("hm"),
+                STARTED,
+                ENDED,
+                ToolEnded(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder"),
+                FellBack(model="n", instead_of="m", failure=Failure.SERVER, message="broke"),
+                RunEnded(run="c", reason=DoneReason.END_TURN, spent=SPENT, at=9.0),
             ),
             ToolEnded(call="r-6", tool="run_agent", outcome=Outcome.OK, content="found it"),
         ],
-        "● scout look around  #6\n  ● read a\n    ⎿ no folder\n  ⎿ found it\n\n",
+        (
+            "● scout look around  #6\n  ● read a\n    ⎿ no folder\n  server: broke\n"
+            "  from now on n answers in place of m, until the run is over\n"
+            "  ⎿ found it\n    2 turns · 1,300 tokens · $0.0123 · 4.5 s\n\n"
+        ),
+    ),
+    "two children": (
+        [
+            AgentStarted(call="r-6", agent="scout", prompt="north"),
+            AgentStarted(call="r-7", agent="scout", prompt="south"),
+            *of_child("r-6", STARTED),
+            *of_child("r-7", STARTED, RunEnded(run="d", reason=DoneReason.MAX_TURNS, spent=Spent(), at=9.0)),
+            ToolEnded(call="r-7", tool="run_agent", outcome=Outcome.OK, content="half"),
+            *of_child("r-6", STARTED),
+        ],
+        (
+            "● scout north  #6\n● scout south  #7\n  #6 ● read a\n  #7 ● read a\n"
+            "  ⎿ half\n    ended: max_turns · 0 turns · 0 tokens · $0\n\n  #6 ● read a\n"
+        ),
+    ),
+    "a child that goes on where a lost process was": (
+        [*of_child("r-6", TextDelta("hm")), *of_child("r-6", STARTED)],
+        "● a child  #6\n  ● read a\n",
     ),
 }
 
@@ -288,11 +364,61 @@ def test_a_notice_is_shown_as_a_person_reads_it(name: str) -> None:
     assert shown(*notices) == text
 
 
-def test_a_retry_says_when() -> None:
-    """And why."""
-    due = time.time() + 3_600
-    text = shown(RetryScheduled(attempt=2, due=due, failure=Failure.OVERLOADED, message="busy"))
-    assert re.fullmatch(r"overloaded: busy\n  try 2 in 3(600|5\d\d) s\n", text)
+OVERLOADED = RetryScheduled(attempt=2, due=0.0, failure=Failure.OVERLOADED, message="busy")
+HELD = ModelHeld(request="r-1", due=0.0, reason="m said 429")
+
+
+@pytest.mark.parametrize(
+    ("notice", "seconds", "line"),
+    [
+        (OVERLOADED, -1, ""),
+        (OVERLOADED, 0.5, "overloaded: busy · try 2 in 1 s\n"),
+        (OVERLOADED, 12, "overloaded: busy · try 2 in 12 s\n"),
+        (OVERLOADED, 125, "overloaded: busy · try 2 in 2 min 5 s, at TIME\n"),
+        (attrs.evolve(OVERLOADED, message="x" * 500), 12, f"overloaded: {'x' * 129}... · try 2 in 12 s\n"),
+        (HELD, 0.5, ""),
+        (HELD, 12, "m said 429 · asked in 12 s\n"),
+        (AgentNoticed(call="r-6", notice=HELD), 12, "● a child  #6\n  m said 429 · asked in 12 s\n"),
+    ],
+)
+def test_a_wait_says_why_and_how_long(
+    notice: RetryScheduled | ModelHeld | AgentNoticed, seconds: float, line: str
+) -> None:
+    """One that takes longer says until when, too; one that is over before it is read is not told."""
+    due = time.time() + seconds
+    if isinstance(notice, AgentNoticed):
+        assert isinstance(notice.notice, ModelHeld)
+        text = shown(attrs.evolve(notice, notice=attrs.evolve(notice.notice, due=due)))
+    else:
+        text = shown(attrs.evolve(notice, due=due))
+    assert text == line.replace("TIME", time.strftime("%H:%M:%S", time.localtime(due)))
+
+
+def test_a_wait_is_counted_down() -> None:
+    """To the second, and then it says what is done."""
+    now = time.time()
+    assert countdown(attrs.evolve(OVERLOADED, due=now + 75))() == "try 2 in 1 min 15 s"
+    assert countdown(attrs.evolve(OVERLOADED, due=now + 8))() == "try 2 in 8 s"
+    assert countdown(attrs.evolve(HELD, due=now - 1))() == "asked"
+
+
+@pytest.mark.parametrize(
+    ("cost", "tokens", "unpriced", "said"),
+    [
+        ("0", 0, 0, "$0"),
+        ("0", 1_300, 0, "$0"),
+        ("0", 1_300, 1_300, "no price known"),
+        ("0", 5_500, 4_200, "$0 + 4,200 tokens without a price"),
+        ("0.01234", 1_300, 0, "$0.0123"),
+        ("0.01234", 5_500, 4_200, "$0.0123 + 4,200 tokens without a price"),
+        ("0.00001", 10, 1, "<$0.0001 + 1 token without a price"),
+        ("1234.5", 10, 0, "$1,234.5000"),
+    ],
+)
+def test_money_is_told_as_far_as_prices_are_known(cost: str, tokens: int, unpriced: int, said: str) -> None:
+    """What has no price is no nothing."""
+    spent = Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced)
+    assert money(spent) == said
 
 
 def test_what_comes_during_a_question_is_shown_behind_it() -> None:
@@ -847,6 +973,95 @@ def test_the_account_of_a_call_is_told_with_its_times() -> None:
     ]
 
 
+# What there is, as trees
+
+
+def listed(session: str, parent: str = "") -> Listed:
+    """A stored session that comes from *parent*."""
+    return Listed(session=session, created=0.0, updated=0.0, about=About(parent=parent))
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ([listed("b"), listed("a")], [(0, "b"), (0, "a")]),
+        ([listed("a.1", "a"), listed("b"), listed("a")], [(0, "a"), (1, "a.1"), (0, "b")]),
+        (
+            [listed("c", "b"), listed("d", "a"), listed("b", "a"), listed("a")],
+            [(0, "a"), (1, "d"), (1, "b"), (2, "c")],
+        ),
+        ([listed("b", "gone")], [(0, "b")]),
+        ([listed("a", "b"), listed("b", "a")], [(0, "b"), (1, "a")]),
+        ([listed("a", "a")], [(0, "a")]),
+    ],
+    ids=["alone", "a child", "forks of forks", "an orphan", "each from the other", "from itself"],
+)
+def test_sessions_stand_below_those_they_come_from(found: list[Listed], shown: list[tuple[int, str]]) -> None:
+    """Each once, a family where its first member would; none is lost."""
+    assert [(depth, one.session) for depth, one in forest(found)] == shown
+
+
+def ran(run: str, parent: str = "", *, here: bool = False) -> RunInfo:
+    """A run that goes on from *parent*."""
+    return RunInfo(run=run, parent=parent, prompt="", at=0.0, current=here)
+
+
+@pytest.mark.parametrize(
+    ("runs", "shown"),
+    [
+        ([ran("a"), ran("b", "a", here=True)], [(0, "a"), (0, "b")]),
+        ([ran("a"), ran("b", "a"), ran("c", "a", here=True)], [(0, "a"), (1, "b"), (0, "c")]),
+        ([ran("a"), ran("b", "a", here=True), ran("c", "a")], [(0, "a"), (1, "c"), (0, "b")]),
+        (
+            [ran("a"), ran("b", "a"), ran("c", "b"), ran("d", "b"), ran("e", "a", here=True)],
+            [(0, "a"), (1, "b"), (2, "c"), (1, "d"), (0, "e")],
+        ),
+        ([ran("a"), ran("b", here=True)], [(0, ""), (1, "a"), (0, "b")]),
+        ([ran("a")], [(0, ""), (0, "a")]),
+        ([], [(0, "")]),
+    ],
+    ids=["a line", "left", "gone back to", "left in what was left", "two beginnings", "at its start", "none"],
+)
+def test_runs_that_were_left_are_set_in(runs: list[RunInfo], shown: list[tuple[int, str]]) -> None:
+    """The way to where the session stands is one line, however long it is."""
+    assert [(depth, "" if run is None else run.run) for depth, run in branches(runs)] == shown
+
+
+def test_a_long_line_of_runs_is_no_deep_one() -> None:
+    """It does not matter how many there are."""
+    runs = [ran(str(number), str(number - 1) if number else "") for number in range(3_000)]
+    assert {depth for depth, _ in branches([*runs[:-1], attrs.evolve(runs[-1], current=True)])} == {0}
+
+
+@pytest.mark.parametrize(
+    ("name", "run"), [("abc", "abc"), ("abd", "abd"), ("ab", None), ("b", "b-1"), ("start", ""), ("", None)]
+)
+def test_a_run_goes_by_how_its_id_begins(name: str, run: str | None) -> None:
+    """Where that is sure."""
+    runs = [ran("abc"), ran("abd"), ran("b-1")]
+    if run is None:
+        with pytest.raises(UnknownRun):
+            meant_run(name, runs)
+    else:
+        assert meant_run(name, runs) == run
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1s", 1), ("90 m", 5_400), ("12h", 43_200), ("2w", 1_209_600)]
+)
+def test_a_span_of_time_is_read(text: str, seconds: float) -> None:
+    """A number and its unit."""
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("id_", "name"), [("4f2a-7", "7"), ("4f2a-7-3", "7-3"), ("12-3", "3"), ("a-b-1", "1")]
+)
+def test_a_call_has_a_short_name(id_: str, name: str) -> None:
+    """That of a child's stands behind its parent's."""
+    assert short(id_) == name
+
+
 # What is told of a run whose process was lost
 
 
@@ -871,6 +1086,16 @@ def stopping() -> ByHand:
     return hand
 
 
+def resting() -> ByHand:
+    """A run that waits to ask for its summary again."""
+    small = ModelSpec(name="wire:model", window=1_000)
+    hand = ByHand(config(model=small, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT)), "do it " * 400)
+    hand.say("half", stop=StopReason.MAX_TOKENS)
+    hand.fail(Failure.OVERLOADED)
+    assert hand.label == "compacting.pausing"
+    return hand
+
+
 LOST: dict[str, tuple[Callable[[], ByHand], list[str]]] = {
     "an answer": (
         lambda: ByHand(config()),
@@ -881,6 +1106,7 @@ LOST: dict[str, tuple[Callable[[], ByHand], list[str]]] = {
     "a child": (lambda: at_work("send"), ["recovered: agent kid - goes on"]),
     "a question": (lambda: at_work("write", policy=Policy(answer_within=9.0)), []),
     "a wait": (retrying, ["recovered: the model is asked again when its time has come"]),
+    "a wait for a summary": (resting, ["recovered: the model is asked again when its time has come"]),
     "hooks": (
         lambda: at_work("look", hooks=(HookSpec(name="guard", hook=Hook.PRE_TOOL_USE),)),
         ["recovered: hooks are asked again: guard"],

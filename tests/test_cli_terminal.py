@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import fcntl
+import http.server
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -549,6 +551,77 @@ def test_no_color_is_respected(run: Opens) -> None:
     assert [code for code in COLOUR.findall(screen.raw) if re.search(r"3[0-9]|4[0-9]", code)] == []
 
 
+@pytest.fixture
+def busy() -> Iterator[str]:
+    """The base URL of a model that asks for three seconds of patience before it says *here I am*."""
+
+    class Model(http.server.BaseHTTPRequestHandler):
+        asked = False
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            chunk = {"choices": [{"index": 0, "delta": {"content": "here I am"}, "finish_reason": "stop"}]}
+            body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n" if Model.asked else "{}"
+            self.send_response(200 if Model.asked else 429)
+            self.send_header("retry-after", "3")
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+            Model.asked = True
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # http.server's name
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_a_wait_is_counted_down(command: str, opens: Opens, busy: str) -> None:
+    """Second by second, below its reason; then the model is asked."""
+    chats = command == "chat"
+    screen = opens(command, "s" if chats else "hello", "--base-url", busy)
+    if chats:
+        screen.expect("> ask for something")
+        screen.type("hello\r")
+    screen.expect("rate_limit: http 429")
+    screen.expect(" · try 2 in 3 s\n")
+    for seconds in (3, 2, 1):
+        screen.expect(f"try 2 in {seconds} s · Ctrl-C stops" if chats else f"try 2 in {seconds} s")
+    screen.expect("here I am")
+    screen.expect("1 turn · ")
+    if chats:
+        screen.expect("> ask for something")
+        screen.type("\x04")
+    assert screen.ends() == 0
+
+
+def test_tables_have_headings_and_numbers_below_each_other(opens: Opens) -> None:
+    """The last column is cut to the width there is."""
+    for options in (["--session", "s"], ["--resume", "s"]):
+        assert opens("run", *options, "What is in README.md? " * 9).ends() == 0
+    shown: dict[str, list[str]] = {}
+    for command in (["sessions"], ["runs", "s"], ["usage", "s"]):
+        screen = opens(*command)
+        assert screen.ends() == 0
+        shown[command[0]] = screen.text.splitlines()
+    heading, row = shown["sessions"]
+    assert re.fullmatch(r"session  state           runs  tokens  cost  active +title", heading)
+    assert re.fullmatch(r"s        done: end_turn     2 +[0-9,]+    \$0  just now  What is in .*\.\.\.", row)
+    heading, first, second = shown["runs"]
+    assert re.fullmatch(r"run                 state           tokens  cost  began +prompt", heading)
+    assert [len(first), first[-3:], second[14:18]] == [100, "...", "here"]
+    heading, *rows = shown["usage"]
+    assert re.fullmatch(r"account +turns +in  cached +out +active  cost", heading)
+    assert [row.split()[0] for row in rows] == ["s", "openai:stand-in", "tools"]
+    assert {row.rfind("$0") for row in rows[:2]} == {heading.find("cost")}
+
+
 def test_a_terminal_without_the_signs_gets_plain_ones(run: Opens) -> None:
     """Where the encoding has no bullet, a star does."""
     screen = run("Who wrote README.md?", PYTHONUTF8="0", PYTHONIOENCODING="ascii", LC_ALL="C")
@@ -702,7 +775,7 @@ def test_a_setting_is_changed_and_a_call_explained(chat: Opens, folder: Path) ->
     assert screen.ends() == 0
     assert not (folder / "made").exists()
     again = chat()
-    assert "session s  mode plan" in again.text
+    assert "session s  'run: touch made'  mode plan" in again.text
     again.type("\x04")
     assert again.ends() == 0
 

@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, Config, Limits, ModelSpec, Policy, Price, ToolSpec
+from turnwheel.effects.config import Approval, Config, Limits, ToolSpec
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Part, StopReason
+from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, Piece, Rope, TextPiece
+from turnwheel.effects.policy import Policy
 from turnwheel.effects.records import Change, Record
 from turnwheel.effects.requests import Request, View
 from turnwheel.effects.usage import Usage

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Config, Limits, ModelSpec, OnMaxTokens, Policy, SideEffect, ToolSpec
+from turnwheel.effects.config import Config, Limits, SideEffect, ToolSpec
 from turnwheel.effects.events import Failure
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Role, StopReason, user
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import (
     Compacted,
     CompactionFailed,
@@ -18,6 +19,7 @@ from turnwheel.effects.notices import (
     RunEnded,
 )
 from turnwheel.effects.pieces import TextPiece
+from turnwheel.effects.policy import OnMaxTokens, Policy
 from turnwheel.effects.requests import CallModel, Cancel, FireHook, Purpose, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.states.rules import compaction, texts
@@ -98,7 +100,7 @@ def test_what_failed_is_not_tried_at_every_step() -> None:
     run = filled()
     for failures in range(1, 4):
         assert run.label == "compacting.summary"
-        run.fail(Failure.SERVER)
+        run.fail(Failure.AUTH)
         assert run.machine.memory.compaction_failures == failures
         run.say(call(0, "look"), usage=FULL)
         run.end("look")
@@ -229,7 +231,7 @@ def test_a_conversation_that_is_too_large_is_shortened_and_sent_again() -> None:
     assert run.reason == "end_turn"
 
 
-@pytest.mark.parametrize("failure", [Failure.SERVER, Failure.AUTH])
+@pytest.mark.parametrize("failure", [Failure.BAD_REQUEST, Failure.AUTH])
 def test_a_conversation_that_cannot_be_shortened_ends_the_run(failure: Failure) -> None:
     """With an error that says both what is wrong and why it could not be helped."""
     run = overflowing()
@@ -241,12 +243,23 @@ def test_a_conversation_that_cannot_be_shortened_ends_the_run(failure: Failure) 
 
 
 def test_a_conversation_that_stays_too_large_is_not_shortened_for_ever() -> None:
-    """Once, and when that was not enough the run ends."""
+    """Twice, and when that was not enough the run ends."""
     run = overflowing()
+    run.say("a long story, cut short " * 45)
+    run.fail(Failure.OVERFLOW)
     run.say("brief")
     run.fail(Failure.OVERFLOW)
     assert run.reason == "error"
     assert "just before" in run.got(RunEnded)[0].detail
+
+
+def test_a_conversation_that_is_refused_is_shortened_though_it_failed_just_before() -> None:
+    """What was only a precaution then is now the one way on."""
+    run = filled()
+    run.say(" ")
+    assert run.got(CompactionFailed)[0].reason == "the summary was empty"
+    run.fail(Failure.OVERFLOW)
+    assert run.label == "compacting.summary"
 
 
 def test_a_first_prompt_that_is_too_large_ends_the_run() -> None:
@@ -319,13 +332,13 @@ def test_what_hooks_add_is_for_whoever_summarises() -> None:
     [("threshold", "streaming", ""), ("max_tokens", "done", "max_tokens"), ("overflow", "done", "error")],
 )
 def test_a_hook_may_be_against_it(why: str, label: str, reason: str) -> None:
-    """Then it goes on as it is where it can; that counts as a failure, so it is not asked at every step."""
+    """Then it goes on as it is where it can; another time it may not be."""
     run = consulted(why)
     before = run.machine.memory.history
     run.answer(HookAnswer(verdict="deny", reason="not now"))
     assert (run.label, run.reason) == (label, reason)
     assert run.machine.memory.history is before
-    assert run.machine.memory.compaction_failures == 1
+    assert (run.machine.memory.compactions, run.machine.memory.compaction_failures) == (1, 0)
     assert [notice.reason for notice in run.got(CompactionFailed)] == ["a hook denied it: clerk: not now"]
     assert all(request.purpose is Purpose.TURN for request in run.all(CallModel))
 

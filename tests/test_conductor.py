@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from turnwheel import Agent, Approve, Deny, MemoryStore, Policy, Session, SQLiteStore, tool
-from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import (
     JournalError,
     SessionClosed,
@@ -38,6 +37,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.performers.base import Clock, Scene
 from turnwheel.effects.performers.stores.base import SessionInfo, Store
 from turnwheel.effects.performers.tools import ToolRunner
+from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
@@ -97,11 +97,13 @@ class Slow:
         self.kept = MemoryStore()
         self.fault = ""
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """Add *entries*; with the *fault* ``before`` they are not kept, with ``after`` they are."""
         await asyncio.sleep(0)
         self._fail("before")
-        length = await self.kept.append(session, expected, entries)
+        length = await self.kept.append(session, expected, entries, about)
         await asyncio.sleep(0)
         self._fail("after")
         return length
@@ -615,11 +617,13 @@ async def test_a_journal_that_is_written_to_all_the_time_is_said_to_be() -> None
 
         tries = 0
 
-        async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+        async def append(
+            self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+        ) -> int:
             """Come second."""
             self.tries += 1
             await self.kept.append(session, expected, [encode(TakenOver(at=1.0), Entry)])
-            return await self.kept.append(session, expected, entries)
+            return await self.kept.append(session, expected, entries, about)
 
     busy = Busy()
     with pytest.raises(StoreError, match="session 's' is written to all the time; try again"):

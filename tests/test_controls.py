@@ -7,8 +7,9 @@ from decimal import Decimal
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, Limits, ModelSpec, Price
+from turnwheel.effects.config import Config, Limits
 from turnwheel.effects.events import ControlReceived, Failure, UserSent
+from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.notices import Ignored, SettingChanged, SettingRefused
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.pieces import TextPiece

@@ -35,9 +35,10 @@ from turnwheel.diagrams.picture import (
 from turnwheel.diagrams.text import text_of
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event
+from turnwheel.states.legal import IGNORED
 from turnwheel.states.rows import Row
 from turnwheel.states.state import State
-from turnwheel.states.table import IGNORED, TABLE
+from turnwheel.states.table import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
 
 from turnwheel.effects import Effect, is_request
-from turnwheel.effects.config import Config, ModelSpec, Retries, ToolSpec
+from turnwheel.effects.config import ChildSpec, Config, ToolSpec
 from turnwheel.effects.errors import NoPerformer
 from turnwheel.effects.events import (
+    AgentFinished,
     ApprovalGiven,
     Approve,
     Deny,
@@ -22,24 +23,26 @@ from turnwheel.effects.events import (
     ModelFailed,
     ModelFinished,
     ModelStreamed,
-    Post,
     TimerFired,
     ToolFinished,
     UserSent,
 )
 from turnwheel.effects.messages import Outcome, Role, StopReason
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import AnswerDropped, DoneReason, RunEnded, TextDelta
 from turnwheel.effects.performers.base import Performer, Scene
 from turnwheel.effects.performers.stores.memory import MemoryStore
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.requests import AskApproval, CallModel, Request, RunTool, SetTimer
-from turnwheel.effects.usage import Usage
+from turnwheel.effects.requests import AskApproval, CallModel, Request, RunAgent, RunTool, SetTimer
+from turnwheel.effects.upkeep import Retries
+from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.codec import encode
 from turnwheel.engine.driver import Driver
-from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, Stepped
-from turnwheel.engine.journal import Journal, fold
+from turnwheel.engine.entries import Entry, Stepped
+from turnwheel.engine.journal import fold
 from turnwheel.engine.machine import Machine, drive
+from turnwheel.engine.session_log import SessionLog
 from turnwheel.engine.transition import ignored
 from turnwheel.states.state import Done
 from turnwheel.testing.clock import FakeClock
@@ -119,7 +122,7 @@ class Recorder:
     def __init__(self) -> None:
         self.entries: list[bytes] = []
 
-    async def applied(self, event: Event, label: str) -> None:
+    async def applied(self, event: Event, label: str, *_: object) -> None:
         """Keep *event*."""
         self.entries.append(encode(Stepped(event=event, label=label), Entry))
 
@@ -158,19 +161,19 @@ async def test_the_driver_and_a_synchronous_loop_give_equal_journals_and_effects
 async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
     """State, memory and history come back from the store, and stream pieces are one entry."""
     store = MemoryStore()
-    prompt = UserSent(at=AT, id="s", text="go")
-    opened = RunOpened(at=AT, run="r", config=CONFIG, version=VERSION)
-    posted: list[Post] = []
-    journal = Journal(store, "one", 0, posted.append)
-    await journal.write(Posted(event=prompt), opened)
-    machine = Machine.open(opened, posted=[prompt])
+    log = SessionLog("one", store)
+    await log.read()
+    await log.post(UserSent(at=AT, id="s", text="go"))
+    first = await log.open_run("r", CONFIG, AT)
+    machine = log.machine
+    assert machine is not None
     performers: dict[type, Performer[Any]] = {
         CallModel: ScriptedModel(calls(("look", {}), text="one two"), says("a b c")),
         RunTool: ScriptedTools(look=str),
     }
-    driver = Driver(machine=machine, performers=performers, journal=journal, clock=FakeClock(AT))
+    driver = Driver(machine=machine, performers=performers, journal=log, clock=FakeClock(AT))
 
-    async for _ in driver.effects(machine.advance(at=AT)):
+    async for _ in driver.effects(first):
         pass
 
     entries = await store.load("one")
@@ -355,3 +358,111 @@ async def test_a_failed_stream_is_dropped_and_waits_are_on_the_clock() -> None:
     assert clock.slept == [1.0, 7.0]
     assert any(isinstance(effect, AnswerDropped) for effect in effects)
     assert [message.text for message in machine.memory.history] == ["go"]
+
+
+# Children
+
+
+TEAM = Config(
+    model=ModelSpec(name="scripted"),
+    tools=(
+        ToolSpec(name="look", side_effect="read_only"),
+        ToolSpec(name="hire", kind="agent", approval="never"),
+    ),
+    children=(ChildSpec(name="kid"),),
+)
+HIRES = calls(("hire", {"agent": "kid", "prompt": "go"}))
+
+
+class Kid:
+    """Performs a child that rests the first *rests* times, and then works until it is told to stop."""
+
+    def __init__(self, rests: int) -> None:
+        self.rests = rests
+        self.begun = 0
+
+    async def __call__(self, request: RunAgent, scene: Scene) -> AgentFinished | None:
+        """Leave it to later, or work until it is told to stop."""
+        self.begun += 1
+        if self.begun <= self.rests:
+            return None
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        return AgentFinished(
+            at=scene.clock.now(),
+            request=request.id,
+            content="stopped",
+            outcome="cancelled",
+            spent=Spent(seconds=2.0),
+        )
+
+
+async def test_a_run_rests_where_a_child_is_left_to_later() -> None:
+    """Nobody works on it any more, whatever else was at work."""
+    machine = Machine.start(TEAM, "go")
+    driver = Driver(machine=machine, performers={CallModel: ScriptedModel(HIRES), RunAgent: Kid(1)})
+    async with asyncio.timeout(5):
+        async for _ in driver.effects(machine.advance(at=AT)):
+            pass
+    assert (machine.state.label, driver.resting) == ("dispatching", True)
+
+
+async def test_a_child_that_was_left_to_later_is_run_again_to_be_stopped() -> None:
+    """What became of it is its own answer, with what it used."""
+    machine, kid = Machine.start(TEAM, "go"), Kid(1)
+    driver = Driver(machine=machine, performers={CallModel: ScriptedModel(HIRES), RunAgent: kid})
+    async with asyncio.timeout(5):
+        async for _ in driver.effects(machine.advance(at=AT)):
+            pass
+        driver.post(Interrupted(at=AT))
+        async for _ in driver.effects(()):
+            pass
+    assert isinstance(machine.state, Done)
+    assert [result.content for result in machine.memory.history[-1].results] == ["stopped"]
+    assert machine.memory.spent.seconds == 2.0
+    assert kid.begun == 2
+
+
+async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
+    """A driver is told so of children by whoever knows; a nudge lets it look."""
+    machine, resting = Machine.start(TEAM, "go"), set[str]()
+    rested: list[str] = []
+    driver = Driver(
+        machine=machine,
+        performers={CallModel: ScriptedModel(HIRES), RunAgent: Kid(0)},
+        child_rests=resting.__contains__,
+        rested=lambda: rested.append("told"),
+    )
+    async with asyncio.timeout(5):
+        async for effect in driver.effects(machine.advance(at=AT)):
+            if isinstance(effect, RunAgent):
+                assert not driver.resting  # what follows is still to be begun
+                asyncio.get_running_loop().call_soon(resting.add, effect.call)
+                asyncio.get_running_loop().call_soon(driver.inbox.nudge)
+    assert machine.state.label == "dispatching"
+    assert rested == []  # it is over, since nobody waits
+
+
+async def test_who_waits_is_told_each_time_a_run_rests() -> None:
+    """And goes on when an answer comes."""
+    machine, told = Machine.start(CONFIG, "go"), list[str]()
+
+    def rested() -> None:
+        told.append(machine.state.label)
+        assert driver.resting
+        driver.post(ApprovalGiven(at=AT, request=machine.state.open[0], decision=Approve()))
+        assert not driver.resting
+
+    performers: dict[type, Performer[Any]] = {
+        CallModel: ScriptedModel(calls(("write", {}), ("write", {})), says("ok")),
+        RunTool: ScriptedTools(write=str),
+    }
+    driver = Driver(machine=machine, performers=performers, rested=rested)
+    async with asyncio.timeout(5):
+        async for _ in driver.effects(machine.advance(at=AT), wait=True):
+            pass
+    assert told == ["confirming", "confirming"]
+    assert machine.done

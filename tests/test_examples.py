@@ -18,3 +18,17 @@ def test_people_in_the_loop_end_with_the_account_of_a_call() -> None:
     assert "The rent is paid, the food is not." in shown
     assert 'answered: yes, with {"account": "rent", "cents": 90}, by Bob' in shown
     assert shown.endswith("ended: ok: paid 90 cents from rent\n")
+
+
+def test_a_team_on_a_budget_spends_no_more_than_there_is() -> None:
+    """Two scouts go, the third is told why not, and the leader's bill is to the cent."""
+    script = EXAMPLES / "team_on_a_budget.py"
+    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+
+    assert shown == (
+        "the pier is quiet\n"
+        "the mill is quiet\n"
+        "Not started: there is only 1 of 2 USD left for 'scout'. "
+        "The rest is set aside for agents at work; ask again when they are done.\n"
+        "end_turn, $6\n"
+    )

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Concurrency, Gates, Policy, ToolSpec
+from turnwheel.effects.config import ToolSpec
 from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import Approve, ApproveAlways
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.notices import CallJudged
 from turnwheel.effects.permissions import Ground, PermissionMode, Rule, Verdict, resolved
+from turnwheel.effects.policy import Concurrency, Gates, Policy
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
 from turnwheel.states.rules.gate import Judgement, Law

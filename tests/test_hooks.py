@@ -17,10 +17,11 @@ from typing import Any, NoReturn, assert_type, cast
 
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ArgumentError, ConfigError
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import LEAVING, Scene
 from turnwheel.effects.performers.hooks import THREADS, HookCall, HookRunner, HostHook, command_hook, hook
 from turnwheel.effects.permissions import Verdict

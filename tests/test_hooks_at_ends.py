@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Concurrency, Limits, Policy, Steering
+from turnwheel.effects.config import Limits
 from turnwheel.effects.events import Deny, Failure, HookAnswered, ToolFinished
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import HookReplied, Ignored, RunEnded, ToolEnded, Warned
+from turnwheel.effects.policy import Concurrency, Policy, Steering
 from turnwheel.effects.records import CountContinue
 from turnwheel.effects.requests import CallModel, Cancel, FireHook
 from turnwheel.states.rules import texts

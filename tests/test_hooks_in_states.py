@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Concurrency, Config, Gates, OnDenial, Policy, Steering
+from turnwheel.effects.config import Config
 from turnwheel.effects.events import Approve, Deny, Failure, HookAnswered
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.notices import (
@@ -20,6 +20,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Policy, Steering
 from turnwheel.effects.requests import AskApproval, CallModel, Cancel, FireHook, RunAgent, RunTool, SetTimer
 from turnwheel.states.rules import texts
 from turnwheel.testing.by_hand import ByHand, call, calls, config

@@ -99,8 +99,10 @@ def impurities(path: Path) -> Iterator[str]:
                 yield f"{where} calls {called}"
             case ast.keyword(arg="factory", value=value) if ast.unparse(value) not in FACTORIES:
                 yield f"{where} has the default factory {ast.unparse(value)}"
-            case ast.Attribute(value=ast.Name(id="attrs"), attr="Factory"):
-                yield f"{where} has a default factory"
+            case ast.Call(func=ast.Attribute(attr="Factory"), keywords=options) if not any(
+                option.arg == "takes_self" for option in options
+            ):
+                yield f"{where} has a default factory that knows nothing"
             case _ if isinstance(node, IMPURE_NODES):
                 yield f"{where} is {type(node).__name__}"
             case _:
@@ -274,7 +276,7 @@ def test_a_state_has_no_flags(path: Path) -> None:
 
 # Names say what kind of thing it is
 
-VERBS = r"(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Read|Replace|Run|Set|Take|Use)([A-Z]|$)"
+VERBS = r"(Add|Append|Ask|Call|Cancel|Clear|Count|Fire|Grant|Read|Replace|Run|Set|Take|Use|Withdraw)([A-Z]|$)"
 
 
 @pytest.mark.parametrize("effect", [*typing.get_args(requests.Request | records.Record), requests.Cancel])
@@ -419,6 +421,7 @@ SAID = [
     (errors.UnknownRequest("r-1", ("r-2", "r-3")), "no open question 'r-1'; open: 'r-2', 'r-3'"),
     (errors.UnknownRequest("r-1", ()), "no open question 'r-1'; open: none"),
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
+    (errors.UnknownRun("r3", ("r1", "r2")), "no run 'r3' in this session; there are: 'r1', 'r2'"),
     (errors.QueueFull("s", 3), "session 's' has 3 prompts waiting; send this one again later"),
     (errors.SessionBusy("s"), "session 's' has a run under way; wait for it or interrupt it"),
     (errors.SessionClosed("s"), "session 's' is closed; open it again from its store"),

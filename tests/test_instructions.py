@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import History
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.instructions import MAX_BYTES, InstructionReader
 from turnwheel.effects.requests import ReadInstructions

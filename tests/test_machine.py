@@ -176,8 +176,8 @@ def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
         first.memory,
         run="run2",
         spent=Spent(),
+        earlier=Spent(turns=3),
         compactions=0,
-        compaction_failures=0,
         continues=0,
         next_id=1,
     )

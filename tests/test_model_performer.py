@@ -14,20 +14,21 @@ import attrs
 import httpx
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.notices import AgentNoticed
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
+from turnwheel.effects.performers.base import Seen as OnlySeen
 from turnwheel.effects.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.effects.performers.models.http import REFUSAL_WAIT
 from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 
-Emitted = Event | AgentNoticed
+Emitted = Event | OnlySeen
 
 REQUEST = CallModel(id="run-1", model="openai:m", view=Conversation(revision=0, length=1))
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"

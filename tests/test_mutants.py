@@ -38,10 +38,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package
 
 
-def hunted(package: Path, runs: int, sessions: int) -> subprocess.CompletedProcess[str]:
+def hunted(package: Path, runs: int, sessions: int, *kind: str) -> subprocess.CompletedProcess[str]:
     """What playing *package* found in so many *runs* of a machine and plays of *sessions*."""
     return subprocess.run(
-        [sys.executable, str(HERE / "hunt.py"), str(runs), str(sessions)],
+        [sys.executable, str(HERE / "hunt.py"), str(runs), str(sessions), *kind],
         env={**os.environ, "PYTHONPATH": str(package.parent), "PYTHONSAFEPATH": "1"},
         cwd=package.parent,
         capture_output=True,
@@ -68,6 +68,6 @@ def test_a_mistake_is_found(mutant: dict[str, str], template: Path, tmp_path: Pa
     path.unlink()
     path.write_text(text.replace(mutant["old"], mutant["new"]), "utf-8")
     around = mutant["file"].startswith(AROUND) and mutant["file"] not in BARE
-    found = hunted(package, RUNS, SESSIONS if around else 0)
+    found = hunted(package, RUNS, SESSIONS if around else 0, mutant.get("kind", ""))
     assert found.returncode == 1, f"not found: {mutant['name']}"
     assert found.stdout.strip(), found.stderr

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Config, Policy
+from turnwheel.effects.config import Config
 from turnwheel.effects.events import Failure, HookAnswered, InstructionsRead, Post, UserSent, UserSteered
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Binary, user
 from turnwheel.effects.notices import Ignored, InputBlocked, InputTaken, RunStarted, Warned
 from turnwheel.effects.permissions import PermissionMode
+from turnwheel.effects.policy import Policy
 from turnwheel.effects.requests import CallModel, Cancel, FireHook, ReadInstructions
 from turnwheel.engine.entries import VERSION, RunOpened
 from turnwheel.engine.machine import Machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import final
 
 import hypothesis
@@ -10,18 +11,36 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from turnwheel.effects import config, history, hooks, messages, permissions, pieces, records, usage
+from turnwheel.effects import (
+    Effect,
+    config,
+    history,
+    hooks,
+    messages,
+    model,
+    permissions,
+    pieces,
+    policy,
+    records,
+    upkeep,
+    usage,
+)
 from turnwheel.effects import events as events_of
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import ControlReceived, Event, ModelStreamed, UserSent, UserSteered
+from turnwheel.effects.notices import Compacted, CompactionFailed, ToolEnded
+from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ResultsCleared
+from turnwheel.effects.records import AddUsage
+from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.states import batch, context, state
+from turnwheel.states.legal import LEGAL
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.states.state import State
-from turnwheel.states.table import LEGAL
 from turnwheel.testing.choices import Seeded, chance, pick, weighted
 from turnwheel.testing.player import Play, Player, play
+from turnwheel.testing.settingbook import branched_faults
 from turnwheel.testing.steps import Happening
 from turnwheel.testing.story import told
 from turnwheel.testing.watched import PromiseBroken, Row, as_kept, copied, happen, replay
@@ -29,8 +48,8 @@ from turnwheel.testing.watched import PromiseBroken, Row, as_kept, copied, happe
 RUNS = 1_500
 """So many runs, at least."""
 
-MOST = 12_000
-"""So many, at most, until every row is taken; about a fifth of them are needed."""
+MOST = 8_000
+"""So many, at most, until every row is taken; mostly no more than `RUNS` are needed."""
 
 PASSED = (
     "thinking.start",
@@ -87,9 +106,43 @@ def test_runs_are_of_all_kinds(plays: list[Play]) -> None:
         "time_budget",
         "interrupted",
         "blocked",
+        "loop_detected",
         "error",
     }
     assert max(len(one.journal) for one in plays) > 40
+
+
+HAPPENS: dict[str, Callable[[Effect], bool]] = {
+    "another model takes over": lambda effect: isinstance(effect, FellBack),
+    "a model is warned": lambda effect: _is_stage(effect, LoopStage.WARNED),
+    "a tool is taken away": lambda effect: _is_stage(effect, LoopStage.WITHDRAWN),
+    "a model is stopped": lambda effect: _is_stage(effect, LoopStage.STOPPED),
+    "results are left out": lambda effect: isinstance(effect, ResultsCleared),
+    "a conversation is summarised": lambda effect: isinstance(effect, Compacted),
+    "a summary is tried again": lambda effect: (
+        isinstance(effect, CallModel) and effect.purpose is Purpose.SUMMARY and effect.attempt > 1
+    ),
+    "a summary is given up": lambda effect: isinstance(effect, CompactionFailed),
+    "a result is cut": lambda effect: isinstance(effect, ToolEnded) and len(effect.content) > 400,
+    "a child is refused": lambda effect: isinstance(effect, ToolEnded) and "aside" in effect.content,
+    "a child gets less than it wants": lambda effect: (
+        isinstance(effect, RunAgent) and effect.limits.tokens not in {None, 100_000, 300, 400}
+    ),
+    "money is spent": lambda effect: isinstance(effect, AddUsage) and effect.spent.cost > 0,
+    "no price is known": lambda effect: isinstance(effect, AddUsage) and effect.spent.unpriced > 0,
+}
+"""What keeps a long run going."""
+
+
+def _is_stage(effect: Effect, stage: LoopStage) -> bool:
+    return isinstance(effect, LoopDetected) and effect.stage is stage
+
+
+@pytest.mark.parametrize("what", HAPPENS)
+def test_what_keeps_a_long_run_going_happens(plays: list[Play], what: str) -> None:
+    """What is promised of it is no promise about nothing: each happens in several runs."""
+    runs = [one for one in plays if any(map(HAPPENS[what], one.effects))]
+    assert len(runs) > 3
 
 
 def test_the_same_seed_is_the_same_run() -> None:
@@ -179,8 +232,8 @@ def test_throwing_the_machine_away_and_reading_its_journal_changes_nothing() -> 
 NAMES = {
     name: value
     for module in (
-        *(config, history, hooks, messages, permissions, pieces, records, usage),
-        *(events_of, batch, context, state),
+        *(config, history, hooks, messages, model, permissions, pieces, policy, records),
+        *(upkeep, usage, events_of, batch, context, state),
     )
     for name, value in vars(module).items()
 }
@@ -210,6 +263,18 @@ def test_a_second_run_goes_on_where_the_first_one_ended(plays: list[Play]) -> No
         before = copied(one.end)
         again = Player(Seeded(seed), before=one.end, run="r2").play()
         assert (again.end.done, one.end, history_faults(before.memory.history)) == (True, before, [])
+
+
+def test_a_session_can_go_back_to_where_a_run_ended(plays: list[Play]) -> None:
+    """What was said since is not there any more; what was spent and settled is."""
+    for seed, one in enumerate(plays[:100]):
+        later = Player(Seeded(seed), before=one.end, run="r2").play().end
+        for then in (None, one.end, later):
+            back = later.branched(then)
+            assert branched_faults(later, then, back) == []
+            third = Player(Seeded(seed + 1), before=back, run="r3").play().end
+            total = later.memory.earlier + later.memory.spent + third.memory.spent
+            assert third.memory.earlier + third.memory.spent == total
 
 
 # The same player, driven by Hypothesis, which makes what it finds short

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from turnwheel import Approve, ApproveAlways, Binary, Deny, Limits, ModelSpec, Price
-from turnwheel.effects.config import Config, Steering
+from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
 from turnwheel.effects.permissions import PermissionMode
+from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.entries import Entry, Posted

@@ -54,6 +54,7 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
+from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ModelHeld, ResultsCleared
 from turnwheel.effects.permissions import Ground, PermissionMode, Verdict
 from turnwheel.effects.records import AppendMessage, SetModel
 from turnwheel.effects.requests import CallModel
@@ -71,7 +72,7 @@ from turnwheel.engine.projections import (
     to_sse,
     turns,
 )
-from turnwheel.engine.projections.reasons import BUDGET_USD, MODES, WORDS, subtype
+from turnwheel.engine.projections.reasons import BROKEN, BUDGET_USD, MODES, WORDS, subtype
 from turnwheel.engine.projections.told import Told
 from turnwheel.testing.player import Play, play
 from turnwheel.testing.scripted import ScriptedModel, calls, says
@@ -240,6 +241,7 @@ def test_a_run_in_sse_events() -> None:
             "turns": 2,
             "usage": {"input": 30, "output": 12, "cached": 8, "cache_creation": 2, "total": 42},
             "cost_usd": 0.25,
+            "unpriced_tokens": 0,
             "duration_ms": 7250,
         },
     ]
@@ -291,6 +293,7 @@ def test_a_run_in_turns_events() -> None:
             },
             "turns": 2,
             "cost_usd": 0.25,
+            "unpriced_tokens": 0,
         },
     ]
 
@@ -538,7 +541,53 @@ def test_a_compaction_that_never_began_is_a_warning() -> None:
     }
 
 
-@pytest.mark.parametrize("reason", [reason for reason, words in WORDS.items() if words.done == "error"])
+def test_another_model_and_a_wait_are_warnings() -> None:
+    """With what a client needs to tell them."""
+    fell = FellBack(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")
+    held = ModelHeld(request="r-1", due=9.0, reason="m said 429")
+    assert told(SseEvents.of("s"), [*START, fell, held])[-2:] == [
+        {
+            "type": "warning",
+            "code": "fell_back",
+            "message": "overloaded: busy",
+            "model": "n",
+            "instead_of": "m",
+        },
+        {"type": "warning", "code": "held", "message": "m said 429", "due": 9.0},
+    ]
+    assert told(TurnEvents.of("s"), [*START, fell, held])[-1] == {
+        "type": "error",
+        "message": "n is asked instead of m: overloaded: busy",
+        "fatal": False,
+    }
+
+
+def test_a_model_that_goes_in_circles_is_told_of_until_it_is_stopped() -> None:
+    """That is told once, by the error that ends the run."""
+    text = "put was called alike 3 times"
+    run = [
+        *START,
+        *[LoopDetected(stage=stage, tools=("put",), count=3, text=text) for stage in LoopStage],
+        over(DoneReason.LOOP_DETECTED, text),
+    ]
+    loop: Plain = {"type": "warning", "code": "loop_detected", "message": text, "tools": ["put"], "count": 3}
+    *_, warned, withdrawn, error, done = told(SseEvents.of("s"), run)
+    assert [warned, withdrawn] == [loop | {"stage": "warned"}, loop | {"stage": "withdrawn"}]
+    assert (error["type"], error["message"], done["reason"]) == ("error", text, "loop_detected")
+    fatal = [event["fatal"] for event in told(TurnEvents.of("s"), run) if event["type"] == "error"]
+    assert fatal == [False, False, True]
+
+
+@pytest.mark.parametrize("vocabulary", ["sse", "turns"])
+def test_what_has_no_price_is_not_told_as_free(vocabulary: str) -> None:
+    """The end says of how many tokens the cost is not known."""
+    spent = Spent(usage=Usage(input=30), cost=Decimal("0.25"), unpriced=12)
+    end = attrs.evolve(over(DoneReason.END_TURN), spent=spent)
+    done = told(MAKERS[vocabulary](), [*START, end])[-1]
+    assert (done["cost_usd"], done["unpriced_tokens"]) == (0.25, 12)
+
+
+@pytest.mark.parametrize("reason", sorted(BROKEN))
 def test_a_run_that_fails_says_why_before_it_ends(reason: DoneReason) -> None:
     """An error, with the detail or else the reason, and then the end as always."""
     run = [*START, over(reason, "no luck")]
@@ -772,13 +821,22 @@ def test_assistant_messages_are_those_of_the_history(plays: list[Play]) -> None:
 
 
 def test_the_end_tells_the_results_of_the_history(plays: list[Play]) -> None:
-    """Every result, in the order in which the history has them."""
+    """Every result, in the order in which the history has them; whole, where that has both its ends only."""
     for one in plays:
         *_, end = told(TurnEvents.of("s"), notices_of(one))
         results = [m for m in messages_in([end]) if m["role"] == "tool_result"]
-        assert [(result["call_id"], result["content"]) for result in results] == [
-            (result.call, result.content) for m in kept(one, Role.TOOL) for result in m.results
+        limit = one.began.config.compaction.result_limit
+        assert [(m["call_id"], shown_of(str(m["content"]), limit)) for m in results] == [
+            (result.call, shown_of(result.content, limit))
+            for m in kept(one, Role.TOOL)
+            for result in m.results
         ]
+
+
+def shown_of(content: str, limit: int | None) -> tuple[str, str]:
+    """As much of the two ends of *content* as a model is shown of a result beyond *limit*."""
+    side = len(content) if limit is None else limit // 10
+    return content[:side], content[-side:]
 
 
 def test_an_assistant_comes_before_its_progress(plays: list[Play]) -> None:
@@ -997,6 +1055,18 @@ SAMPLES: list[list[Notice]] = [
         Warned(text="odd"),
         Ignored(event="TimerFired", state="done"),
     ],
+    [
+        *START,
+        RetryScheduled(attempt=2, due=9.0, failure=Failure.OVERLOADED, message="busy"),
+        ModelHeld(request="r-9", due=9.0, reason="m said 429"),
+        FellBack(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy"),
+        *[
+            LoopDetected(stage=stage, tools=("put",), count=3, text="put was called alike 3 times")
+            for stage in LoopStage
+        ],
+        ResultsCleared(count=11, tokens=9_000),
+        over(DoneReason.LOOP_DETECTED),
+    ],
 ]
 
 
@@ -1039,6 +1109,11 @@ def test_the_page_has_every_notice() -> None:
 def test_the_samples_have_every_notice() -> None:
     """Otherwise the page might say about one of them what it likes."""
     assert {type(notice) for run in SAMPLES for notice in run} == set(get_args(Notice))
+
+
+def test_the_page_says_of_every_notice_what_it_is() -> None:
+    """Also where that is nothing: what has no word in a vocabulary is left out on purpose."""
+    assert [row[0] for row in table("Notices as events")] == [row[0] for row in table("Notices")]
 
 
 @each_vocabulary

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from turnwheel.effects.config import Concurrency, Limits, OnDenial, Policy
+from turnwheel.effects.config import Limits
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -26,6 +26,7 @@ from turnwheel.effects.notices import (
     InterruptRequested,
 )
 from turnwheel.effects.permissions import Rule
+from turnwheel.effects.policy import Concurrency, OnDenial, Policy
 from turnwheel.effects.records import GrantRule
 from turnwheel.effects.requests import AskApproval, Cancel, RunAgent, RunTool, SetTimer
 from turnwheel.engine.machine import Machine

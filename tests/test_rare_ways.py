@@ -11,16 +11,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from turnwheel.effects.config import (
-    Concurrency,
-    Config,
-    Gates,
-    OnDenial,
-    Policy,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import Config, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -34,8 +25,9 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.permissions import PermissionMode
+from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Policy
 from turnwheel.effects.records import SetMode
-from turnwheel.states.table import LEGAL
+from turnwheel.states.legal import LEGAL
 from turnwheel.testing.by_hand import TOOLS, ByHand, calls, config
 
 Way = tuple[str, type[Event], str]

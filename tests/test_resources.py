@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, Concurrency, Policy, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.config import Approval, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import Approve, Deny
 from turnwheel.effects.pieces import CallPiece
+from turnwheel.effects.policy import Concurrency, Policy
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
 from turnwheel.states.rules.resources import Reach, reach
 from turnwheel.testing.by_hand import ByHand, call, config

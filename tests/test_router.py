@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.config import Config, ToolSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import History
@@ -34,12 +34,14 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.models import Models, OpenAIChat, wire_of
 from turnwheel.effects.performers.models.router import WIRES
 from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
+from turnwheel.effects.shown import CLEARED
 from turnwheel.effects.usage import Usage
 from turnwheel.testing.wires import reading_faults
 
@@ -370,13 +372,34 @@ def test_the_third_wires_request_says_all_that_was_asked() -> None:
         "tools": [["count", "Counts.", {"type": "object", "properties": {}}]],
         "most": 9,
     }
-    summary = CallModel(id="r-2", model="lines:talker", view=Transcript(revision=0, length=1))
+    summary = CallModel(id="r-2", model="lines:talker", view=Transcript(revision=0, length=1, limit=10_000))
     assert json.loads(OWN.LinesWire().encode(summary, scene).body)["turns"] == [
         {
             "who": "user",
             "said": ["<conversation>\n\n[user]\nhi\n[attachment a/b, which is empty]\n\n</conversation>"],
         }
     ]
+
+
+def test_the_third_wire_shows_no_more_than_it_is_to_show() -> None:
+    """Old results are left out, a text to summarise has room, and a request may ask for less."""
+    call = ToolCall(id="r-1", wire_id="", name="count", arguments="{}")
+    long = ToolResult(call="r-1", wire_id="", name="count", content="y" * 1_000)
+    history = History.of(
+        user("x" * 1_000),
+        Message(role=Role.ASSISTANT, parts=(call,)),
+        Message(role=Role.TOOL, parts=(long,)),
+        user("and?"),
+    )
+    scene = scene_of(history, Config(model=ModelSpec(name="lines:talker", max_output=9)))
+    view = Conversation(revision=0, length=4, cleared=3)
+    request = CallModel(id="r-1", model="lines:talker", view=view, max_output=5)
+    body = json.loads(OWN.LinesWire().encode(request, scene).body)
+    assert body["turns"][2]["said"] == [{"answers": "r-1", "content": CLEARED, "failed": False}]
+    assert (body["turns"][3]["said"], body["most"]) == (["and?"], 5)
+    summary = CallModel(id="r-2", model="lines:talker", view=Transcript(revision=0, length=4, limit=100))
+    [turn] = json.loads(OWN.LinesWire().encode(summary, scene).body)["turns"]
+    assert len(turn["said"][0]) <= 400
 
 
 def blocks_of(page: Path) -> list[str]:

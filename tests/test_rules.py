@@ -9,18 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import (
-    Approval,
-    ChildSpec,
-    Config,
-    Limits,
-    ModelSpec,
-    Price,
-    Retries,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import Approval, ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import Failure, ModelFailed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
@@ -34,12 +23,15 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
+from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.policy import Policy
+from turnwheel.effects.upkeep import Retries
 from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.states.rules import compaction
 from turnwheel.states.rules.answer import wishes
-from turnwheel.states.rules.children import child_tools, remainder
-from turnwheel.states.rules.limits import exceeded
+from turnwheel.states.rules.children import child_tools, granted
+from turnwheel.states.rules.limits import Left, exceeded, left
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.rules.sizes import estimated_usage, history_size, message_size
@@ -303,15 +295,43 @@ def test_a_childs_limits_are_the_lesser_of_what_it_wants_and_what_is_left() -> N
     limits = Limits(turns=3, tokens=1_000, usd="1")
     spent = Spent(turns=2, usage=Usage(input=900), cost=Decimal("0.25"), seconds=50.0)
     wanted = Limits(turns=10, tokens=500, seconds=60.0)
-    assert remainder(wanted, limits, spent) == Limits(turns=10, tokens=100, usd="0.75", seconds=60.0)
+    config = Config(model=ModelSpec(name="m", price=Price(input=1, output=1)), limits=limits)
+    rest = left(config, spent, Spent())
+    assert rest == Left(tokens=100, usd=Decimal("0.75"), seconds=None)
+    assert granted(wanted, rest, []) == Limits(turns=10, tokens=100, usd="0.75", seconds=60.0)
 
 
-def test_what_is_left_of_nothing_is_still_a_limit() -> None:
-    """A child that is open when its parent's budget is gone may not count as one without a limit."""
-    limits = Limits(tokens=100, usd="1", seconds=10.0)
-    spent = Spent(usage=Usage(input=500), cost=Decimal(3), seconds=99.0)
-    left = remainder(Limits(), limits, spent)
-    assert None not in (left.tokens, left.usd, left.seconds)
+HALF = Limits(tokens=50, usd="0.5")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left_", "held", "expected"),
+    [
+        (HALF, Left(tokens=100, usd=Decimal(1)), [HALF], HALF),
+        (HALF, Left(tokens=100, usd=Decimal(1)), [HALF, HALF], "0.0 of 0.5 USD, 0 of 50 tokens"),
+        (HALF, Left(tokens=99), [HALF], "49 of 50 tokens"),
+        (HALF, Left(tokens=49), [], Limits(tokens=49, usd="0.5")),
+        (Limits(), Left(tokens=80), [HALF], Limits(tokens=30)),
+        (Limits(), Left(tokens=50), [HALF], "0 tokens"),
+        (Limits(seconds=5.0), Left(seconds=0.0), [], "0.0 of 5.0 seconds"),
+        (Limits(turns=3), Left(), [HALF], Limits(turns=3)),
+    ],
+    ids=[
+        "both fit",
+        "a third does not",
+        "not quite",
+        "alone",
+        "what is free",
+        "nothing free",
+        "gone",
+        "no limit",
+    ],
+)
+def test_what_is_set_aside_for_a_child(
+    wanted: Limits, left_: Left, held: list[Limits], expected: Limits | str
+) -> None:
+    """All it wants, or all there is if it is alone; beside others it waits for what they give back."""
+    assert granted(wanted, left_, held) == expected
 
 
 # Sizes and money
@@ -361,7 +381,7 @@ def conversations(draw: st.DrawFn) -> History:
 @given(conversations(), st.sampled_from([10, 400, 4_000, 200_000]))
 def test_a_cut_never_parts_a_call_from_its_result(history: History, window: int) -> None:
     """What is cut and what stays are valid by themselves, and something always stays."""
-    cut = compaction.cut_index(history, window)
+    cut = compaction.cut_index(history, window // 4)
     assert 0 <= cut < len(history)
     assert history_faults(history.slice(0, cut)) == []
     assert history_faults(history.slice(cut, len(history))) == []
@@ -370,16 +390,16 @@ def test_a_cut_never_parts_a_call_from_its_result(history: History, window: int)
 @given(conversations(), st.sampled_from([400, 4_000]))
 def test_what_stays_is_a_quarter_of_the_window(history: History, window: int) -> None:
     """But for the last message, which stays however long it is, with the calls it answers."""
-    cut = compaction.cut_index(history, window)
+    cut = compaction.cut_index(history, window // 4)
     kept = history.slice(cut, len(history))
     if kept[0].calls:
         kept = kept[2:]
-    assert history_size(kept[:-1]) <= window * compaction.KEEP_SHARE
+    assert history_size(kept[:-1]) <= window // 4
 
 
 def test_nothing_can_be_cut_from_one_exchange() -> None:
     """A prompt, its calls and their results: the prompt may go, no more."""
-    assert compaction.cut_index(History.of(user("a" * 10_000)), 100) == 0
+    assert compaction.cut_index(History.of(user("a" * 10_000)), 25) == 0
 
 
 @pytest.mark.parametrize(
@@ -388,7 +408,8 @@ def test_nothing_can_be_cut_from_one_exchange() -> None:
 )
 def test_when_a_conversation_is_compacted(size: int, attempts: int, failures: int, *, expected: bool) -> None:
     """At its threshold; not twice between two answers, and not after three failures in a row."""
-    assert compaction.wanted(size, 100, 0.8, attempts, failures) == expected
+    config = Config(model=ModelSpec(name="m"), policy=Policy(compact_at=0.8))
+    assert compaction.wanted(size, 100, config, attempts, failures) == expected
 
 
 # What is kept of an answer

@@ -423,7 +423,7 @@ async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
     stepped = Stepped(event=fold_event(entries[-1]), label="executing")
     await store.append("t", 0, [*entries[:-1], encode(stepped, Entry)])
 
-    with pytest.raises(JournalError, match=r"entry 3 of session 't': ModelFinished leads to done here"):
+    with pytest.raises(JournalError, match=r"entry 4 of session 't': ModelFinished leads to done here"):
         await agent.session("t").load()
 
 
@@ -441,9 +441,9 @@ async def test_a_journal_of_a_newer_version_is_refused(make: Make) -> None:
     async with agent.session("s") as session:
         await session.run("go")
     first, second, *_ = await store.load("s")
-    await store.append("t", 0, [first, second.replace(b'"version":1', b'"version":99')])
+    await store.append("t", 0, [first, second.replace(b'"version":2', b'"version":99')])
 
-    with pytest.raises(JournalError, match="has version 99, known here is 1: use a newer turnwheel"):
+    with pytest.raises(JournalError, match="version 99, known here is 2: use the turnwheel that wrote it"):
         await agent.session("t").load()
 
 

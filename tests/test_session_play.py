@@ -10,10 +10,11 @@ from typing import final
 import pytest
 
 from turnwheel import Agent, Concurrency, DoneReason, MemoryStore, Result, Session
-from turnwheel.effects.config import Config, Steering
+from turnwheel.effects.config import Config
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
+from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetThinking
 from turnwheel.engine.entries import VERSION, Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import Journal, fold
@@ -22,8 +23,9 @@ from turnwheel.testing.choices import Seeded
 from turnwheel.testing.jobs import DONE, World, job, steer
 from turnwheel.testing.journals import Kept
 from turnwheel.testing.player import Player, opened
-from turnwheel.testing.sessions import SESSION, SessionBroken, at_work, play_sessions, to_the_end, turns
+from turnwheel.testing.sessions import SESSION, SessionBroken, play_sessions, to_the_end
 from turnwheel.testing.steps import Happening
+from turnwheel.testing.tasks import at_work, turns
 from turnwheel.testing.watched import PromiseBroken, copied, happen
 
 each_concurrency = pytest.mark.parametrize("concurrency", list(Concurrency))

@@ -36,10 +36,12 @@ class Slow:
     def __init__(self) -> None:
         self._kept = MemoryStore()
 
-    async def append(self, session: str, expected: int, entries: Sequence[bytes]) -> int:
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
         """Add *entries*."""
         await turns(2)
-        length = await self._kept.append(session, expected, entries)
+        length = await self._kept.append(session, expected, entries, about)
         await turns(2)
         return length
 

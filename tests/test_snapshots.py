@@ -8,7 +8,6 @@ from typing import get_args
 import attrs
 import pytest
 
-from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import JournalError
 from turnwheel.effects.events import (
     AgentFinished,
@@ -34,6 +33,7 @@ from turnwheel.effects.hooks import HookAnswer, HookSaid
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.permissions import Rule
 from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
@@ -204,7 +204,7 @@ def test_a_snapshot_of_a_newer_version_is_refused() -> None:
     machine = run_at("streaming").machine
     newer = json.loads(machine.snapshot())
     newer["version"] += 1
-    with pytest.raises(JournalError, match="use a newer turnwheel"):
+    with pytest.raises(JournalError, match="use the turnwheel that wrote it"):
         Machine.restore(json.dumps(newer).encode(), machine.config, machine.memory.history)
 
 

@@ -20,11 +20,12 @@ import pytest
 from turnwheel.apps.standin import MAX_BODY, MAX_HEAD, StandIn, main
 from turnwheel.apps.standin_script import BASH_MODEL, MODELS, SLOW_MODEL, decide
 from turnwheel.apps.standin_wire import Function, MadeCall, Message, Offer, Step, pieces
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config
 from turnwheel.effects.events import ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Message as Said
 from turnwheel.effects.messages import Outcome, Role, StopReason, Text, ToolCall, ToolResult, user
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.models import OpenAIChat
 from turnwheel.effects.performers.models.transcript import transcript

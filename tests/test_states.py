@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from turnwheel.effects.config import Config, Limits, ModelSpec, Price
+from turnwheel.effects.config import Config, Limits
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
@@ -28,6 +28,7 @@ from turnwheel.effects.messages import (
     ToolCall,
     user,
 )
+from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.notices import (
     AnswerDropped,
     Ignored,
@@ -78,7 +79,7 @@ def test_a_question_and_an_answer() -> None:
         RunStarted,
         RunEnded,
     ]
-    assert run.got(RunEnded)[0].spent == Spent(turns=1, usage=Usage(input=10, output=5))
+    assert run.got(RunEnded)[0].spent == Spent(turns=1, usage=Usage(input=10, output=5), unpriced=15)
 
 
 def test_a_tool_and_its_result() -> None:

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Concurrency, Gates, Limits, ModelSpec, Policy, Steering
+from turnwheel.effects.config import Limits
 from turnwheel.effects.events import ApprovalGiven, Approve, Deny, Failure, UserSteered
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Finish, Outcome, StopReason
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import (
     ApprovalWithdrawn,
     Ignored,
@@ -20,6 +21,7 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.policy import Concurrency, Gates, Policy, Steering
 from turnwheel.effects.requests import CallModel, Cancel, FireHook, RunAgent, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
 from turnwheel.states.rules import texts

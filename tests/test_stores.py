@@ -122,6 +122,56 @@ async def test_sessions_are_listed_last_written_first(store: Store) -> None:
     ]
 
 
+async def told(store: Store) -> dict[str, tuple[bytes, float]]:
+    """What each session is about, and when it was written last."""
+    return {info.session: (info.about, info.updated) for info in await store.list()}
+
+
+async def test_a_session_is_about_what_was_said_last(store: Store) -> None:
+    """`append` stores it along with the entries; where it says nothing, what was said before stays."""
+    await store.append("a", 0, [b"1"])
+    await store.append("b", 0, [b"1"], b"new")
+    assert await told(store) == {"a": (b"", 1.0), "b": (b"new", 2.0)}
+    await store.append("a", 1, [b"2"], b"of a")
+    await store.append("b", 1, [b"2"])
+    assert await told(store) == {"a": (b"of a", 3.0), "b": (b"new", 4.0)}
+    await store.append("b", 2, [b"3"], b"")
+    assert await told(store) == {"a": (b"of a", 3.0), "b": (b"", 5.0)}
+
+
+async def test_what_a_session_is_about_may_change_by_itself(store: Store) -> None:
+    """Without entries nothing was written to the session: neither its length nor its time changes."""
+    assert await store.append("s", 0, [], b"of nothing") == 0
+    assert list(await store.list()) == []
+    await store.append("s", 0, [b"1"])
+    assert await store.append("s", 1, [], b"of it") == 1
+    assert await told(store) == {"s": (b"of it", 1.0)}
+    assert list(await store.load("s")) == [b"1"]
+    assert await store.append("s", 1, [b"2"]) == 2
+
+
+@pytest.mark.parametrize("entries", [[], [b"x"]])
+async def test_a_writer_that_is_not_at_the_end_changes_nothing_it_is_about(
+    store: Store, entries: list[bytes]
+) -> None:
+    """All or nothing: where the entries are refused, so is what they were to be about."""
+    await store.append("s", 0, [b"1", b"2"], b"true")
+    for expected in (0, 1, 3):
+        with pytest.raises(StoreConflict):
+            await store.append("s", expected, entries, b"false")
+    assert await told(store) == {"s": (b"true", 1.0)}
+
+
+async def test_what_a_session_is_about_is_any_bytes_and_goes_with_it(store: Store) -> None:
+    """It comes back as it was, and a session of the same name that comes later has none."""
+    for number, about in enumerate([bytes(range(256)), b"'; drop table sessions; --", b"x" * 100_000]):
+        await store.append("s", number, [b"1"], about)
+        assert (await store.list())[0].about == about
+    await store.delete("s")
+    await store.append("s", 0, [b"1"])
+    assert (await store.list())[0].about == b""
+
+
 async def test_a_deleted_session_is_gone_and_may_come_again(store: Store) -> None:
     """`delete` takes one session and no other; its name is then as good as new."""
     await store.append("a", 0, [b"old", b"older"])
@@ -346,6 +396,42 @@ async def test_a_path_that_will_not_do_is_named(path: Path, make: Callable[[Path
     assert repr(str(bad)) in str(caught.value)
     assert (path.read_bytes() if path.is_file() else b"") == before
     await store.close()
+
+
+def of_the_first_layout(path: Path) -> None:
+    """A file as the first layout had it, with one session."""
+    db = sqlite3.connect(path)
+    db.executescript(
+        """
+        create table sessions (
+            session text primary key, length integer not null, created real not null, updated real not null
+        ) without rowid;
+        create table entries (
+            session text not null, seq integer not null, at real not null, body blob not null,
+            primary key (session, seq)
+        );
+        insert into sessions values ('s', 1, 7.0, 7.0);
+        insert into entries values ('s', 0, 7.0, x'61');
+        pragma user_version = 1;
+        """
+    )
+    db.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.close()
+
+
+async def test_a_file_of_an_older_layout_is_brought_up_to_date(path: Path) -> None:
+    """What is in it stays, and it is about nothing yet; several that open it at once do so once."""
+    of_the_first_layout(path)
+    stores = [SQLiteStore(path, "process") for _ in range(4)]
+    old = SessionInfo(session="s", length=1, created=7.0, updated=7.0)
+    assert await asyncio.gather(*(store.list() for store in stores)) == [[old]] * 4
+    assert await stores[0].append("s", 1, [b"b"], b"told") == 2
+    assert list(await stores[1].load("s")) == [b"a", b"b"]
+    assert (await stores[2].list())[0].about == b"told"
+    await asyncio.gather(*(store.close() for store in stores))
+    with sqlite3.connect(path) as db:
+        assert db.execute("pragma user_version").fetchone() == (SCHEMA_VERSION,)
+    db.close()
 
 
 async def test_a_file_of_a_newer_layout_is_refused(path: Path) -> None:

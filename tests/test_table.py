@@ -15,6 +15,7 @@ from turnwheel.effects.config import ToolSpec
 from turnwheel.effects.errors import IllegalTransition
 from turnwheel.effects.events import (
     AgentFinished,
+    AgentProgressed,
     ApprovalGiven,
     Approve,
     CallCancelled,
@@ -39,7 +40,7 @@ from turnwheel.effects.notices import DoneReason, Ignored, InputReceived
 from turnwheel.effects.permissions import Ground
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.records import SetModel
-from turnwheel.effects.usage import Usage
+from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import transition as dispatcher
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import advance, transition
@@ -57,6 +58,7 @@ from turnwheel.states.batch import (
     Vetted,
 )
 from turnwheel.states.context import Context, Memory
+from turnwheel.states.legal import IGNORED, LEGAL
 from turnwheel.states.state import (
     Admitting,
     Compacting,
@@ -70,6 +72,8 @@ from turnwheel.states.state import (
     Executing,
     Go,
     Opening,
+    Pausing,
+    Plan,
     Prompt,
     Reading,
     Retry,
@@ -80,7 +84,7 @@ from turnwheel.states.state import (
     Summary,
     Thinking,
 )
-from turnwheel.states.table import IGNORED, LEGAL, TABLE
+from turnwheel.states.table import TABLE
 from turnwheel.testing.by_hand import config
 
 EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
@@ -115,7 +119,8 @@ TOOL, CHILD, HOOKS = (
     Vetted(request="hooks", ground=Ground.PERSON),
 )
 QUESTION = Asked(request="question", deadline=Timer(request="timer", due=5.0))
-SUMMARY = Summary(request="model", model="wire:model", cut=1)
+PLAN = Plan(cut=1, limit=1_000)
+SUMMARY = Summary(request="model", model="wire:model", plan=PLAN)
 
 DENIED, INTERRUPTED = Stopping.DENIED, Stopping.INTERRUPTED
 STATES: tuple[State, ...] = (
@@ -141,6 +146,7 @@ STATES: tuple[State, ...] = (
     Compacting(reason=CompactReason.THRESHOLD, stage=Consulting(request="hooks", cut=1)),
     Compacting(reason=CompactReason.THRESHOLD, stage=SUMMARY),
     Compacting(reason=CompactReason.THRESHOLD, stage=SUMMARY, stopping=INTERRUPTED),
+    Compacting(reason=CompactReason.THRESHOLD, stage=Pausing(request="timer", due=5.0, plan=PLAN)),
     Done(reason=DoneReason.END_TURN),
 )
 LABELS = {state.label: state for state in STATES}
@@ -168,6 +174,7 @@ def event(kind: type[Event], request: str = "") -> Event:
         ApprovalGiven: ApprovalGiven(at=7.0, request=request or "question", decision=Approve()),
         HookAnswered: HookAnswered(at=7.0, request=request or "hooks"),
         InstructionsRead: InstructionsRead(at=7.0, request=request or "files", text="be brief"),
+        AgentProgressed: AgentProgressed(at=7.0, request=request or "child", spent=Spent(turns=1)),
         AgentFinished: AgentFinished(at=7.0, request=request or "child", content="fine"),
         TimerFired: TimerFired(at=7.0, request=request or "timer"),
         UserSent: UserSent(at=7.0, id="sender-2", text="and this"),

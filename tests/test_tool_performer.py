@@ -17,22 +17,24 @@ from typing import Any, NoReturn
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, user
-from turnwheel.effects.notices import AgentNoticed
-from turnwheel.effects.performers.base import Scene, SystemClock
+from turnwheel.effects.model import ModelSpec
+from turnwheel.effects.performers.base import Scene, Seen, SystemClock
 from turnwheel.effects.performers.tools import Tool, ToolContext, ToolRunner, tool
-from turnwheel.effects.performers.tools.run import THREADS
+from turnwheel.effects.performers.tools.result import MAX_RESULT
+from turnwheel.effects.performers.tools.run import MAX_PROGRESS, THREADS
 from turnwheel.effects.requests import RunTool
+from turnwheel.effects.upkeep import Compaction
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
 
 
-class Said(list[Event | AgentNoticed]):
+class Said(list[Event | Seen]):
     """The events that came before an answer."""
 
 
@@ -365,6 +367,32 @@ async def test_a_context_says_where_and_for_whom_a_tool_runs(scene: Scene, tmp_p
     assert (context.session, context.call, context.key, context.deps) == ("s-1", "call-3", "r-1-7", "mine")
 
 
+@pytest.mark.parametrize("limit", [5_000, None])
+async def test_a_context_says_how_much_a_conversation_holds_and_finds_the_rest(
+    limit: int | None, scene: Scene
+) -> None:
+    """A tool that can go on returns no more, and one that reads what was left out finds it."""
+    seen: list[object] = []
+
+    @tool
+    async def look(context: ToolContext[None]) -> None:
+        """Look around."""
+        seen.extend([context.room, await context.whole("call-1"), await context.whole("call-2")])
+
+    async def whole(call: str) -> str | None:
+        return "all of it" if call == "call-1" else None
+
+    config = attrs.evolve(scene.config, compaction=Compaction(result_limit=limit))
+    await run(look, attrs.evolve(scene, config=config, whole=whole))
+    assert seen == [limit, "all of it", None]
+
+
+async def test_a_context_made_by_hand_holds_all_and_has_no_rest() -> None:
+    """A test of a tool need not say more."""
+    context = ToolContext(cwd=Path("/"), deps=None)
+    assert (context.room, await context.whole("call-1")) == (None, None)
+
+
 @pytest.mark.parametrize("kind", ["missing", "a file", "with\0null"])
 def test_a_directory_that_is_none_is_a_wrong_setting(kind: str, tmp_path: Path) -> None:
     """It is told when the runner is made, not when the first tool fails."""
@@ -391,7 +419,7 @@ async def test_a_long_result_is_cut_in_its_middle(scene: Scene) -> None:
     for made in both(lambda: "a" * 5_000_000 + "b" * 5_000_000):
         content = (await ToolRunner([made], max_result=100)(request(made.spec.name), scene)).content
         assert content == "a" * 50 + "\n[... 9,999,900 characters cut ...]\n" + "b" * 50
-        assert len((await run(made, scene)).content) < 50_100
+        assert MAX_RESULT < len((await run(made, scene)).content) < MAX_RESULT + 100
 
 
 async def test_a_long_error_is_cut_too(scene: Scene) -> None:
@@ -417,7 +445,7 @@ async def test_progress_comes_before_the_answer_from_tasks_and_threads(scene: Sc
         await asyncio.to_thread(context.progress, "2")
         return "done"
 
-    def emit(event: Event | AgentNoticed) -> None:
+    def emit(event: Event | Seen) -> None:
         threads.append(threading.get_ident())
         said.append(event)
 
@@ -427,6 +455,20 @@ async def test_progress_comes_before_the_answer_from_tasks_and_threads(scene: Sc
         progressed = [event for event in said if isinstance(event, ToolProgressed)]
         assert [(event.request, event.text) for event in progressed] == [("r-1-7", "1"), ("r-1-7", "2")]
     assert set(threads) == {threading.get_ident()}
+
+
+async def test_what_is_said_at_once_meanwhile_is_bounded(scene: Scene, said: Said) -> None:
+    """It is for whoever watches, and is forgotten."""
+
+    @tool
+    async def work(context: ToolContext[None]) -> None:
+        """Work."""
+        context.progress("x" * 1_000_000)
+
+    await run(work, scene)
+    (event,) = said
+    assert isinstance(event, ToolProgressed)
+    assert MAX_PROGRESS < len(event.text) < MAX_PROGRESS + 100
 
 
 async def test_sync_tools_run_side_by_side(scene: Scene) -> None:
@@ -671,7 +713,8 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
     """A program ends though a thread of its tools never will."""
     program = textwrap.dedent("""
         import asyncio, threading
-        from turnwheel.effects.config import Config, ModelSpec
+        from turnwheel.effects.config import Config
+        from turnwheel.effects.model import ModelSpec
         from turnwheel.effects.history import History
         from turnwheel.effects.performers.base import Scene, SystemClock
         from turnwheel.effects.performers.tools import ToolRunner, tool

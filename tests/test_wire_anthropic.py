@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.config import Config, ToolSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
@@ -31,8 +31,8 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.notices import AgentNoticed
-from turnwheel.effects.performers.base import Scene, SystemClock
+from turnwheel.effects.model import ModelSpec
+from turnwheel.effects.performers.base import Scene, Seen, SystemClock
 from turnwheel.effects.performers.models import AnthropicMessages
 from turnwheel.effects.performers.models.anthropic_messages import MessagesWire
 from turnwheel.effects.performers.models.anthropic_stream import MessagesParser
@@ -1166,7 +1166,7 @@ def test_a_transcript_is_one_message() -> None:
     """What is to be summarised comes as one text, with its own prompt, and is not worth caching."""
     asked = attrs.evolve(
         ASKED,
-        view=Transcript(revision=0, length=2),
+        view=Transcript(revision=0, length=2, limit=10_000),
         purpose=Purpose.SUMMARY,
         system="",
         instructions="Summarise.",
@@ -1323,7 +1323,7 @@ def test_an_error_in_a_stream_is_classified(status: int, kind: str, message: str
 
 async def asked_over_http(
     answer: bytes, monkeypatch: pytest.MonkeyPatch, api_key: str | None = "k1"
-) -> tuple[bytes, list[Event | AgentNoticed], ModelFinished | ModelFailed]:
+) -> tuple[bytes, list[Event | Seen], ModelFinished | ModelFailed]:
     """The head of the request that a server saw that answers with *answer*, and what came of it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from the environment")
     heads: list[bytes] = []
@@ -1334,7 +1334,7 @@ async def asked_over_http(
         await writer.drain()
         writer.close()
 
-    events: list[Event | AgentNoticed] = []
+    events: list[Event | Seen] = []
     scene = attrs.evolve(scene_of(History.of(HI)), emit=events.append)
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]

@@ -14,12 +14,12 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.config import Config
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.notices import AgentNoticed
-from turnwheel.effects.performers.base import Scene, SystemClock
+from turnwheel.effects.model import ModelSpec
+from turnwheel.effects.performers.base import Scene, Seen, SystemClock
 from turnwheel.effects.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.effects.performers.models.anthropic_stream import MessagesParser
 from turnwheel.effects.performers.models.openai_stream import ChatParser
@@ -31,7 +31,7 @@ from turnwheel.states.rules.answer import wishes
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.testing.wires import reading_faults
 
-Emitted = Event | AgentNoticed
+Emitted = Event | Seen
 
 BESIDE = Path(__file__).parents[2] / "shared" / "wire"
 BODIES = Path(os.environ.get("TURNWHEEL_WIRE", BESIDE))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.config import Config, ToolSpec
 from turnwheel.effects.events import Failure
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
@@ -30,6 +30,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.models.errors import MAX_MESSAGE, in_stream, refusal, retry_after
 from turnwheel.effects.performers.models.openai_chat import ChatWire, Habits
@@ -1008,7 +1009,7 @@ def test_a_conversation_that_is_gone_is_not_held() -> None:
 
 def test_a_transcript_is_one_message() -> None:
     """What is to be summarised comes as one text, calls and results shortened, with its own system prompt."""
-    made = call(1, "a", '{"p": "' + "x" * 300 + '"}')
+    made = call(1, "a", '{"p": "' + "x" * 546 + '"}')
     file = Binary(media_type="text/csv", data=b"1", name="a.csv")
     long = ToolResult(
         call="r-1", wire_id="a", name="read", content="y" * 2_500, outcome=Outcome.ERROR, files=(file,)
@@ -1024,7 +1025,10 @@ def test_a_transcript_is_one_message() -> None:
     system, asked = body_of(
         *history,
         asked=attrs.evolve(
-            ASKED, view=Transcript(revision=0, length=5), purpose=Purpose.SUMMARY, instructions="Summarise."
+            ASKED,
+            view=Transcript(revision=0, length=5, limit=10_000),
+            purpose=Purpose.SUMMARY,
+            instructions="Summarise.",
         ),
     )["messages"]
     assert system == {"role": "system", "content": "Summarise."}
@@ -1032,8 +1036,16 @@ def test_a_transcript_is_one_message() -> None:
     assert asked["content"] == "\n\n".join([
         "<conversation>",
         "[user]\nhi",
-        '[assistant]\nok\n[calls read] {"p": "' + "x" * 193 + "... [109 characters cut]",
-        "[tool]\n[result of read, error] " + "y" * 2_000 + "... [500 characters cut]\n[attachment a.csv]",
+        '[assistant]\nok\n[calls read] {"p": "'
+        + "x" * 228
+        + " [... 85 characters cut ...] "
+        + "x" * 233
+        + '"}',
+        "[tool]\n[result of read, error] "
+        + "y" * 984
+        + " [... 532 characters cut ...] "
+        + "y" * 984
+        + "\n[attachment a.csv]",
         "[user]\n[attachment image/png, which is empty]",
         "</conversation>",
     ])  # fmt: skip
@@ -1052,6 +1064,18 @@ REFUSALS: list[tuple[int, str, Failure, str]] = [
     (422, '{"detail":[{"msg":"m","loc":["x"]}]}', Failure.BAD_REQUEST, 'http 422: [{"msg":"m","loc":["x"]}]'),
     (429, '{"error":{"message":"slow","type":"tokens"}}', Failure.RATE_LIMIT, "http 429: slow"),
     (429, '{"error":{"message":"pay","code":"insufficient_quota"}}', Failure.AUTH, "http 429: pay"),
+    (
+        429,
+        '{"error":{"message":"Request too large for m on tokens per min (TPM): Limit 30","type":"tokens"}}',
+        Failure.OVERFLOW,
+        "http 429: Request too large for m on tokens per min (TPM): Limit 30",
+    ),
+    (
+        429,
+        '{"error":{"message":"Rate limit reached for m on tokens per min (TPM)","type":"tokens"}}',
+        Failure.RATE_LIMIT,
+        "http 429: Rate limit reached for m on tokens per min (TPM)",
+    ),
     (500, "<html>\n  <b>oops</b>\n</html>", Failure.SERVER, "http 500: <html> <b>oops</b> </html>"),
     (500, '[{"error":{"code":500,"message":"gem"}}]', Failure.SERVER, "http 500: gem"),
     (502, '{"error":{"message":"up","metadata":{"raw":"down"}}}', Failure.SERVER, "http 502: up: down"),
@@ -1088,6 +1112,19 @@ WORDINGS = [
     "the request exceeds the available context size. try increasing the context size",
     "This model's maximum prompt length is 131072 but the request contains 150000 tokens.",
     "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
+    "The number of tokens to keep from the initial prompt is greater than the context length.",
+    "the model is loaded with context length of only 4096 tokens, which is not enough",
+    "prompt token count of 130000 exceeds the limit of 128000",
+    "InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+    "The input (210000 tokens) is longer than the model's context length (200000 tokens).",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+    "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000",
+    "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+    "invalid params, context window exceeds limit (2013)",
+    "Prompt has 5000 tokens, but the configured context size is 4096 tokens",
+    "Prompt exceeds max length",
+    "context length exceeded",
 ]
 
 
@@ -1161,3 +1198,14 @@ def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
     pieces = merged([*got, *ending.pieces])
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextPiece)) == "ok 😀 fine \ufffd"
     assert [piece.arguments for piece in pieces if isinstance(piece, CallPiece)] == ['{"a":"😀"}']
+
+
+def test_tools_that_are_all_withdrawn_are_named_and_may_not_be_called() -> None:
+    """Some proxies refuse calls in a conversation where there are no tools; a summary has none."""
+    config = attrs.evolve(PLAIN, tools=(ToolSpec(name="look"),))
+    body = body_of(user("go"), config=config)
+    assert ([tool["function"]["name"] for tool in body["tools"]], body["tool_choice"]) == (["look"], "none")
+    offered = body_of(user("go"), config=config, asked=attrs.evolve(ASKED, tools=("look",)))
+    assert "tool_choice" not in offered
+    summary = attrs.evolve(ASKED, view=Transcript(revision=0, length=1, limit=1_000), purpose=Purpose.SUMMARY)
+    assert "tools" not in body_of(user("go"), config=config, asked=summary)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.config import Config, ToolSpec
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
     Binary,
@@ -25,16 +25,19 @@ from turnwheel.effects.messages import (
     ToolCall,
     ToolResult,
 )
+from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.performers.base import Scene, SystemClock
 from turnwheel.effects.performers.models.anthropic_messages import MessagesWire
 from turnwheel.effects.performers.models.openai_chat import ChatWire, Habits
 from turnwheel.effects.performers.models.wire import Wire
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
+from turnwheel.effects.shown import SHORT, cleared
 from turnwheel.testing.wires import chat_faults, messages_faults
 
 # Histories that a loop can have: every call is answered, and anything may have been said
 
 TEXTS = st.sampled_from(["", " ", "\n", "hi", "grüß 😀", "a\ud83d", '"\\', "\x00"]) | st.text(max_size=5)
+CONTENTS = TEXTS | st.sampled_from(["y" * (SHORT + 1), "\n" * (SHORT + 1), "z" * 3_000])
 IDS = st.sampled_from(["", "call_0", "call_0", "a b", "x" * 60, "call00001", "toolu_01", "ü"])
 NAMES = st.sampled_from(["read", "a.b c", "ü", "n" * 80, "write"])
 ARGUMENTS = st.sampled_from(["", "{}", '{"p": "x"}', '{"p":', "[]", "null", '{"a": NaN}', '{"p": "\ud83d"}'])
@@ -86,7 +89,7 @@ def answers(draw: st.DrawFn, turn: int) -> list[Message]:
             call=call.id,
             wire_id=call.wire_id,
             name=call.name,
-            content=draw(TEXTS),
+            content=draw(CONTENTS),
             outcome=draw(st.sampled_from(Outcome)),
             files=draw(FILES),
         )
@@ -123,6 +126,7 @@ REQUESTS = st.builds(
     system=TEXTS,
     instructions=TEXTS,
     thinking=st.sampled_from([None, 1, 2_000, 50_000]),
+    max_output=st.sampled_from([None, 1, 4_000]),
     tools=st.sampled_from([(), ("read",), ("read", "write")]),
 )
 
@@ -164,21 +168,55 @@ def test_whatever_was_said_is_a_request_that_the_provider_takes(
         assert fresh.encode(asked, scene_of(History.of(*messages[:length]), spec)).body == body
 
 
-@pytest.mark.parametrize(("make", "faults_of"), WIRES[::3], ids=["chat", "messages"])
-@given(messages=histories(), spec=SPECS)
-def test_a_summary_of_whatever_was_said_can_be_asked_for(
-    make: Any, faults_of: Any, messages: list[Message], spec: ModelSpec
+@pytest.mark.parametrize(("make", "faults_of"), WIRES, ids=["chat", "details", "bridged", "messages"])
+@given(messages=histories(), request_=REQUESTS, spec=SPECS, data=st.data())
+def test_old_results_can_be_left_out_of_whatever_was_said(
+    make: Any,
+    faults_of: Any,
+    messages: list[Message],
+    request_: CallModel,
+    spec: ModelSpec,
+    data: st.DataObject,
 ) -> None:
-    """Of all of it and of nothing, with no tools and its own system prompt."""
-    for length in (0, len(messages)):
+    """From any message on, back and forth, at any length: as if the conversation had never had them."""
+    kept: Wire = make()
+    history = History.of(*messages)
+    lengths = st.sampled_from(asked_at(messages))
+    for length in data.draw(st.lists(lengths, min_size=1, max_size=6), label="lengths"):
+        before = data.draw(st.integers(0, length), label="cleared")
+        view = Conversation(revision=0, length=length, cleared=before)
+        fork = History(history.log, data.draw(st.sampled_from([length, len(messages)]), label="fork"))
+        body = kept.encode(attrs.evolve(request_, model=spec.name, view=view), scene_of(fork, spec)).body
+        assert faults_of(body) == []
+        shown = [*map(cleared, messages[:before]), *messages[before:length]]
+        plain = attrs.evolve(request_, model=spec.name, view=Conversation(revision=0, length=length))
+        assert make().encode(plain, scene_of(History.of(*shown), spec)).body == body
+
+
+def text_of(body: bytes) -> str:
+    """The text that a request for a summary shows."""
+    content = json.loads(body)["messages"][-1]["content"]
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+
+
+@pytest.mark.parametrize(("make", "faults_of"), WIRES[::3], ids=["chat", "messages"])
+@given(messages=histories(), spec=SPECS, limit=st.sampled_from([1, 5, 20, 50, 200, 10_000]))
+def test_a_summary_of_whatever_was_said_can_be_asked_for(
+    make: Any, faults_of: Any, messages: list[Message], spec: ModelSpec, limit: int
+) -> None:
+    """Of all of it and of nothing, within any limit, with no tools and its own system prompt."""
+    for length in range(len(messages) + 1):
         asked = CallModel(
             id="r-1",
             model=spec.name,
-            view=Transcript(revision=0, length=length),
+            view=Transcript(revision=0, length=length, limit=limit),
             purpose=Purpose.SUMMARY,
+            max_output=100,
             instructions="Summarise.",
         )
-        assert faults_of(make().encode(asked, scene_of(History.of(*messages), spec)).body) == []
+        body = make().encode(asked, scene_of(History.of(*messages), spec)).body
+        assert faults_of(body) == []
+        assert len(text_of(body)) <= 4 * limit
 
 
 # The judges

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import aclosing
 from typing import Any
 
+import attrs
 import pytest
 
 from turnwheel import Agent, MemoryStore, Result, Session, Tool, ToolContext, tool
@@ -14,7 +15,8 @@ from turnwheel.effects.events import ModelFailed, ModelFinished
 from turnwheel.effects.messages import Message, Role
 from turnwheel.effects.notices import Notice
 from turnwheel.effects.performers.base import Performer, Scene
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects.requests import CallModel, Conversation, Purpose
+from turnwheel.effects.shown import cleared
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel
 
@@ -51,6 +53,7 @@ class Stage:
 
     *ran* is what tools did, in order, *notices* what the streams that were played told. The tools `dig` and
     `build` say that they are at it, and they and the end of the answers number *held* wait for `release`.
+    *summaries* are what is answered to whoever asks for one, before the same is said each time.
     """
 
     def __init__(self) -> None:
@@ -61,6 +64,7 @@ class Stage:
         self.faults: list[str] = []
         self.model = ScriptedModel()
         self.held: tuple[int, ...] = ()
+        self.summaries: list[Reply] = []
         self._gate = asyncio.Event()
 
     # Who acts
@@ -145,12 +149,24 @@ class Stage:
     def _answered_by(self, model: ScriptedModel) -> Performer[CallModel]:
         async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
             self.faults += unanswered(scene.history.slice(0, request.view.length))
+            if request.purpose is Purpose.SUMMARY and self.summaries:
+                return await self._summarised(request, scene, model)
             answered = await model(request, scene)
             if len(model.requests) in self.held:
                 await self._gate.wait()
             return answered
 
         return answer
+
+    async def _summarised(
+        self, request: CallModel, scene: Scene, model: ScriptedModel
+    ) -> ModelFinished | ModelFailed:
+        """The next of *summaries*, as an answer of *model*'s."""
+        scribe = ScriptedModel(self.summaries.pop(0))
+        answered = await scribe(attrs.evolve(request, purpose=Purpose.TURN), scene)
+        model.requests.append(request)
+        model.seen += scribe.seen
+        return answered
 
     # Who watches
 
@@ -178,6 +194,15 @@ class Stage:
                     break
         await session.close()
 
+    @staticmethod
+    async def until(holds: Callable[[], object]) -> None:
+        """Let others work until *holds* does."""
+        for _ in range(10_000):
+            if holds():
+                return
+            await asyncio.sleep(0)
+        pytest.fail(f"{holds} never held")
+
     def seen(self, *kinds: type) -> list[Any]:
         """The notices of *kinds*, in the order they came."""
         return [notice for notice in self.notices if type(notice) in kinds]
@@ -188,7 +213,15 @@ class Stage:
 
     def shown(self, number: int) -> list[str]:
         """What the model was shown at its request *number*, from 1, a line a message."""
-        return lines(self.model.seen[number - 1])
+        view, messages = self.model.requests[number - 1].view, self.model.seen[number - 1]
+        old = view.cleared if isinstance(view, Conversation) else 0
+        return lines([*map(cleared, messages[:old]), *messages[old:]])
+
+    @property
+    def purposes(self) -> str:
+        """What the model was asked for, a letter a request: a turn, a Summary or a Name."""
+        letters = {"turn": "t", "summary": "S", "title": "N"}
+        return "".join(letters[request.purpose] for request in self.model.requests)
 
     @property
     def asked(self) -> int:

@@ -17,6 +17,7 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.engine.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
+from turnwheel.engine.watch import Watch
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
@@ -65,6 +66,17 @@ async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage:
     assert isinstance(seen[-1], RunEnded)
     places = [stage.notices.index(notice) for notice in seen]
     assert places == sorted(places)
+
+
+@pytest.mark.behaviour("a-watcher-holds-up-nobody")
+async def test_how_far_a_watcher_may_lag_behind_is_a_setting(stage: Stage) -> None:
+    """The end is seen, however little is kept."""
+    session = stage.session(says("one two three four five six"), watch=Watch(buffer=3))
+    slow = session.subscribe()
+    async with session:
+        await stage.play(session)
+    seen = [notice async for notice in slow]
+    assert (len(seen), type(seen[-1])) == (3, RunEnded)
 
 
 @pytest.mark.behaviour("a-watcher-holds-up-nobody")

@@ -59,7 +59,7 @@ async def test_the_first_notice_says_what_a_run_works_with_and_the_last_why_it_e
 
     first, last = stage.notices[0], stage.notices[-1]
     assert isinstance(first, RunStarted)
-    assert (first.model, first.cwd, first.mode) == ("scripted", "tests", "default")
+    assert (first.model, first.cwd, first.mode) == ("scripted", str(Path("tests").absolute()), "default")
     assert first.tools == ("look", "put", "pay", "fail", "dig", "build")
     assert isinstance(last, RunEnded)
     assert (last.run, last.reason) == (first.run, reason)

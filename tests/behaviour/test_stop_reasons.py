@@ -176,13 +176,13 @@ async def test_where_it_cannot_be_shortened_the_run_ends_and_says_why(stage: Sta
 async def test_a_conversation_that_the_model_refuses_for_its_size_is_shortened_and_sent_again(
     stage: Stage,
 ) -> None:
-    """Once: where that was not enough the run ends."""
+    """Where that is not enough, and nothing more can be made smaller, the run ends."""
     session = stage.session(says("So."), *[fails(Failure.OVERFLOW)] * 2, model=SMALL)
     await session.run(PROMPT)
     result = await stage.play(session, "and then?")
 
     purposes = [request.purpose for request in stage.model.requests]
-    assert purposes == [Purpose.TURN, Purpose.TURN, Purpose.SUMMARY, Purpose.TURN]
+    assert purposes == [Purpose.TURN, Purpose.TURN, Purpose.SUMMARY, Purpose.TURN, Purpose.SUMMARY]
     assert (stage.shown(4)[0], stage.shown(4)[-1]) == (
         "user: [Summary of the conversation so far]\nThey talked.",
         "user: and then?",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from turnwheel import Agent, DoneReason, Retries
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import CompactionFailed, RetryScheduled, TextDelta
+from turnwheel.effects.notices_upkeep import FellBack
 from turnwheel.testing.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ pytestmark = [
 ]
 
 
-def asking(litellm: str, wire: str, model: str, key: str = "sk-real") -> Agent:
+def asking(litellm: str, wire: str, model: str, key: str = "sk-real", **settings: Any) -> Agent:
     """An agent that asks *model* of the proxy at *litellm* on *wire*, and twice more where that may help."""
     return Agent(
+        **settings,
         model=f"{wire}:{model}",
         base_url=f"{litellm}/v1",
         api_key=key,
@@ -68,6 +70,25 @@ async def test_an_error_of_the_proxy_is_tried_again_and_then_the_end(
     assert result.reason is DoneReason.ERROR
     assert result.detail.startswith(f"{failure}: http {model.removeprefix('mock-')}: ")
     assert "a mock" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("model", "failure"), [("mock-429", Failure.RATE_LIMIT), ("mock-500", Failure.SERVER)]
+)
+async def test_another_model_takes_over_when_the_tries_are_spent(
+    model: str, failure: Failure, wire: str, litellm: str
+) -> None:
+    """Nothing was said yet, so the answer is whole; it is asked in the rest of the run."""
+    async with (
+        asking(litellm, wire, model, fallback=f"{wire}:mock-text") as agent,
+        agent.session() as session,
+    ):
+        notices = await watched(session)
+        result = session.result()
+    assert [notice.due for notice in notices if isinstance(notice, RetryScheduled)] == [1.0, 3.0]
+    [fell] = [notice for notice in notices if isinstance(notice, FellBack)]
+    assert (fell.instead_of, fell.model, fell.failure) == (f"{wire}:{model}", f"{wire}:mock-text", failure)
+    assert (result.reason, result.text) == (DoneReason.END_TURN, "Hello from LiteLLM itself.")
 
 
 async def test_a_context_window_error_is_an_overflow(wire: str, litellm: str) -> None:

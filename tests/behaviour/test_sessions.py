@@ -1,0 +1,427 @@
+"""Sessions as things one keeps: a tree of runs, a title, a place in a list, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from turnwheel import (
+    ChildSpec,
+    DoneReason,
+    MemoryStore,
+    ModelSpec,
+    PermissionMode,
+    Price,
+    SetMode,
+    SQLiteStore,
+)
+from turnwheel.effects.errors import (
+    ConfigError,
+    SessionBusy,
+    StoreConflict,
+    UnknownRun,
+    UnknownSession,
+)
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import Binary, StopReason
+from turnwheel.effects.notices import AgentNoticed, ToolStarted
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.archive import delete, export, prune
+from turnwheel.engine.listing import latest, listed
+from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+
+if TYPE_CHECKING:
+    from tests.behaviour.conftest import Stage
+    from turnwheel import Session
+    from turnwheel.engine.listing import Listed
+
+PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
+SPAWN = calls(("run_agent", {"agent": "scout", "prompt": "find it"}))
+CHILD: dict[str, Any] = {"children": [ChildSpec(name="scout")]}
+
+
+async def told(stage: Stage, session: str = "s") -> Listed:
+    """How *session* is listed."""
+    [found] = [one for one in await listed(stage.store) if one.session == session]
+    return found
+
+
+async def runs(session: Session, *prompts: str) -> list[str]:
+    """Run *session* on each of *prompts*; the ids of the runs."""
+    return [(await session.run(prompt)).run for prompt in prompts]
+
+
+# Back, and another way
+
+
+@pytest.mark.behaviour("a-session-can-go-back")
+async def test_a_session_goes_on_from_an_earlier_run_and_keeps_what_came_since(stage: Stage) -> None:
+    """The model is shown the way to where it stands and nothing else."""
+    session = stage.session(*[says(text) for text in ("A", "B", "C", "D", "E")])
+    a, b, c = await runs(session, "a", "b", "c")
+
+    await session.branch(a)
+    assert stage.said(session) == ["user: a", "assistant: A"]
+    [d] = await runs(session, "d")
+    assert stage.shown(4) == ["user: a", "assistant: A", "user: d"]
+
+    await session.branch(c)
+    [e] = await runs(session, "e")
+    assert stage.shown(5)[-3:] == ["user: c", "assistant: C", "user: e"]
+    parents = {info.run: info.parent for info in await session.runs()}
+    assert parents == {a: "", b: a, c: b, d: a, e: c}
+    assert [(info.run, info.current) for info in await session.heads()] == [(d, False), (e, True)]
+
+
+@pytest.mark.behaviour("a-session-can-go-back")
+async def test_it_stands_there_in_another_process_too(stage: Stage) -> None:
+    """Where it went back to is kept like all that happened."""
+    async with stage.session(says("A"), says("B")) as session:
+        a, _ = await runs(session, "a", "b")
+        await session.branch(a)
+    async with stage.session(says("C")) as session:
+        assert stage.said(session) == ["user: a", "assistant: A"]
+        await session.run("c")
+    assert stage.shown(1) == ["user: a", "assistant: A", "user: c"]
+
+
+@pytest.mark.behaviour("a-session-can-go-back")
+async def test_it_can_go_back_to_its_beginning(stage: Stage) -> None:
+    """A new conversation in the same session."""
+    session = stage.session(says("A"), says("B"))
+    await session.run("a")
+    await session.branch()
+    await session.run("b")
+    assert stage.shown(2) == ["user: b"]
+    assert [info.parent for info in await session.runs()] == ["", ""]
+
+
+@pytest.mark.behaviour("a-session-can-go-back")
+async def test_what_was_spent_on_the_way_back_is_spent(stage: Stage) -> None:
+    """The account of a session is that of all its branches."""
+    session = stage.session(says("A"), says("B"), says("C"), model=PRICED)
+    a, _ = await runs(session, "a", "b")
+    await session.branch(a)
+    await session.run("c")
+    assert (session.spent.usage.total, str(session.spent.cost)) == (45, "0.00006")
+    assert [info.spent.usage.total for info in await session.runs()] == [15] * 3
+
+
+@pytest.mark.behaviour("a-session-can-go-back")
+async def test_it_goes_back_to_before_a_summary(stage: Stage) -> None:
+    """What was summarised away is still there for whoever goes back."""
+    small = ModelSpec(name="scripted", window=1_000)
+    full = Usage(input=800, output=5)
+    session = stage.session(says("A"), says("B", usage=full), says("C"), says("D"), model=small)
+    long = "tell me " * 150
+    a, _, _ = await runs(session, long, "b", "c")
+    assert stage.said(session)[0].startswith("user: [Summary")
+    await session.branch(a)
+    await session.run("d")
+    assert stage.shown(stage.asked) == [f"user: {long}", "assistant: A", "user: d"]
+
+
+@pytest.mark.behaviour("a-session-can-go-back")
+async def test_it_cannot_while_a_run_is_not_over_or_to_where_it_never_was(stage: Stage) -> None:
+    """The errors say so; without a store there is nothing to go back to."""
+    session = stage.session(says("A"), calls(("pay", {})))
+    [a] = await runs(session, "a")
+    with pytest.raises(UnknownRun, match=rf"no run 'x' in this session; there are: '{a}'"):
+        await session.branch("x")
+    await session.run("b")
+    with pytest.raises(SessionBusy):
+        await session.branch(a)
+
+    loose = stage.agent(says("A"), store=None).session()
+    [a] = await runs(loose, "a")
+    with pytest.raises(ConfigError, match="store"):
+        await loose.branch(a)
+
+
+@pytest.mark.behaviour("a-fork-goes-its-own-way")
+async def test_a_copy_of_a_session_begins_with_all_of_it_and_neither_hears_of_the_other(
+    stage: Stage,
+) -> None:
+    """Its account begins with nothing; what was granted holds."""
+    session = stage.session(says("A"), calls(("pay", {})), says("F"), says("G"), model=PRICED)
+    await session.run("a")
+    await session.control(SetMode(mode=PermissionMode.BYPASS))
+    fork = await session.fork("t")
+    first, second = await fork.run("to the fork"), await session.run("to the first")
+
+    assert stage.said(fork)[:3] == ["user: a", "assistant: A", "user: to the fork"]
+    assert stage.said(session) == ["user: a", "assistant: A", "user: to the first", "assistant: G"]
+    assert (first.text, second.text, stage.ran) == ("F", "G", ["pay 1"])
+    assert (fork.spent.usage.total, session.spent.usage.total) == (30, 30)
+    about = (await told(stage, "t")).about
+    assert (about.kind, about.parent, about.title) == ("fork", "s", "a")
+
+
+@pytest.mark.behaviour("a-fork-goes-its-own-way")
+async def test_a_fork_takes_no_name_that_is_taken(stage: Stage) -> None:
+    """Nothing of the other session is lost."""
+    session = stage.session(says("A"))
+    await session.run("a")
+    other = stage.agent(says("B")).session("t")
+    await other.run("b")
+    with pytest.raises((StoreConflict, ConfigError)):
+        await session.fork("t")
+    assert stage.said(await stage.agent().session("t").load()) == ["user: b", "assistant: B"]
+
+
+# What it is called
+
+
+@pytest.mark.behaviour("a-session-has-a-title")
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("Mend the roof", "Mend the roof"),
+        ("\n  Mend \t the roof  \nbefore it rains", "Mend the roof"),
+        ("word " * 40, "word " * 11 + "word…"),
+        ("x" * 200, "x" * 59 + "…"),
+    ],
+    ids=["short", "lines", "long", "one long word"],
+)
+async def test_by_default_it_is_the_first_line_of_the_first_prompt(
+    stage: Stage, prompt: str, title: str
+) -> None:
+    """Cut where it is long; later prompts change nothing, and it is there in another process."""
+    session = stage.session(says("so"), says("so"))
+    await session.run(prompt)
+    await session.run("something else")
+    assert session.title == title
+    assert (await stage.session().load()).title == title
+    assert stage.purposes == ""
+    assert (await told(stage)).about.title == title
+
+
+@pytest.mark.behaviour("a-session-has-a-title")
+async def test_a_person_may_call_it_otherwise_or_nothing(stage: Stage) -> None:
+    """At any time; a title may be off altogether."""
+    session = stage.session(says("so"), says("so"))
+    await session.run("first")
+    await session.retitle("The roof\nand more")
+    await session.run("second")
+    assert session.title == (await stage.session().load()).title == "The roof"
+
+    off = stage.agent(says("so"), titles="off").session("other")
+    await off.run("first")
+    assert off.title == ""
+
+
+@pytest.mark.behaviour("a-session-has-a-title")
+def test_how_it_gets_its_title_is_one_of_three_ways(stage: Stage) -> None:
+    """The error names them."""
+    with pytest.raises(ConfigError, match=r"titles must be one of \['off', 'inline', 'model'\]; got 'on'"):
+        stage.agent(titles="on")
+
+
+async def settle(session: Session) -> None:
+    """Wait until the model has said how *session* is called, or nothing of the kind."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+        if session.title:
+            return
+
+
+@pytest.mark.behaviour("a-model-may-find-the-title")
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [("Mending a roof", "Mending a roof"), ('"Mending a roof."\n\nI chose it since', "Mending a roof")],
+)
+async def test_a_model_is_asked_once_beside_the_first_run(stage: Stage, said: str, title: str) -> None:
+    """It is shown how the conversation begins and no tools; what it says around the title is left out."""
+    session = stage.session(says("I will"), says(said), says("so"), titles="model")
+    await session.run("the roof leaks")
+    await settle(session)
+    await session.run("and?")
+
+    assert (session.title, stage.purposes) == (title, "tNt")
+    request = stage.model.requests[1]
+    assert (stage.shown(2), request.tools) == (["user: the roof leaks"], ())
+    assert (await stage.session().load()).title == title
+
+
+@pytest.mark.behaviour("a-model-may-find-the-title")
+async def test_what_a_title_costs_is_the_sessions_and_no_runs(stage: Stage) -> None:
+    """Nor is it a turn; and there is no session for it in the list."""
+    script = (says("I will"), says("A roof"))
+    session = stage.session(*script, titles="model", model=PRICED)
+    result = await stage.play(session, "the roof leaks")
+    await settle(session)
+    assert (result.spent.turns, result.spent.usage.total, session.spent.usage.total) == (1, 15, 30)
+    assert str(session.spent.cost) == "0.00004"
+    assert [one.session for one in await listed(stage.store)] == ["s"]
+
+
+@pytest.mark.behaviour("a-model-may-find-the-title")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        fails(Failure.AUTH),
+        says(""),
+        says("I will tell you about the", stop=StopReason.MAX_TOKENS),
+        fails(Failure.CUT, after="A ro"),
+        stalls("A ro"),
+    ],
+)
+async def test_one_that_finds_none_harms_nobody(stage: Stage, reply: Reply) -> None:
+    """The session has none, its runs go on, and letting go of it waits for nothing."""
+    session = stage.session(says("I will"), reply, says("so"), titles="model")
+    await session.run("the roof leaks")
+    await settle(session)
+    assert (await session.run("and?")).text == "so"
+    await session.close()
+    assert (await stage.session().load()).title == ""
+
+
+# The list
+
+
+@pytest.mark.behaviour("sessions-are-listed")
+async def test_a_list_says_of_each_session_what_it_is_about(stage: Stage) -> None:
+    """The last written first; what it says is what the session itself says."""
+    session = stage.session(calls(("look", {})), says("A"), says("B"), model=PRICED, cwd="tests")
+    await session.run("go")
+    await session.run("and?")
+    other = stage.agent(calls(("pay", {}))).session("other")
+    await other.run("buy")
+
+    assert [one.session for one in await listed(stage.store)] == ["other", "s"]
+    about = (await told(stage)).about
+    assert (about.kind, about.parent, about.title) == ("main", "", "go")
+    assert (about.runs, about.messages, about.state, about.reason) == (2, 6, "idle", DoneReason.END_TURN)
+    assert (about.spent, about.cwd) == (session.spent, str(Path("tests").absolute()))
+    listing = await told(stage)
+    assert listing.created <= listing.updated
+    resting = (await told(stage, "other")).about
+    assert (resting.state, resting.questions, resting.reason) == ("resting", 1, None)
+
+
+@pytest.mark.behaviour("sessions-are-listed")
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+async def test_a_session_that_was_left_or_shortened_is_listed_as_that(
+    stage: Stage, tmp_path: Path, place: str
+) -> None:
+    """In whichever store; its summary is pointed to."""
+    store = MemoryStore() if place == "memory" else SQLiteStore(tmp_path / "agent.db")
+    small = ModelSpec(name="scripted", window=1_000)
+    script = (says("A", usage=Usage(input=800, output=5)), says("B"), calls(("look", {})))
+    session = stage.session(*script, model=small, store=store)
+    await runs(session, "tell me " * 150, "b")
+    await stage.leave(session, "c", ToolStarted)
+    [found] = await listed(store)
+    assert found.about.state == "unfinished"
+    assert 0 < found.about.summary < len(await store.load("s"))
+    await store.close()
+
+
+@pytest.mark.behaviour("sessions-are-listed")
+async def test_the_last_one_that_worked_in_a_directory_is_found(stage: Stage, tmp_path: Path) -> None:
+    """To go on with it; children are none to go on with."""
+    await stage.agent(says("A"), cwd=tmp_path).session("here").run("a")
+    await stage.agent(SPAWN, says("x"), says("B"), cwd=tmp_path, **CHILD).session("later").run("b")
+    await stage.agent(says("C"), cwd=".").session("elsewhere").run("c")
+    assert await latest(stage.store, tmp_path) == "later"
+    assert await latest(stage.store, tmp_path / "nowhere") is None
+
+    working = stage.agent(SPAWN, calls(("dig", {})), cwd=tmp_path, **CHILD).session("working")
+    async with aclosing(working.stream("d")) as notices:
+        async for notice in notices:
+            if isinstance(notice, AgentNoticed) and stage.ran == ["dig"]:
+                break
+    await working.close()
+    assert {one.about.kind for one in (await listed(stage.store))[:2]} == {"main", "child"}
+    assert await latest(stage.store, tmp_path) == "working"
+
+
+@pytest.mark.behaviour("a-childs-session-is-linked")
+async def test_a_child_has_a_session_that_names_its_parent(stage: Stage) -> None:
+    """Under an id of ours; its conversation can be read, and it cannot be gone on with by itself."""
+    session = stage.session(SPAWN, calls(("look", {})), says("here"), says("done"), **CHILD)
+    await session.run("go")
+    [child] = [one for one in await listed(stage.store) if one.session != "s"]
+    assert (child.about.kind, child.about.parent, child.about.agent) == ("child", "s", "scout")
+    assert child.session == f"s.{session.history[1].calls[0].id}"
+
+    read = await session.child(session.history[1].calls[0].id).load()
+    assert stage.said(read) == ["user: find it", "assistant: [look]", "tool: saw", "assistant: here"]
+
+
+# The end of it
+
+
+@pytest.mark.behaviour("a-session-can-be-taken-out")
+async def test_all_that_was_ever_said_is_in_one_document(stage: Stage) -> None:
+    """On every branch, also what a summary stands for, with what it cost and how its runs hang together."""
+    small = ModelSpec(name="scripted", window=1_000, price=Price(input=1, output=2))
+    script = (says("A", usage=Usage(input=800, output=5)), calls(("look", {"at": "b"})), says("B"), says("C"))
+    session = stage.session(*script, model=small)
+    first = await session.run("tell me " * 150, files=(Binary(media_type="image/png", data=b"\x89"),))
+    await session.run("and?")
+    await session.branch(first.run)
+    await session.run("or?")
+
+    document = json.loads(await export(stage.store, "s"))
+    assert (document["format"], document["session"]) == ("turnwheel session", "s")
+    texts = [
+        part.get("text") or part.get("content") or part.get("name")
+        for message in document["messages"]
+        for part in message["parts"]
+        if part["type"] in {"Text", "ToolCall", "ToolResult", "text", "tool_call", "tool_result"}
+    ]
+    for said in ("tell me " * 150, "A", "and?", "look", "saw b", "B", "or?", "C"):
+        assert said in texts
+    assert [message["summary"] for message in document["messages"]].count(True) >= 1
+    parents = [run["parent"] for run in document["runs"]]
+    assert parents == ["", first.run, first.run]
+    assert float(document["about"]["spent"]["cost"]) == pytest.approx(float(session.spent.cost))
+    with pytest.raises(UnknownSession):
+        await export(stage.store, "nowhere")
+
+
+@pytest.mark.behaviour("a-deleted-session-is-gone")
+async def test_a_session_goes_with_its_children_and_its_forks_stay(stage: Stage) -> None:
+    """How many went is told; there is nothing left to go on with."""
+    session = stage.session(SPAWN, says("x"), says("A"), says("B"), **CHILD)
+    await session.run("a")
+    fork = await session.fork("t")
+    assert await delete(stage.store, "s") == 2
+    assert [one.session for one in await listed(stage.store)] == ["t"]
+    assert (await fork.run("b")).text == "B"
+    assert await delete(stage.store, "s") == 0
+    with pytest.raises(UnknownSession):
+        await stage.session().resume()
+
+
+@pytest.mark.behaviour("a-deleted-session-is-gone")
+async def test_whoever_runs_a_session_that_is_deleted_is_told(stage: Stage) -> None:
+    """And does not bring it back."""
+    session = stage.session(calls(("look", {})), says("never"))
+
+    async def remove(_: ToolStarted) -> None:
+        await delete(stage.store, "s")
+
+    with pytest.raises(StoreConflict):
+        await stage.play(session, on={ToolStarted: remove})
+    assert await listed(stage.store) == ()
+
+
+@pytest.mark.behaviour("old-sessions-go")
+async def test_sessions_that_nobody_has_written_to_for_long_go_with_their_children(stage: Stage) -> None:
+    """Those that wait for somebody stay, unless one says otherwise."""
+    await stage.session(SPAWN, says("x"), says("A"), **CHILD).run("a")
+    await stage.agent(calls(("pay", {}))).session("resting").run("b")
+    now = max(one.updated for one in await listed(stage.store))
+
+    assert await prune(stage.store, 60.0, now) == ()
+    gone = await prune(stage.store, 60.0, now + 61.0)
+    assert sorted(name.partition(".")[0] for name in gone) == ["s", "s"]
+    assert [one.session for one in await listed(stage.store)] == ["resting"]
+    assert await prune(stage.store, 60.0, now + 61.0, keep_unfinished=False) == ("resting",)

@@ -1,0 +1,442 @@
+"""What a store says a session is about: always what its journal says, and never read from it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, final
+
+import attrs
+import pytest
+
+from turnwheel import Agent, ChildSpec, DoneReason, MemoryStore, ModelSpec, SetThinking, SQLiteStore, tool
+from turnwheel.effects.errors import StoreError
+from turnwheel.effects.events import UserSteered
+from turnwheel.effects.notices import TextDelta, ToolStarted
+from turnwheel.effects.performers.stores.base import SessionInfo, Store
+from turnwheel.effects.requests import CallModel
+from turnwheel.effects.upkeep import Compaction
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.about import About, SessionKind, SessionState, about
+from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.entries import Entry, Posted, RunOpened, Stepped
+from turnwheel.engine.journal import fold
+from turnwheel.engine.listing import described, latest, listed
+from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+
+
+@tool
+def pay(amount: int = 1) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def made(*replies: Reply, **settings: Any) -> Agent:
+    """An agent over a script, with a store of its own unless one is given."""
+    given: dict[str, Any] = {
+        "model": "scripted",
+        "performers": {CallModel: ScriptedModel(*replies)},
+        "store": MemoryStore(),
+        "clock": FakeClock(100.0),
+        "tools": [pay],
+    }
+    return Agent(**{**given, **settings})
+
+
+def kept_by(agent: Agent) -> Store:
+    """Where *agent* keeps its sessions."""
+    assert agent.store is not None
+    return agent.store
+
+
+async def told(store: Store, session: str = "s") -> About:
+    """What the row of *session* says, which must be what its journal says."""
+    (info,) = [info for info in await store.list() if info.session == session]
+    row = decode(info.about, About)
+    assert isinstance(row, About)
+    read = about(fold(await store.load(session), session), session)
+    if row.state is SessionState.UNFINISHED:  # while a run goes on, its account is not written at each step
+        read = attrs.evolve(read, spent=row.spent, messages=row.messages)
+    assert row == read
+    return row
+
+
+async def test_a_session_is_described_from_its_first_prompt_to_its_last_run() -> None:
+    """Queued, at work, over: the row says so each time."""
+    agent = made(says("one"), says("two"))
+    store = kept_by(agent)
+    async with agent.session("s") as session:
+        await session.send("hello")
+        assert await told(store) == About(prompts=1)
+        async for _ in session.stream():
+            row = await told(store)
+            assert (row.state, row.runs, row.title, row.reason) in {
+                (SessionState.UNFINISHED, 1, "hello", None),
+                (SessionState.IDLE, 1, "hello", DoneReason.END_TURN),
+            }
+        row = await told(store)
+        assert (row.kind, row.parent, row.agent, row.cwd) == (SessionKind.MAIN, "", "", str(Path.cwd()))
+        assert (row.runs, row.messages, row.spent, row.summary) == (1, 2, session.spent, 0)
+        await session.run("more")
+        row = await told(store)
+        assert (row.runs, row.messages, row.spent.turns) == (2, 4, 2)
+
+
+async def test_a_session_that_waits_for_people_says_for_how_many_answers() -> None:
+    """Resting on questions, unfinished once they are answered, then idle; whoever it was that answered."""
+    agent = made(calls(("pay", {}), ("pay", {"amount": 2})), says("done"))
+    store = kept_by(agent)
+    async with agent.session("s") as session, agent.session("s") as other:
+        await session.run("pay twice")
+        assert (await told(store)).state is SessionState.RESTING
+        assert (await told(store)).questions == 1  # serially, one is asked at a time
+        await other.load()
+        await other.approve(other.waiting[0].id)
+        assert (await told(store)).state is SessionState.UNFINISHED
+        await session.resume()
+        assert ((await told(store)).state, (await told(store)).questions) == (SessionState.RESTING, 1)
+        await session.interrupt()
+        assert (await told(store)).state is SessionState.UNFINISHED
+        await session.resume()
+        row = await told(store)
+        assert (row.state, row.questions, row.reason) == (SessionState.IDLE, 0, DoneReason.INTERRUPTED)
+
+
+async def test_prompts_that_wait_are_counted() -> None:
+    """Those that no run has taken up, and what was said too late into a run that is over."""
+    agent = made(calls(("look", {})), says("one"), says("two"), says("three"), tools=[looker()])
+    store = kept_by(agent)
+    async with agent.session("s") as session:
+        counts: list[int] = []
+        async for notice in session.stream("a"):
+            if isinstance(notice, ToolStarted):
+                await session.send("b")
+                await session.send("c")
+            counts.append((await told(store)).prompts)
+    assert [count for count, _ in itertools.groupby(counts)] == [0, 2, 1, 0]
+    late = UserSteered(at=1.0, id="x", text="and this")
+    await store.append("s", len(await store.load("s")), [encode(Posted(event=late), Entry)])
+    async with agent.session("s") as session:
+        await session.send("d")
+        assert (await told(store)).prompts == 2
+
+
+async def test_a_session_that_was_left_is_unfinished() -> None:
+    """Nobody says that it is over, since nobody knows."""
+    agent = made(stalls("half"), says("whole"))
+    store = kept_by(agent)
+    async with agent.session("s") as session:
+        async with aclosing(session.stream("a")) as notices:
+            async for notice in notices:
+                if isinstance(notice, TextDelta):
+                    break
+        assert (await told(store)).state is SessionState.UNFINISHED
+    async with agent.session("s") as session:
+        await session.resume()
+    assert (await told(store)).state is SessionState.IDLE
+
+
+async def test_a_summary_is_pointed_at() -> None:
+    """The entry of that number is the step by which it came; messages that it stands for still count."""
+    replies = [says("word " * 300, usage=Usage(input=400 * turn, output=400)) for turn in (1, 2, 3)]
+    small = ModelSpec(name="scripted", window=1_500)
+    agent = made(*replies, model=small, compaction=Compaction(keep=0.3))
+    store = kept_by(agent)
+    async with agent.session("s") as session:
+        await session.run("a")
+        await session.run("b")
+        last = (await session.run("c")).run
+        row = await told(store)
+        assert (row.messages, len(session.history)) == (6, 5)
+        entry = decode((await store.load("s"))[row.summary], Entry)
+        assert isinstance(entry, Stepped)
+        assert type(entry.event).__name__ == "ModelFinished"
+        before = fold((await store.load("s"))[: row.summary], "s").machine
+        after = fold((await store.load("s"))[: row.summary + 1], "s").machine
+        assert before is not None
+        assert after is not None
+        assert (before.memory.history.revision, after.memory.history.revision) == (0, 1)
+        runs = await session.runs()
+        await session.branch(runs[0].run)
+        assert ((await told(store)).summary, (await told(store)).messages) == (0, 2)
+        await session.branch(last)
+        assert (await told(store)).summary == row.summary
+
+
+async def test_branches_forks_and_titles_are_told() -> None:
+    """What changes between runs is in the row as soon as it is in the journal."""
+    agent = made(says("one"), says("two"), says("three"))
+    store = kept_by(agent)
+    async with agent.session("s") as session:
+        first = (await session.run("a")).run
+        await session.run("b")
+        await session.branch(first)
+        assert ((await told(store)).messages, (await told(store)).reason) == (2, DoneReason.END_TURN)
+        await session.branch()
+        assert ((await told(store)).messages, (await told(store)).reason) == (0, None)
+        await session.branch(first)
+        await session.retitle("called")
+        assert (await told(store)).title == "called"
+        fork = await session.fork("t")
+        row = await told(store, "t")
+        assert (row.kind, row.parent, row.title, row.spent) == (SessionKind.FORK, "s", "called", Spent())
+        assert (row.runs, row.messages) == (2, 2)
+        await fork.run("c")
+        row = await told(store, "t")
+        assert (row.kind, row.parent, row.runs, row.spent.turns) == (SessionKind.FORK, "s", 3, 1)
+
+
+async def test_two_that_disagree_on_a_title_leave_the_last_one() -> None:
+    """Whoever says again what he said before says something new, if somebody else spoke in between."""
+    agent = made()
+    async with agent.session("s") as one, agent.session("s") as two:
+        for session, title in ((one, "x"), (two, "y"), (one, "x"), (two, "y")):
+            await session.retitle(title)
+            assert (await told(kept_by(agent))).title == title
+
+
+async def test_a_child_names_its_parent() -> None:
+    """It is told from other sessions by what it is, not by how it is called."""
+    agent = made(
+        calls(("run_agent", {"agent": "kid", "prompt": "go"})),
+        says("found"),
+        says("done"),
+        children=[ChildSpec(name="kid")],
+    )
+    async with agent.session("s.t") as session:
+        await session.run("a")
+    rows = await listed(kept_by(agent))
+    (child,) = [one for one in rows if one.session != "s.t"]
+    assert (child.about.kind, child.about.parent, child.about.agent) == (SessionKind.CHILD, "s.t", "kid")
+    assert (await told(kept_by(agent), "s.t")).kind is SessionKind.MAIN
+
+
+@final
+class Counting:
+    """A store in memory that counts what is asked of it; *refuses* appends when told to."""
+
+    def __init__(self) -> None:
+        self.kept = MemoryStore()
+        self.loads: list[str] = []
+        self.rows: list[bytes] = []
+        self.refuses = False
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """As a store does."""
+        if self.refuses:
+            msg = "nobody may write here"
+            raise StoreError(msg)
+        if about is not None:
+            self.rows.append(about)
+        return await self.kept.append(session, expected, entries, about)
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        """As a store does."""
+        self.loads.append(session)
+        return await self.kept.load(session, start)
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """All sessions."""
+        return await self.kept.list()
+
+    async def delete(self, session: str) -> bool:
+        """Forget *session*."""
+        return await self.kept.delete(session)
+
+    async def close(self) -> None:
+        """Let go."""
+        await self.kept.close()
+
+
+async def test_a_run_writes_few_rows() -> None:
+    """Two of them however many steps it has: when it opens and when it ends."""
+    store = Counting()
+    agent = made(*[calls(("look", {}))] * 9, says("done"), store=store, tools=[looker()])
+    async with agent.session("s") as session:
+        await session.run("a")
+        assert len(store.rows) == 3  # the prompt that waits is one, too
+        await session.control(SetThinking(tokens=1_024))
+        assert len(store.rows) == 3  # that changes nothing a list tells
+    assert all(len(row) < 400 for row in store.rows)
+
+
+def looker() -> Any:
+    """A tool that nobody is asked about."""
+
+    @tool(side_effect="read_only")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    return look
+
+
+async def test_a_list_reads_no_journal() -> None:
+    """Sessions that say what they are about are listed from their rows."""
+    store = Counting()
+    agent = made(says("one"), says("two"), store=store)
+    for name in "ab":
+        async with agent.session(name) as session:
+            await session.run(name)
+    store.loads.clear()
+    rows = await listed(store)
+    assert [(one.session, one.about.title) for one in rows] == [("b", "b"), ("a", "a")]
+    assert store.loads == []
+
+
+async def bare(store: Counting) -> None:
+    """A session `s` as an older version wrote it: without a row."""
+    agent = made(says("one"))
+    async with agent.session("s") as session:
+        await session.run("hello")
+    await store.kept.append("s", 0, await kept_by(agent).load("s"))
+
+
+async def test_a_session_without_a_row_is_read_once() -> None:
+    """What its journal says is stored, which does not count as writing to it."""
+    store = Counting()
+    await bare(store)
+    before = (await store.list())[0].updated
+    for one in [*await listed(store), *await listed(store)]:
+        assert (one.about.title, one.about.runs, one.updated) == ("hello", 1, before)
+        assert await described(store, "s") == one
+    assert store.loads == ["s"]
+    assert await described(store, "t") is None
+
+
+async def test_a_store_that_cannot_be_written_is_listed_all_the_same() -> None:
+    """Then it is read each time."""
+    store = Counting()
+    await bare(store)
+    store.refuses = True
+    for _ in range(2):
+        (one,) = await listed(store)
+        assert one.about.runs == 1
+    assert store.loads == ["s", "s"]
+
+
+@pytest.mark.parametrize("row", [b"", b'{"kind":"a new one"}', b'{"more":1}', b"no json", b"\xff"])
+@pytest.mark.parametrize(
+    "entry", [b"no json", b'{"type":"Branched","at":1.0,"run":"r"}', b"{}", b"\xff", b"[]"]
+)
+async def test_what_cannot_be_read_hides_nothing_else(row: bytes, entry: bytes) -> None:
+    """A session of a newer version, or a broken one, is listed as that, and its row is left alone."""
+    store = Counting()
+    await bare(store)
+    await store.kept.append("broken", 0, [entry], row)
+    states = {one.session: one.about.state for one in await listed(store)}
+    assert states == {"s": SessionState.IDLE, "broken": SessionState.UNREADABLE}
+    (info,) = [info for info in await store.list() if info.session == "broken"]
+    assert info.about == row
+
+
+async def test_a_row_of_a_newer_version_does_not_matter_where_the_journal_can_be_read() -> None:
+    """What it says beyond this version is left to whoever understands it."""
+    store = Counting()
+    await bare(store)
+    await store.kept.append("s", len(await store.kept.load("s")), [], b'{"runs":1,"mood":"good"}')
+    (one,) = await listed(store)
+    assert one.about.title == "hello"
+    assert (await store.list())[0].about == b'{"runs":1,"mood":"good"}'
+
+
+async def test_the_newest_session_of_a_directory_is_the_one_to_go_on_with(tmp_path: Path) -> None:
+    """Of those that worked there last, however the directory is written; children do not count."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    (tmp_path / "link").symlink_to(one)
+    store = SQLiteStore(tmp_path / "agent.db", "process")
+    for name, cwd in (("a", one), ("b", one), ("c", two), ("d", tmp_path / "link")):
+        agent = made(
+            calls(("run_agent", {"agent": "kid", "prompt": "go"})),
+            says("found"),
+            says("done"),
+            store=store,
+            cwd=cwd,
+            children=[ChildSpec(name="kid")],
+        )
+        async with agent.session(name) as session:
+            await session.run(name)
+    assert await latest(store, one) == "d"
+    assert await latest(store, f"{two}/../two/") == "c"
+    assert await latest(store, tmp_path) is None
+    async with made(says("x"), store=store, cwd=one).session("b") as session:
+        await session.run("again")
+    assert await latest(store, str(one)) == "b"
+    await store.close()
+
+
+async def test_a_child_is_not_gone_on_with_though_it_was_written_last(tmp_path: Path) -> None:
+    """It is at work and its parent waits: the parent is what goes on. A fork is as good as any."""
+    at = itertools.count(1.0)
+    store = MemoryStore(now=lambda: next(at))
+    row = About(cwd=str(tmp_path))
+    await store.append("s", 0, [b"1"], encode(row, About))
+    child = attrs.evolve(row, kind=SessionKind.CHILD, parent="s", agent="kid")
+    await store.append("s.1", 0, [b"1"], encode(child, About))
+    assert await latest(store, tmp_path) == "s"
+    await store.append("t", 0, [b"1"], encode(attrs.evolve(row, kind=SessionKind.FORK, parent="s"), About))
+    assert await latest(store, tmp_path) == "t"
+
+
+async def test_a_session_that_moved_is_where_it_worked_last(tmp_path: Path) -> None:
+    """Taken over or gone on with elsewhere, it is found there."""
+    store = MemoryStore()
+    agent = made(calls(("pay", {})), store=store, cwd=tmp_path)
+    async with agent.session("s") as session:
+        await session.run("a")
+    async with made(says("paid"), store=store).session("s") as session:
+        await session.approve(session.waiting[0].id)
+        await session.resume()
+    assert await latest(store, tmp_path) is None
+    assert await latest(store, ".") == "s"
+
+
+def test_a_row_in_full() -> None:
+    """What a row looks like is fixed: other programs may read it. What is at its default is left out."""
+    row = About(
+        kind=SessionKind.FORK,
+        parent="p",
+        title="t",
+        runs=1,
+        messages=2,
+        spent=Spent(turns=1, usage=Usage(input=3)),
+        summary=4,
+        cwd="/w",
+        agent="a",
+        state=SessionState.RESTING,
+        questions=5,
+        prompts=6,
+        reason=DoneReason.ERROR,
+    )
+    assert encode(row, About) == (
+        b'{"kind":"fork","parent":"p","title":"t","runs":1,"messages":2,'
+        b'"spent":{"turns":1,"usage":{"input":3}},"summary":4,"cwd":"/w","agent":"a","state":"resting",'
+        b'"questions":5,"prompts":6,"reason":"error"}'
+    )
+    assert decode(encode(row, About), About) == row
+    assert encode(About(), About) == b"{}"
+
+
+async def test_rows_are_right_when_two_processes_take_turns() -> None:
+    """Whoever writes says what is true by then, though the other one wrote in between."""
+    agent = made(*[calls(("pay", {})), says("done")] * 3)
+    store = kept_by(agent)
+    async with agent.session("s") as one, agent.session("s") as two:
+        for number, (driver, other) in enumerate([(one, two), (two, one), (one, two)], 1):
+            await driver.run(f"go {number}")
+            assert (await told(store)).state is SessionState.RESTING
+            await other.load()
+            await other.approve(other.waiting[0].id)
+            assert (await told(store)).state is SessionState.UNFINISHED
+            await other.resume()
+            row = await told(store)
+            assert (row.state, row.runs, row.messages) == (SessionState.IDLE, number, 4 * number)
+    opened = [decode(data, Entry) for data in await store.load("s")]
+    assert sum(isinstance(entry, RunOpened) for entry in opened) == 3
