@@ -11,6 +11,7 @@ from turnwheel.effects.performers.models.transcript import transcript
 from turnwheel.effects.performers.models.wire import Broken, Complete, Ending, Post
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Transcript
+from turnwheel.effects.shown import cleared
 from turnwheel.effects.text import clean
 from turnwheel.effects.usage import Usage
 
@@ -23,10 +24,13 @@ class LinesWire:
 
     def encode(self, request: CallModel, scene: Scene) -> Post:
         """The conversation, or the text that is to be summarised, and the tools that may be called."""
-        shown = scene.history.slice(0, request.view.length)
-        if isinstance(request.view, Transcript):
-            turns = [{"who": "user", "said": [transcript(shown)]}]
+        view = request.view
+        shown = scene.history.slice(0, view.length)
+        if isinstance(view, Transcript):
+            turns = [{"who": "user", "said": [transcript(shown, view.limit)]}]
         else:
+            old, new = shown[: view.cleared], shown[view.cleared :]
+            shown = (*map(cleared, old), *new)
             turns = [{"who": message.role.value, "said": words(message)} for message in shown]
         tools = [tool for tool in scene.config.tools if tool.name in request.tools]
         body = {
@@ -34,7 +38,7 @@ class LinesWire:
             "rules": f"{request.system}\n\n{request.instructions}".strip(),
             "turns": turns,
             "tools": [[tool.name, tool.description, json.loads(tool.schema)] for tool in tools],
-            "most": scene.config.spec(request.model).max_output,
+            "most": request.max_output or scene.config.spec(request.model).max_output,
         }
         return Post(path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode())
 

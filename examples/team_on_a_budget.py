@@ -1,0 +1,67 @@
+"""
+Three agents at once for one that has the money for two. No key, no network: the model is played.
+
+Run it: python examples/team_on_a_budget.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+
+from turnwheel import Agent, ChildSpec, Concurrency, Limits, ModelSpec, Policy, Price, tool
+from turnwheel.effects.events import ModelFinished
+from turnwheel.effects.messages import Role, StopReason
+from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
+from turnwheel.effects.requests import CallModel
+from turnwheel.effects.usage import Usage
+
+DOLLAR_A_CALL = Usage(input=1_000)
+PRICE = Price(input=1_000, output=0, source="made up", date="2026-11-21")
+
+
+@tool(side_effect="read_only")
+async def look(where: str) -> str:
+    """Look at a place."""
+    return f"{where} is quiet"
+
+
+async def model(request: CallModel, scene: Scene) -> ModelFinished:
+    """The leader sends three scouts at once; a scout looks at its place and says what it saw."""
+    last = scene.history[-1]
+    if last.role is Role.TOOL:
+        pieces: tuple[Piece, ...] = (TextPiece("\n".join(result.content for result in last.results)),)
+    elif scene.config.agent:
+        pieces = (CallPiece(0, "w", "look", json.dumps({"where": last.text})),)
+    else:
+        wishes = [{"agent": "scout", "prompt": place} for place in ("the pier", "the mill", "the ford")]
+        pieces = tuple(
+            CallPiece(number, "w", "run_agent", json.dumps(wish)) for number, wish in enumerate(wishes)
+        )
+    called = isinstance(pieces[0], CallPiece)
+    stop = StopReason.TOOL_USE if called else StopReason.END_TURN
+    return ModelFinished(
+        at=scene.clock.now(), request=request.id, stop=stop, usage=DOLLAR_A_CALL, pieces=pieces
+    )
+
+
+async def main() -> None:
+    """The leader has 6 dollars: one for its first answer, two for each of two scouts, one for the end."""
+    agent = Agent(
+        model=ModelSpec(name="played", price=PRICE),
+        tools=[look],
+        children=[ChildSpec(name="scout", description="looks at one place", limits=Limits(usd=2))],
+        limits=Limits(usd=6),
+        policy=Policy(concurrency=Concurrency.PARALLEL_READS),
+        performers={CallModel: model},
+    )
+    result = await agent.run("What is going on?")
+    print(result.text)
+    print(f"{result.reason}, ${result.spent.cost}")
+    assert result.spent.cost == Decimal(6)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
