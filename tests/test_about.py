@@ -150,7 +150,7 @@ async def test_a_summary_is_pointed_at() -> None:
         await session.run("b")
         last = (await session.run("c")).run
         row = await told(store)
-        assert (row.messages, len(session.history)) == (6, 5)
+        assert (row.messages, len(session.history)) == (6, 4)
         entry = decode((await store.load("s"))[row.summary], Entry)
         assert isinstance(entry, Stepped)
         assert type(entry.event).__name__ == "ModelFinished"
