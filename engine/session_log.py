@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from ..effects.config import READER
 from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
 from ..effects.events import Event, Post
 from .about import About, about, about_opened, mark_of
@@ -246,7 +247,9 @@ class SessionLog:
 
         if journal is not None:
             await journal.applied(event, label, told)
-        folded.wholes.note(event, effects, None if journal is None else journal.length - 1)
+        # What no tool can read need not be found again; a journal has it all the same.
+        if folded.machine is None or folded.machine.config.tool(READER) is not None:
+            folded.wholes.note(event, effects, None if journal is None else journal.length - 1)
 
     async def whole(self, call: str) -> str | None:
         """The whole result of *call*, of which the history holds a part; None where there is none."""

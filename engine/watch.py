@@ -29,15 +29,19 @@ class Watch:
     include_partial: bool = True
     buffer: int = attrs.field(default=BUFFER, validator=positive)
 
-    async def told(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
+    def told(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
         """What of *notices* is told, which end with this."""
-        whole = _Whole()
-        async with aclosing(notices):
-            async for notice in notices:
-                for each in (notice,) if self.include_partial else whole.after(notice):
-                    yield each
-            for each in whole.rest():
+        return notices if self.include_partial else _without_partial(notices)
+
+
+async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
+    whole = _Whole()
+    async with aclosing(notices):
+        async for notice in notices:
+            for each in whole.after(notice):
                 yield each
+        for each in whole.rest():
+            yield each
 
 
 ENDS = TurnEnded | RunEnded

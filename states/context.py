@@ -161,9 +161,11 @@ class Memory:
         memory = self
         usual: list[AppendMessage | AddUsage | UseIds] = []
         for effect in effects:
+            if not is_record(effect):
+                continue
             if isinstance(effect, USUAL):
                 usual.append(effect)
-            elif is_record(effect):
+            else:
                 memory, usual = _fold(_fold_usual(memory, usual), effect), []
         return _fold_usual(memory, usual)
 
@@ -177,15 +179,15 @@ def _fold_usual(memory: Memory, records: Sequence[AppendMessage | AddUsage | Use
     history, size, results = memory.history, memory.size, memory.results
     spent, next_id = memory.spent, memory.next_id
     for record in records:
-        match record:
-            case AppendMessage(message=message):
-                history, size = history.append(message), size + message_size(message)
-                results += len(message.parts) if message.role is Role.TOOL else 0
-            case AddUsage():
-                # A model's own count is better than our estimate, which only bridges to the next one.
-                spent, size = spent + record.spent, record.context or size
-            case UseIds():
-                next_id = record.next
+        if isinstance(record, AppendMessage):
+            message = record.message
+            history, size = history.append(message), size + message_size(message)
+            results += len(message.parts) if message.role is Role.TOOL else 0
+        elif isinstance(record, AddUsage):
+            # A model's own count is better than our estimate, which only bridges to the next one.
+            spent, size = spent + record.spent, record.context or size
+        else:
+            next_id = record.next
     return attrs.evolve(memory, history=history, size=size, results=results, spent=spent, next_id=next_id)
 
 

@@ -108,6 +108,7 @@ class Throttle:
             raise ConfigError(msg)
         self._limit = limit
         self._under_way = 0
+        self._queued = 0
         self._lanes: dict[str, Lane] = {}
         self._numbers = count()
         # Taken again in the same thread where a task that nobody ended is collected under it.
@@ -119,6 +120,7 @@ class Throttle:
             lane = self._lanes.setdefault(request.model, Lane())
             slot = Slot(self, lane, next(self._numbers), request, scene)
             lane.waiting.append(slot)
+            self._queued += 1
             return slot
 
     def look(self, slot: Slot, now: float) -> Refusal | asyncio.Future[None] | None:
@@ -163,16 +165,18 @@ class Throttle:
                 self._settle(slot)
             else:
                 slot.lane.waiting.remove(slot)
+                self._queued -= 1
             self._admit(now)
 
     def _admit(self, now: float) -> None:
         """Send what may be sent at *now*, in the order it came."""
-        while self._limit is None or self._under_way < self._limit:
+        while self._queued and (self._limit is None or self._under_way < self._limit):
             heads = [slot for lane in self._lanes.values() for slot in lane.head(now)]
             if not heads:
                 break
             slot = min(heads, key=lambda head: head.number)
             slot.lane.waiting.popleft()
+            self._queued -= 1
             slot.lane.out += 1
             slot.epoch = slot.lane.epoch
             slot.sent = slot.unsettled = True
