@@ -17,7 +17,7 @@ from ..effects.records import AppendMessage, Lane, ReplaceHistory
 from ..effects.usage import Spent
 from ..states.context import Mail, Memory
 from .entries import VERSION, Branched, Entry, Forked, Posted, RunOpened, Stepped, TakenOver, Titled
-from .machine import Machine, taken_in
+from .machine import Machine, conversation_of, taken_in
 from .recovery import questions
 from .whole import Wholes
 
@@ -208,15 +208,7 @@ def _keep_end(folded: Folded, machine: Machine) -> None:
     memory = machine.memory
     if not memory.run or (folded.keeps is not None and memory.run not in folded.keeps):
         return
-    then = Memory(
-        run=memory.run,
-        model=memory.model,
-        history=memory.history,
-        size=memory.size,
-        cleared=memory.cleared,
-        results=memory.results,
-        pending_context=memory.pending_context,
-    )
+    then = Memory(run=memory.run, model=memory.model, **conversation_of(memory))
     kept = Machine(machine.config, machine.state, then)
     folded.ends[memory.run] = End(kept, folded.said, folded.summary)
 

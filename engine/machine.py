@@ -107,18 +107,9 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             memory = attrs.evolve(
                 memory,
                 **_chosen(left, config),
-                thinking=left.thinking,
-                instructions=left.instructions,
-                history=left.history,
-                size=left.size,
-                cleared=left.cleared,
-                results=left.results,
-                compaction_failures=left.compaction_failures,
+                **_lasting(left),
+                **conversation_of(left),
                 earlier=left.earlier + left.spent + unbilled,
-                granted=left.granted,
-                pending_context=left.pending_context,
-                mail=left.mail,
-                received=left.received,
             )
         return cls(config, Thinking(stage=Start()), taken_in(memory, config, posted))
 
@@ -135,24 +126,11 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             model=mine.model,
             mode=mine.mode,
             chosen=mine.chosen,
-            thinking=mine.thinking,
-            instructions=mine.instructions,
-            granted=mine.granted,
-            mail=mine.mail,
-            received=mine.received,
+            **_lasting(mine),
             earlier=mine.earlier + mine.spent,
-            compaction_failures=mine.compaction_failures,
         )
         if run is not None:
-            then = run.memory
-            memory = attrs.evolve(
-                memory,
-                history=then.history,
-                size=then.size,
-                cleared=then.cleared,
-                results=then.results,
-                pending_context=then.pending_context,
-            )
+            memory = attrs.evolve(memory, **conversation_of(run.memory))
         over = Done(reason=DoneReason.END_TURN) if run is None else run.state
         return Machine(self.config, over, memory)
 
@@ -255,6 +233,29 @@ def taken_in(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:
             if isinstance(event, ControlReceived) and not refusal(config, event.change):
                 memory = memory.record((event.change,))
     return memory
+
+
+def conversation_of(memory: Memory) -> dict[str, Any]:
+    """What was said, and what is shown of it: the next run goes on with it, and one can go back to it."""
+    return {
+        "history": memory.history,
+        "size": memory.size,
+        "cleared": memory.cleared,
+        "results": memory.results,
+        "pending_context": memory.pending_context,
+    }
+
+
+def _lasting(memory: Memory) -> dict[str, Any]:
+    """What is the session's: it outlives each run, and going back does not undo it."""
+    return {
+        "thinking": memory.thinking,
+        "instructions": memory.instructions,
+        "granted": memory.granted,
+        "mail": memory.mail,
+        "received": memory.received,
+        "compaction_failures": memory.compaction_failures,
+    }
 
 
 def _chosen(memory: Memory, config: Config) -> dict[str, Any]:
