@@ -29,7 +29,6 @@ from ..effects.records import (
     CountContinue,
     GrantRule,
     Lane,
-    Record,
     ReplaceHistory,
     SetInstructions,
     SetMode,
@@ -54,6 +53,17 @@ RECALL = 1_000
 
 USUAL = (AppendMessage, AddUsage, UseIds)
 """The records of every turn."""
+
+ConversationRecord = ReplaceHistory | ClearResults | CountCompaction
+"""The records of a conversation that is made smaller."""
+
+SettingRecord = SetModel | SetMode | SetThinking | SetInstructions | GrantRule | UseFallback
+"""The records of what holds from now on."""
+
+RareRecord = (
+    ConversationRecord | SettingRecord | TakeMail | AddContext | ClearContext | CountContinue | WithdrawTool
+)
+"""All other records."""
 
 INPUTS = UserSent | UserSteered | ControlReceived
 """The events that carry an id of their sender's."""
@@ -192,11 +202,9 @@ def _fold_usual(memory: Memory, records: Sequence[AppendMessage | AddUsage | Use
 
 
 def _fold(  # noqa: PLR0911  # one return for each kind of record
-    memory: Memory, record: Record
+    memory: Memory, record: RareRecord
 ) -> Memory:
     match record:
-        case AppendMessage() | AddUsage() | UseIds():
-            return _fold_usual(memory, (record,))
         case ReplaceHistory() | ClearResults() | CountCompaction():
             return _fold_conversation(memory, record)
         case TakeMail():
@@ -217,7 +225,7 @@ def _fold(  # noqa: PLR0911  # one return for each kind of record
             assert_never(record)
 
 
-def _fold_conversation(memory: Memory, record: ReplaceHistory | ClearResults | CountCompaction) -> Memory:
+def _fold_conversation(memory: Memory, record: ConversationRecord) -> Memory:
     match record:
         case ReplaceHistory():
             history = memory.history.replace(record.head, record.keep)
@@ -248,9 +256,7 @@ def _with(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:
     return chosen if name in chosen else (*chosen, name)
 
 
-def _fold_settings(
-    memory: Memory, record: SetModel | SetMode | SetThinking | SetInstructions | GrantRule | UseFallback
-) -> Memory:
+def _fold_settings(memory: Memory, record: SettingRecord) -> Memory:
     match record:
         case SetModel():
             chosen = _with(memory.chosen, "model")
