@@ -11,6 +11,8 @@ from ...effects.config import Limits
 from ...effects.notices import DoneReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...effects.config import Config
     from ...effects.usage import Spent
 
@@ -39,17 +41,22 @@ def exceeded(limits: Limits, spent: Spent) -> DoneReason | None:
 
 def out_of_budget(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
     """Which budget of *config* a run has reached that *spent* so much, in a session that spent *earlier*."""
-    if reason := over_budget(config.limits, spent):
-        return reason
-    # Most sessions have none, and sums are dear where this is asked all the time.
-    return None if config.session_limits == NONE else over_budget(config.session_limits, earlier + spent)
+    return _reached(over_budget, config, spent, earlier)
 
 
 def may_not_go_on(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
     """As `out_of_budget`, with the turns: why no further model call may be made."""
-    if reason := exceeded(config.limits, spent):
+    return _reached(exceeded, config, spent, earlier)
+
+
+def _reached(
+    check: Callable[[Limits, Spent], DoneReason | None], config: Config, spent: Spent, earlier: Spent
+) -> DoneReason | None:
+    """What *check* says of the run's limits, else of its session's."""
+    if reason := check(config.limits, spent):
         return reason
-    return None if config.session_limits == NONE else exceeded(config.session_limits, earlier + spent)
+    # Most sessions have none, and sums are dear where this is asked all the time.
+    return None if config.session_limits == NONE else check(config.session_limits, earlier + spent)
 
 
 @final
