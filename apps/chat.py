@@ -61,13 +61,7 @@ class Chat:
 
     async def do(self) -> Exit:
         """Talk to the end; returns what to tell the shell."""
-        try:
-            with self.signals.heard():
-                return await self._do()
-        except asyncio.CancelledError:
-            if self.signals.ended_by is None:
-                raise
-            return self.signals.ended_by
+        return await self.signals.heeded(self._do)
 
     async def _do(self) -> Exit:
         pace = CLI_PACE if self.face.out.is_terminal else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, final
@@ -23,7 +23,7 @@ class Signals:
     """
     Ctrl-C interrupts the run, once more leaves its work behind; to be terminated leaves the run unfinished.
 
-    `ended_by` says what ended the task that entered `heard`, where it was a signal. Where no run is under
+    `ended_by` says what ended the task that called `heeded`, where it was a signal. Where no run is under
     way Ctrl-C ends that task too, unless *idle* does something else.
     """
 
@@ -37,8 +37,18 @@ class Signals:
         self._task: asyncio.Task[object] | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
+    async def heeded(self, work: Callable[[], Awaitable[Exit]]) -> Exit:
+        """What *work* returns, or the signal that ended it."""
+        try:
+            with self._heard():
+                return await work()
+        except asyncio.CancelledError:
+            if self.ended_by is None:
+                raise
+            return self.ended_by
+
     @contextmanager
-    def heard(self) -> Generator[None]:
+    def _heard(self) -> Generator[None]:
         """Listen, on behalf of the current task; raise what kept an interrupt from being posted."""
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()

@@ -70,13 +70,7 @@ class Work:
         if self.job.prompt is None and self.job.resume is None:
             msg = "nothing to do: give a prompt, or a session to --resume"
             raise ConfigError(msg)
-        try:
-            with self.signals.heard():
-                return await self._do()
-        except asyncio.CancelledError:
-            if self.signals.ended_by is None:
-                raise
-            return self.signals.ended_by
+        return await self.signals.heeded(self._do)
 
     async def _do(self) -> Exit:
         pace = CLI_PACE if self.out.is_terminal else 0.0

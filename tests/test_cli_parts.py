@@ -1127,17 +1127,14 @@ def test_what_becomes_of_lost_work_is_told(name: str) -> None:
 async def worked(session: Session, signals: Signals, **on: Callable[[], object]) -> None:
     """Run *session* until it is over or a signal ends that; *on* a notice of that name, do something."""
 
-    async def work() -> None:
-        with signals.heard():
-            signals.interrupts(session)
-            async with aclosing(session.stream("hi")) as notices:
-                async for notice in notices:
-                    on.get(type(notice).__name__, lambda: None)()
+    async def work() -> Exit:
+        signals.interrupts(session)
+        async with aclosing(session.stream("hi")) as notices:
+            async for notice in notices:
+                on.get(type(notice).__name__, lambda: None)()
+        return Exit.ENDED
 
-    task = asyncio.ensure_future(work())
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.result()
+    await signals.heeded(work)
 
 
 def press() -> None:
@@ -1210,11 +1207,15 @@ async def test_where_nothing_goes_on_ctrl_c_does_what_it_was_told() -> None:
     pressed: list[str] = []
     signals = Signals(lambda: pressed.append("idle"))
     async with Agent(model="m", performers={CallModel: ScriptedModel()}).session() as session:
-        with signals.heard():
+
+        async def work() -> Exit:
             signals.interrupts(session)
             press()
             await all_heard()
             with signals.deaf():
                 press()
                 await all_heard()
+            return Exit.ENDED
+
+        await signals.heeded(work)
     assert (pressed, signals.ended_by) == (["idle"], None)
