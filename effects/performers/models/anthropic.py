@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, final
 
-from ...errors import ConfigError
 from .anthropic_messages import PREFIX, MessagesWire
-from .http import Endpoint, HTTPModel, Timeouts
+from .http import Endpoint, HTTPModel, Timeouts, key_of
 from .throttle import LIMIT
 
 if TYPE_CHECKING:
@@ -56,10 +54,7 @@ class AnthropicMessages(HTTPModel):
         limit: int | None = LIMIT,
         betas: Sequence[str] = (),
     ) -> None:
-        key = (os.environ.get(KEY, "") if api_key is None else api_key).strip()
-        if not key.isascii() or not key.isprintable():
-            msg = f"the api key has characters that no header can hold; check api_key or {KEY}"
-            raise ConfigError(msg)
+        key = key_of(api_key, KEY)
         endpoint = Endpoint(
             base_url=(base_url or ANTHROPIC).rstrip("/"),
             headers={"anthropic-version": VERSION}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 from typing import TYPE_CHECKING, final
 from weakref import WeakKeyDictionary
@@ -82,6 +83,15 @@ class Endpoint:
     base_url: str
     headers: Mapping[str, str]
     login: str
+
+
+def key_of(given: str | None, variable: str) -> str:
+    """The API key that was *given*, else that of the environment's *variable*; empty where there is none."""
+    key = (os.environ.get(variable, "") if given is None else given).strip()
+    if not key.isascii() or not key.isprintable():
+        msg = f"the api key has characters that no header can hold; check api_key or {variable}"
+        raise ConfigError(msg)
+    return key
 
 
 class HTTPModel:

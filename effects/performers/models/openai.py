@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, final
 from urllib.parse import urlsplit
 
-from ...errors import ConfigError
-from .http import Endpoint, HTTPModel, Timeouts
+from .http import Endpoint, HTTPModel, Timeouts, key_of
 from .openai_chat import PREFIX, ChatWire, Habits
 from .throttle import LIMIT
 
@@ -60,10 +58,7 @@ class OpenAIChat(HTTPModel):
         limit: int | None = LIMIT,
     ) -> None:
         url = (base_url or OPENAI).rstrip("/")
-        key = (os.environ.get(KEY, "") if api_key is None else api_key).strip()
-        if not key.isascii() or not key.isprintable():
-            msg = f"the api key has characters that no header can hold; check api_key or {KEY}"
-            raise ConfigError(msg)
+        key = key_of(api_key, KEY)
         endpoint = Endpoint(
             base_url=url,
             headers={"authorization": f"Bearer {key}"} if key else {},
