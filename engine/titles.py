@@ -14,10 +14,10 @@ from ..effects.messages import StopReason, user
 from ..effects.performers.base import Scene
 from ..effects.pieces import TextPiece
 from ..effects.requests import CallModel, Conversation, Purpose
-from ..effects.usage import Spent, Usage
+from ..effects.usage import Spent
 from ..states.context import Context
 from ..states.rules.limits import may_not_go_on
-from ..states.rules.sizes import estimated_usage, message_size
+from ..states.rules.sizes import message_size, usage_of
 from .entries import Titled
 from .log import logger
 
@@ -164,9 +164,7 @@ class Titler:
         if not isinstance(answer, ModelFinished | ModelFailed):
             msg = f"whoever performs CallModel answered {answer!r}"
             raise TypeError(msg)
-        usage = answer.usage or Usage()
-        if heard and not usage.total:
-            usage = estimated_usage(message_size(message), heard)
+        usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
         spent = Context(config, memory, answer).spent_on(request.model, usage, answer.seconds)
         return Titled(at=answer.at, title=self._said(answer, heard), spent=spent)
 
