@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, get_args
 import attrs
 
 from ..effects.checks import tuple_of
-from ..effects.errors import ArgumentError, ConfigError
+from ..effects.errors import ArgumentError, ConfigError, UnknownCall, UnknownRequest
 from ..effects.events import (
     ApprovalGiven,
     Approve,
     ApproveAlways,
+    CallCancelled,
     ControlReceived,
     Decision,
     Deny,
@@ -24,9 +25,15 @@ from ..effects.policy import Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..effects.text import clean
 from ..states.rules.control import refusal
+from .recovery import calls_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..effects.config import Config
+    from ..effects.requests import AskApproval
+    from .machine import Machine
+    from .session_log import SessionLog
 
 DECISIONS = frozenset(get_args(Decision))
 MODES = tuple(PermissionMode)
@@ -64,6 +71,39 @@ class Said:
     def steered(self, at: float, how: Steering) -> UserSteered:
         """As something said into the run that is under way."""
         return UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
+
+
+def sent(said: Said, log: SessionLog, at: float) -> UserSent | None:
+    """What was *said*, as a prompt; None where *log* knows of it already."""
+    return None if log.knows(said.id) else said.sent(at)
+
+
+def steered(
+    said: Said, how: Steering, log: SessionLog, at: float, *, always: bool
+) -> UserSent | UserSteered | None:
+    """As `sent`, but into the run that is under way, or where *always*; where there is none, as a prompt."""
+    if log.knows(said.id):
+        return None
+    return said.steered(at, how) if always or log.unfinished else said.sent(at)
+
+
+def asked_for(answer: ApprovalGiven, log: SessionLog, waiting: Iterable[AskApproval]) -> ApprovalGiven:
+    """
+    The *answer*, where *log* has its question open.
+
+    Raises `UnknownRequest` with the questions that are *waiting*.
+    """
+    if answer.request not in [question.id for question in log.questions]:
+        raise UnknownRequest(answer.request, tuple([question.id for question in waiting]))
+    return answer
+
+
+def given_up(call: str, machine: Machine | None, at: float) -> CallCancelled:
+    """That *call* of *machine* is given up; raises `UnknownCall` where it is not under way."""
+    open_ = () if machine is None else calls_of(machine)
+    if call not in open_:
+        raise UnknownCall(call, open_)
+    return CallCancelled(at=at, call=call)
 
 
 def decided(request: str, decision: Decision, at: float, by: str) -> ApprovalGiven:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, final
 
 import attrs
 
 from ..effects.messages import Role
-from ..effects.notices import DoneReason
+from ..effects.notices import DoneReason, InputBlocked, InputTaken, RunEnded
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states.state import Done
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ..effects.notices import Notice
     from .machine import Machine
 
 
@@ -61,3 +65,22 @@ def _last_answer(machine: Machine) -> str:
         if message.role is Role.USER:
             break
     return ""
+
+
+async def result_for(
+    sender: str | None, stream: AsyncGenerator[Notice, None], result: Callable[[], Result]
+) -> Result | None:
+    """
+    Let *stream* come to its end; the *result* when that run was over which took the prompt of *sender*.
+
+    None where no run took it.
+    """
+    mine: Result | None = None
+    taken = False
+    async with aclosing(stream) as notices:
+        async for notice in notices:
+            if isinstance(notice, InputTaken | InputBlocked):
+                taken = taken or sender in notice.ids
+            elif isinstance(notice, RunEnded) and taken and mine is None:
+                mine = result()
+    return mine

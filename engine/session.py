@@ -8,22 +8,19 @@ prompts, steers, answers, changed settings and interrupts come in, from whicheve
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from copy import copy
 from typing import TYPE_CHECKING, final
 
-from ..effects.errors import ConfigError, SessionClosed, UnknownCall, UnknownRequest, UnknownSession
-from ..effects.events import Approve, CallCancelled, Decision, Interrupted, Post
+from ..effects.errors import ConfigError, SessionClosed, UnknownSession
+from ..effects.events import Approve, Decision, Interrupted
 from ..effects.history import History
-from ..effects.notices import InputBlocked, InputTaken, Notice, RunEnded
 from ..effects.policy import Steering
 from ..effects.text import clean
 from .conductor import Conductor, Setting
 from .entries import Titled
 from .handle import Handle
-from .posts import Said, changed, decided
-from .recovery import calls_of
-from .result import Result
+from .posts import Said, asked_for, changed, decided, given_up, sent, steered
+from .result import Result, result_for
 from .titles import first_line
 from .use import Closed
 
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from ..effects.messages import Binary
+    from ..effects.notices import Notice
     from ..effects.performers.stores.base import Store
     from ..effects.records import Change
     from ..effects.requests import AskApproval
@@ -218,14 +216,7 @@ class Session:
         return await self._to_the_end(self.stream(wait=wait), None)
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
-        mine: Result | None = None
-        taken = False
-        async with aclosing(stream) as notices:
-            async for notice in notices:
-                if isinstance(notice, InputTaken | InputBlocked):
-                    taken = taken or sender in notice.ids
-                elif isinstance(notice, RunEnded) and taken and mine is None:
-                    mine = self.result()
+        mine = await result_for(sender, stream, self.result)
         if isinstance(self._conductor.use, Closed):
             raise SessionClosed(self.id)
         return mine or self.result()
@@ -275,7 +266,7 @@ class Session:
         the same id before is not sent again. *sender* is who and through which channel, in free words.
         """
         said = self._said(text, files, id, sender)
-        await self._conductor.post(lambda: None if self._log.knows(said.id) else said.sent(self._now()))
+        await self._conductor.post(lambda: sent(said, self._log, self._now()))
         return said.id
 
     async def steer(
@@ -293,15 +284,9 @@ class Session:
         """
         said = self._said(text, files, id)
         when = self._setting.config.policy.steering if how is None else Steering(how)
-
-        def event() -> Post | None:
-            if self._log.knows(said.id):
-                return None
-            # What is said to a child before it has begun is no task of its own.
-            steers = self.unfinished or self._setting.config.agent
-            return said.steered(self._now(), when) if steers else said.sent(self._now())
-
-        await self._conductor.post(event)
+        # What is said to a child before it has begun is no task of its own.
+        always = bool(self._setting.config.agent)
+        await self._conductor.post(lambda: steered(said, when, self._log, self._now(), always=always))
         return said.id
 
     async def approve(
@@ -321,14 +306,8 @@ class Session:
         answer = decided(request, decision, self._now(), by)
         await self.load()
         child = self._conductor.children.asking(request, self.machine)
-
-        def event() -> Post:
-            if request not in [question.id for question in self._log.questions]:
-                raise UnknownRequest(request, tuple([question.id for question in self.waiting]))
-            return answer
-
         if child is None or self._log.folded.stopped:
-            await self._conductor.post(event)
+            await self._conductor.post(lambda: asked_for(answer, self._log, self.waiting))
         else:
             await child.approve(request, decision, by=by)
 
@@ -348,14 +327,7 @@ class Session:
 
         Raises `UnknownCall` where no such call is under way.
         """
-
-        def event() -> Post:
-            open_ = () if self.machine is None else calls_of(self.machine)
-            if call not in open_:
-                raise UnknownCall(call, open_)
-            return CallCancelled(at=self._now(), call=call)
-
-        await self._conductor.post(event)
+        await self._conductor.post(lambda: given_up(call, self.machine, self._now()))
 
     async def interrupt(self) -> None:
         """
