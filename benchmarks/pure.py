@@ -19,9 +19,9 @@ from turnwheel.effects.events import ModelFinished, ModelStreamed, ToolFinished,
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.codec import encode
-from turnwheel.engine.entries import VERSION, Entry, RunOpened, Stepped
+from turnwheel.engine.entries import RunOpened, Stepped
 from turnwheel.engine.journal import fold
+from turnwheel.engine.written import written
 
 from .work import PROMPT
 
@@ -54,7 +54,7 @@ CONFIG = Config(
 
 def opened() -> RunOpened:
     """The beginning of a run."""
-    return RunOpened(at=0.0, run="r", config=CONFIG, version=VERSION)
+    return RunOpened(at=0.0, run="r", config=CONFIG)
 
 
 def begin() -> Machine:
@@ -96,7 +96,7 @@ def per_round(rounds: int) -> tuple[float, list[bytes]]:
     if len(machine.memory.history) != 2 * rounds + 1:
         msg = f"a wrong run: {machine!r} after {rounds} rounds"
         raise RuntimeError(msg)
-    return seconds / rounds * MICRO, [encode(entry, Entry) for entry in (opened(), *steps)]
+    return seconds / rounds * MICRO, [written(opened()), *map(written, steps)]
 
 
 def per_delta(deltas: int, together: int) -> float:

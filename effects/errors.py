@@ -17,6 +17,7 @@ Every error of this library, by whose fault it is.
             StoreError         (OSError) the store cannot be read or written
             StoreConflict      somebody else wrote to the session first
             JournalError       (ValueError) what is stored cannot be understood
+                NewerVersion   a later turnwheel wrote it
         InternalError          (AssertionError) a bug of ours; please report it
             IllegalTransition  a handler went where the table has no row
             NoPerformer        nothing performs an effect of this type
@@ -169,9 +170,25 @@ class StoreConflict(WorldError):
         )
 
 
-@final
 class JournalError(WorldError, ValueError):
     """What is stored cannot be understood."""
+
+
+@final
+class NewerVersion(JournalError):
+    """What is stored at *where* has *version*, of which nothing is known here: *known* is the newest."""
+
+    def __init__(self, where: str, version: int, known: int) -> None:
+        self.where = where
+        self.version = version
+        self.known = known
+        super().__init__(where, version, known)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where} has version {self.version}, known here is {self.known}: "
+            "upgrade turnwheel, or go on with the one that wrote it"
+        )
 
 
 class InternalError(TurnwheelError, AssertionError):

@@ -1,5 +1,5 @@
 """
-Words to bytes and back: the one converter of this library.
+Words to bytes and back: the one converter of this library. Entries of a journal are for `written`.
 
 Unions are tagged with the name of the class, fields at their default are left out, and the bytes are JSON, so
 that a journal can be read with any tool. What cannot be read is a `JournalError` that says where.
@@ -101,9 +101,15 @@ def _structure_passed_on(value: dict[str, Any], _: type[AgentNoticed]) -> AgentN
     return AgentNoticed(call=value["call"], notice=_structure(value["notice"], Notice))
 
 
-def make_converter() -> cattrs.Converter:
-    """A converter for all words and states, to build on: yours to add hooks to."""
+def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> cattrs.Converter:
+    """
+    A converter for all words and states, to build on: yours to add hooks to.
+
+    *taught* adds hooks for words that are in unions, which know no others once they are configured.
+    """
     made = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
+    if taught is not None:
+        taught(made)
     made.register_unstructure_hook(Decimal, str)
     made.register_structure_hook(Decimal, _structure_decimal)
     made.register_unstructure_hook(bytes, _unstructure_bytes)
@@ -126,8 +132,10 @@ converter = make_converter()
 UNREADABLE = (
     msgspec.MsgspecError,
     cattrs.BaseValidationError,
+    ArithmeticError,
     AttributeError,
     KeyError,
+    RecursionError,
     TypeError,
     ValueError,
 )
@@ -138,7 +146,11 @@ _structure: Callable[..., Any] = converter.structure
 
 def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
     """*value* as JSON bytes, written as *as_type*: a class, or one of the closed unions."""
-    plain = converter.unstructure(value, as_type)
+    return in_json(converter.unstructure(value, as_type))
+
+
+def in_json(plain: object) -> bytes:
+    """*plain*, which is what JSON is made of, as bytes."""
     try:
         return msgspec.json.encode(plain)
     except UnicodeEncodeError:
@@ -158,7 +170,7 @@ def _cleaned(plain: Any) -> Any:  # noqa: ANN401  # what JSON is made of
             return plain
 
 
-def decode(data: bytes, as_type: Any, where: str = "this entry") -> Any:  # noqa: ANN401  # as above
+def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa: ANN401  # as above
     """
     What `encode` wrote as *as_type*. *where* names the place in an error.
 
@@ -167,14 +179,7 @@ def decode(data: bytes, as_type: Any, where: str = "this entry") -> Any:  # noqa
     """
     try:
         return _structure(msgspec.json.decode(data), as_type)
-    except (
-        msgspec.MsgspecError,
-        cattrs.BaseValidationError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:
+    except UNREADABLE as error:
         shown = data[:200]
         msg = f"{where} cannot be read, a newer version may have written it: {shown!r} ({error})"
         raise JournalError(msg) from error

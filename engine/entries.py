@@ -15,10 +15,11 @@ from ..effects.config import Config
 from ..effects.events import Event, Post
 from ..effects.usage import Spent
 
-VERSION = 2
+VERSION = 3
 """
-The version of what is written here, and of what the machine makes of it. A journal of another one is refused:
-the same events would lead elsewhere.
+The version of what is written here, and of what the machine makes of it: each entry says it.
+
+An entry of an older one is migrated when it is read, one of a newer one is refused.
 """
 
 
@@ -30,7 +31,6 @@ class RunOpened:
     at: float
     run: str
     config: Config
-    version: int
 
 
 @final

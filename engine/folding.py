@@ -16,7 +16,7 @@ from ..effects.events import ApprovalGiven, ControlReceived, Interrupted, Post, 
 from ..effects.records import AppendMessage, Lane, ReplaceHistory
 from ..effects.usage import Spent
 from ..states.context import Mail, Memory
-from .entries import VERSION, Branched, Entry, Forked, Posted, RunOpened, Stepped, TakenOver, Titled
+from .entries import Branched, Entry, Forked, Posted, RunOpened, Stepped, TakenOver, Titled
 from .machine import Machine, conversation_of, taken_in
 from .recovery import questions
 from .whole import Wholes
@@ -141,7 +141,7 @@ def follow(folded: Folded, entry: Entry, number: int, session: str) -> tuple[Eff
     where = f"entry {number} of session {session!r}"
     match entry:
         case RunOpened():
-            effects = _open(folded, entry, where)
+            effects = _open(folded, entry)
         case Stepped():
             folded.posted = [posted for posted in folded.posted if posted != entry.event]
             effects = _step(_machine(folded, where), entry, where)
@@ -178,12 +178,7 @@ def _machine(folded: Folded, where: str) -> Machine:
     return folded.machine
 
 
-def _open(folded: Folded, opened: RunOpened, where: str) -> tuple[Effect, ...]:
-    if opened.version != VERSION:
-        msg = (
-            f"{where} has version {opened.version}, known here is {VERSION}: use the turnwheel that wrote it"
-        )
-        raise JournalError(msg)
+def _open(folded: Folded, opened: RunOpened) -> tuple[Effect, ...]:
     before = folded.machine
     if before is not None:
         _keep_end(folded, before)

@@ -11,9 +11,10 @@ from ..effects.errors import JournalError, StoreConflict
 from ..effects.events import Event, ModelStreamed, ToolProgressed, joined
 from ..effects.pieces import merged
 from .about import About
-from .codec import decode, encode
+from .codec import encode
 from .entries import Branched, Entry, Posted, Stepped, Titled
 from .folding import Folded, follow
+from .written import entry_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,7 +64,7 @@ class Journal:
 
         Raises `StoreConflict` where another process went on with this session.
         """
-        encoded = [encode(entry, Entry) for entry in entries]
+        encoded = [written(entry) for entry in entries]
         async with self._writing:
             while not await self._written(encoded, about):
                 pass
@@ -74,7 +75,7 @@ class Journal:
 
         Whoever adds thinks again, since it may be the same. Raises `StoreConflict` as `write` does.
         """
-        encoded, known = encode(entry, Entry), self._taken_up
+        encoded, known = written(entry), self._taken_up
         async with self._writing:
             return self._taken_up == known and await self._written([encoded], about)
 
@@ -107,7 +108,7 @@ class Journal:
         news = await self.store.load(self.session, self.length)
         added: list[Aside] = []
         for number, data in enumerate(news, self.length):
-            entry = decode(data, Entry, f"entry {number} of session {self.session!r}")
+            entry = entry_of(data, f"entry {number} of session {self.session!r}")
             if not isinstance(entry, Aside):
                 raise conflict or StoreConflict(self.session, self.length, self.length + len(news))
             added.append(entry)
@@ -162,7 +163,7 @@ def read(
     not follow from those before it.
     """
     for number, data in enumerate(entries, known):
-        entry: Entry = decode(data, Entry, f"entry {number} of session {session!r}")
+        entry = entry_of(data, f"entry {number} of session {session!r}")
         yield entry, follow(folded, entry, number, session)
 
 
@@ -190,6 +191,6 @@ def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
     for data in entries:
         if BRANCHED in data:  # which text may be, too
             with suppress(JournalError):
-                entry: Entry = decode(data, Entry)
+                entry = entry_of(data)
                 found |= {entry.run} if isinstance(entry, Branched) else set()
     return frozenset(found)

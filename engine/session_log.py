@@ -10,7 +10,7 @@ from ..effects.config import READER
 from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
 from ..effects.events import Event, Post
 from .about import About, about, about_opened, mark_of
-from .entries import VERSION, Branched, Entry, Forked, Posted, RunOpened, TakenOver, Titled
+from .entries import Branched, Entry, Forked, Posted, RunOpened, TakenOver, Titled
 from .folding import Folded, follow
 from .titles import first_line
 from .whole import read_entry
@@ -154,7 +154,7 @@ class SessionLog:
         """
         Begin a run on what waits; what it says when it begins. *titled*: a session without a title gets one.
         """
-        opened = RunOpened(at=at, run=run, config=config, version=VERSION)
+        opened = RunOpened(at=at, run=run, config=config)
         waiting = [one.text for one in self.folded.prompts] + [one.text for one in self.folded.late]
         said = waiting[0] if waiting else ""
         title = self.folded.title or (first_line(self.folded.opening or said) if titled else "")
@@ -202,6 +202,7 @@ class SessionLog:
     async def copy(self, session: str, at: float) -> None:
         """Make *session*, which must not be there, a copy of what this one is. Nothing must be under way."""
         from .codec import encode  # noqa: PLC0415  # as above
+        from .written import written  # noqa: PLC0415  # as above
 
         entries = await self.store.load(self.session)
         if self.machine is None or self._journal is None:
@@ -210,7 +211,7 @@ class SessionLog:
         entry = Forked(at=at, session=self.session)
         line = encode(about(self._ahead(entry, len(entries)), session), About)
         try:
-            await self.store.append(session, 0, [*entries, encode(entry, Entry)], line)
+            await self.store.append(session, 0, [*entries, written(entry)], line)
         except StoreConflict as conflict:
             msg = f"session {session!r} is there already; fork into one that is not"
             raise ConfigError(msg) from conflict

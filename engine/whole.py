@@ -99,11 +99,11 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
     Raises `JournalError` for an entry that cannot be read.
     """
     # The converter costs more to set up than the rest of the engine together.
-    from .codec import decode  # noqa: PLC0415  # only with a store
-    from .entries import Entry, Stepped  # noqa: PLC0415  # as above
+    from .entries import Stepped  # noqa: PLC0415  # only with a store
+    from .written import entry_of  # noqa: PLC0415  # as above
 
     entries = await store.load(session, number)
     if not entries:
         return None
-    entry: Entry = decode(entries[0], Entry, f"entry {number} of session {session!r}")
+    entry = entry_of(entries[0], f"entry {number} of session {session!r}")
     return said_in(entry.event) if isinstance(entry, Stepped) else None

@@ -25,10 +25,10 @@ from ..effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from .codec import decode
-from .entries import Entry, Posted, Stepped, TakenOver
+from .entries import Posted, Stepped, TakenOver
 from .folding import Folded, follow
 from .recovery import calls_of
+from .written import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..effects.hooks import HookSaid
     from ..effects.messages import ToolCall
     from ..effects.performers.stores.base import Store
+    from .entries import Entry
 
 
 @final
@@ -130,7 +131,7 @@ def _told(entries: Sequence[bytes], session: str) -> Iterator[tuple[float, Effec
     """Everything the machine said and what came over it, with its time, as the journal is folded again."""
     folded = Folded()
     for number, data in enumerate(entries):
-        entry: Entry = decode(data, Entry, f"entry {number} of session {session!r}")
+        entry = entry_of(data, f"entry {number} of session {session!r}")
         open_ = () if folded.machine is None else calls_of(folded.machine)
         effects = follow(folded, entry, number, session)
         at = entry.event.at if isinstance(entry, Posted | Stepped) else entry.at

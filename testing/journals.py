@@ -13,10 +13,10 @@ from ..effects.events import ControlReceived, Event, Interrupted, UserSent, User
 from ..effects.messages import Outcome
 from ..effects.notices import DoneReason, InputBlocked, InputTaken, RunEnded, ToolEnded
 from ..effects.usage import Spent
-from ..engine.codec import decode
 from ..engine.entries import Entry, Forked, Posted, RunOpened, Stepped, TakenOver
 from ..engine.folding import Folded, follow
 from ..engine.journal import beginning
+from ..engine.written import entry_of
 from ..states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived
@@ -47,7 +47,7 @@ class Kept:
     def of(cls, entries: Sequence[bytes], session: str) -> Kept:
         """What *entries* say."""
         kept = cls(session, folded=beginning(entries))
-        read: list[Entry] = [decode(data, Entry, f"an entry of {session!r}") for data in entries]
+        read = [entry_of(data, f"an entry of {session!r}") for data in entries]
         for number, entry in enumerate(read):
             kept._follow(entry, number, read[number + 1 :])
         return kept

@@ -50,7 +50,7 @@ from ..effects.requests import (
     SetTimer,
 )
 from ..effects.usage import Spent
-from ..engine.entries import VERSION, RunOpened
+from ..engine.entries import RunOpened
 from ..engine.machine import Machine
 from ..states.batch import Settled
 from ..states.state import Confirming, Dispatching, Executing, State
@@ -120,7 +120,7 @@ def play(seed: int, rebuild: Rebuild | None = None, kind: str = "") -> Play:
 
 def opened(config: Config, posts: tuple[Post, ...], before: Machine | None = None, run: str = "r") -> Machine:
     """The machine of a run under *config* that begins with what was posted, over the run *before* it."""
-    return Machine.open(RunOpened(at=0.0, run=run, config=config, version=VERSION), before, posts)
+    return Machine.open(RunOpened(at=0.0, run=run, config=config), before, posts)
 
 
 @final

@@ -21,9 +21,10 @@ from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.about import About, SessionKind, SessionState, about
 from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.entries import Entry, Posted, RunOpened, Stepped
+from turnwheel.engine.entries import Posted, RunOpened, Stepped
 from turnwheel.engine.journal import fold
 from turnwheel.engine.listing import described, latest, listed
+from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
@@ -118,7 +119,7 @@ async def test_prompts_that_wait_are_counted() -> None:
             counts.append((await told(store)).prompts)
     assert [count for count, _ in itertools.groupby(counts)] == [0, 2, 1, 0]
     late = UserSteered(at=1.0, id="x", text="and this")
-    await store.append("s", len(await store.load("s")), [encode(Posted(event=late), Entry)])
+    await store.append("s", len(await store.load("s")), [written(Posted(event=late))])
     async with agent.session("s") as session:
         await session.send("d")
         assert (await told(store)).prompts == 2
@@ -151,7 +152,7 @@ async def test_a_summary_is_pointed_at() -> None:
         last = (await session.run("c")).run
         row = await told(store)
         assert (row.messages, len(session.history)) == (6, 4)
-        entry = decode((await store.load("s"))[row.summary], Entry)
+        entry = entry_of((await store.load("s"))[row.summary])
         assert isinstance(entry, Stepped)
         assert type(entry.event).__name__ == "ModelFinished"
         before = fold((await store.load("s"))[: row.summary], "s").machine
@@ -438,5 +439,5 @@ async def test_rows_are_right_when_two_processes_take_turns() -> None:
             await other.resume()
             row = await told(store)
             assert (row.state, row.runs, row.messages) == (SessionState.IDLE, number, 4 * number)
-    opened = [decode(data, Entry) for data in await store.load("s")]
+    opened = [entry_of(data) for data in await store.load("s")]
     assert sum(isinstance(entry, RunOpened) for entry in opened) == 3

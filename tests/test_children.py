@@ -73,11 +73,11 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import Asker, sleep
 from turnwheel.engine.child import ChildRunner, child_config, refuse
 from turnwheel.engine.children import ChildLink, Children
-from turnwheel.engine.codec import decode
 from turnwheel.engine.conductor import Setting
 from turnwheel.engine.entries import Entry, Stepped
 from turnwheel.engine.journal import fold
 from turnwheel.engine.recovery import recover
+from turnwheel.engine.written import entry_of
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
@@ -210,7 +210,7 @@ class House:
         """The journal of *session*."""
         self._reader = self._reader or self._open()
         assert self._reader is not None
-        return [decode(data, Entry) for data in await self._reader.load(session)]
+        return [entry_of(data) for data in await self._reader.load(session)]
 
     async def steps(self) -> list[Event]:
         """What was applied in the session."""

@@ -20,7 +20,7 @@ from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.shown import CLEARED, SHORT, cleared, left_out
 from turnwheel.effects.upkeep import Compaction, Loops
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.engine.entries import RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import clearing
 from turnwheel.states.rules.sizes import (
@@ -286,7 +286,7 @@ def test_several_runs_share_what_is_left_out() -> None:
     first = ByHand()
     reads(first, *[1] * 20)
     first.say("done", usage=Usage(input=shown_size(first), output=5))
-    opened = RunOpened(at=100.0, run="r2", config=config(), version=VERSION)
+    opened = RunOpened(at=100.0, run="r2", config=config())
     before = first.machine.memory
     second = ByHand(Machine.open(opened, first.machine))
     in_order(second)
@@ -328,7 +328,7 @@ def test_going_back_takes_what_was_left_out_then() -> None:
     early = ByHand()
     reads(early, *[1] * 16)
     early.say("done", usage=UNTOLD)
-    late = ByHand(Machine.open(RunOpened(at=99.0, run="r2", config=config(), version=VERSION), early.machine))
+    late = ByHand(Machine.open(RunOpened(at=99.0, run="r2", config=config()), early.machine))
     memory, then = late.machine.branched(early.machine).memory, early.machine.memory
     assert (memory.cleared, memory.results, memory.size) == (then.cleared, then.results, then.size)
     start = late.machine.branched(None).memory

@@ -31,7 +31,8 @@ from turnwheel.apps.exits import BY_REASON, MEANS, Exit, table
 from turnwheel.apps.job import Job, model_of
 from turnwheel.effects.notices import Notice, RetryScheduled, RunEnded, RunStarted
 from turnwheel.engine.codec import decode
-from turnwheel.engine.entries import Entry, RunOpened
+from turnwheel.engine.entries import RunOpened
+from turnwheel.engine.written import entry_of
 
 ROOT = Path(__file__).resolve().parent.parent
 ESCAPE = re.compile(r"\x1b")
@@ -719,7 +720,7 @@ def opened(session: str = "s") -> list[RunOpened]:
 
     async def load() -> list[RunOpened]:
         store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
-        entries = [decode(data, Entry) for data in await store.load(session)]
+        entries = [entry_of(data) for data in await store.load(session)]
         await store.close()
         return [entry for entry in entries if isinstance(entry, RunOpened)]
 

@@ -41,12 +41,12 @@ from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.conductor import TRIES, Setting
 from turnwheel.engine.driver import Performers
 from turnwheel.engine.entries import Entry, Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import fold
 from turnwheel.engine.recovery import calls_of
+from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
@@ -222,7 +222,7 @@ class Place:
 
     async def entries(self) -> list[Entry]:
         """The journal."""
-        return [decode(data, Entry) for data in await self._open().load("s")]
+        return [entry_of(data) for data in await self._open().load("s")]
 
     async def finish(self, session: Session) -> None:
         """Go on with *session*, saying yes to everything, until nothing is left to do."""
@@ -622,7 +622,7 @@ async def test_a_journal_that_is_written_to_all_the_time_is_said_to_be() -> None
         ) -> int:
             """Come second."""
             self.tries += 1
-            await self.kept.append(session, expected, [encode(TakenOver(at=1.0), Entry)])
+            await self.kept.append(session, expected, [written(TakenOver(at=1.0))])
             return await self.kept.append(session, expected, entries, about)
 
     busy = Busy()

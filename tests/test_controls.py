@@ -16,7 +16,7 @@ from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, SetTimer
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.engine.entries import RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.testing.by_hand import ByHand, calls, config
 from turnwheel.testing.places import PLACES, run_at
@@ -74,7 +74,7 @@ def test_what_was_changed_holds_in_the_runs_that_follow() -> None:
     run.change(SetThinking(tokens=2_000))
     run.say("done")
     anew = config(models=(DEAR,), system="You help.")
-    opened = RunOpened(at=100.0, run="r2", config=anew, version=VERSION)
+    opened = RunOpened(at=100.0, run="r2", config=anew)
     again = ByHand(Machine.open(opened, run.machine, [UserSent(at=100.0, id="s", text="again")]))
     (request,) = again.got(CallModel)
     assert (request.model, request.thinking, request.system) == ("wire:other", 2_000, "You help.")

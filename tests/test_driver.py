@@ -37,13 +37,13 @@ from turnwheel.effects.requests import AskApproval, CallModel, Request, RunAgent
 from turnwheel.effects.upkeep import Retries
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.codec import encode
 from turnwheel.engine.driver import Driver
-from turnwheel.engine.entries import Entry, Stepped
+from turnwheel.engine.entries import Stepped
 from turnwheel.engine.journal import fold
 from turnwheel.engine.machine import Machine, drive
 from turnwheel.engine.session_log import SessionLog
 from turnwheel.engine.transition import ignored
+from turnwheel.engine.written import written
 from turnwheel.states.state import Done
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, fails, says, stalls
@@ -113,7 +113,7 @@ def synchronous(world: World) -> tuple[list[Effect], list[bytes]]:
             return effects, journal
         event = waiting.pop(0)
         step = engine.send(event)
-        journal.append(encode(Stepped(event=event, label=machine.state.label), Entry))
+        journal.append(written(Stepped(event=event, label=machine.state.label)))
 
 
 class Recorder:
@@ -124,7 +124,7 @@ class Recorder:
 
     async def applied(self, event: Event, label: str, *_: object) -> None:
         """Keep *event*."""
-        self.entries.append(encode(Stepped(event=event, label=label), Entry))
+        self.entries.append(written(Stepped(event=event, label=label)))
 
     async def flush(self) -> None:
         """Nothing is held back."""

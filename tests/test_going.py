@@ -26,7 +26,7 @@ from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, Cancel, Conversation, SetTimer, Transcript
 from turnwheel.effects.upkeep import Compaction, Loops, Retries
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.engine.entries import RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.sizes import history_size
@@ -124,7 +124,7 @@ def test_the_next_run_begins_with_its_own_model() -> None:
     run = with_fallback(failed=0)
     run.fail(Failure.SERVER)
     run.say("done")
-    opened = RunOpened(at=9.0, run="r2", config=run.machine.config, version=VERSION)
+    opened = RunOpened(at=9.0, run="r2", config=run.machine.config)
     machine = Machine.open(opened, run.machine)
     assert (machine.memory.model, machine.memory.fallback) == ("wire:model", "")
 
@@ -229,7 +229,7 @@ def test_the_runs_of_a_session_share_its_budget() -> None:
     first = ByHand(settings)
     first.say("done", usage=Usage(input=90, output=20))
     assert first.reason == "end_turn"
-    opened = RunOpened(at=9.0, run="r2", config=settings, version=VERSION)
+    opened = RunOpened(at=9.0, run="r2", config=settings)
     second = Machine.open(opened, first.machine)
     effects = second.advance()
     assert [type(each) for each in effects if isinstance(each, CallModel)] == []

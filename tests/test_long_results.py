@@ -38,9 +38,9 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import AppendMessage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.entries import Entry, Stepped
+from turnwheel.engine.entries import Stepped
 from turnwheel.engine.whole import Wholes, read_entry
+from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.by_hand import ByHand, call, config
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
@@ -479,11 +479,11 @@ async def test_an_entry_that_says_something_else_is_no_result() -> None:
     """Nor is one of a session that is gone."""
     store = MemoryStore()
     event: Event = AgentFinished(at=1.0, request="r-1", content="found")
-    await store.append("s", 0, [encode(Stepped(event=event, label="executing"), Entry)])
+    await store.append("s", 0, [written(Stepped(event=event, label="executing"))])
     assert await read_entry(store, "s", 0) == "found"
     assert await read_entry(store, "s", 1) is None
     assert await read_entry(store, "t", 0) is None
-    assert isinstance(decode((await store.load("s"))[0], Entry), Stepped)
+    assert isinstance(entry_of((await store.load("s"))[0]), Stepped)
 
 
 # The tool

@@ -33,7 +33,7 @@ from turnwheel.effects.permissions import PermissionMode, Rule
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.records import SetInstructions, SetMode, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.engine.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Done
 
@@ -147,7 +147,7 @@ def test_a_snapshot_is_small_and_goes_with_one_history() -> None:
 
 def opened(settings: Config = CONFIG) -> RunOpened:
     """The beginning of a second run under *settings*."""
-    return RunOpened(at=100.0, run="run2", config=settings, version=VERSION)
+    return RunOpened(at=100.0, run="run2", config=settings)
 
 
 def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ from turnwheel.effects.notices import Ignored, InputBlocked, InputTaken, RunStar
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.policy import Policy
 from turnwheel.effects.requests import CallModel, Cancel, FireHook, ReadInstructions
-from turnwheel.engine.entries import VERSION, RunOpened
+from turnwheel.engine.entries import RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import texts
 from turnwheel.testing.by_hand import ByHand, calls, config
@@ -28,7 +28,7 @@ FILES = ("AGENTS.md", "NOTES.md")
 
 def following(settings: Config, before: Machine | None, *posted: Post) -> ByHand:
     """The run that follows the one *before*, on what that left and what was *posted* since."""
-    opened = RunOpened(at=100.0, run="r2", config=settings, version=VERSION)
+    opened = RunOpened(at=100.0, run="r2", config=settings)
     return ByHand(Machine.open(opened, before, posted))
 
 

@@ -13,9 +13,9 @@ from turnwheel.effects.events import Post
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.entries import Entry, Posted
+from turnwheel.engine.entries import Posted
 from turnwheel.engine.posts import Said, changed, decided
+from turnwheel.engine.written import entry_of, written
 
 PICTURE = Binary(media_type="image/png", data=b"\x89PNG")
 CONFIG = Config(model=ModelSpec(name="one", price=Price(input=1, output=1)), limits=Limits(usd=1))
@@ -25,7 +25,7 @@ WHOLE = "half a ? pair"
 
 def kept(event: Post) -> Post:
     """*event* as it comes back from a journal."""
-    entry = decode(encode(Posted(event=event), Entry), Entry)
+    entry = entry_of(written(Posted(event=event)))
     assert isinstance(entry, Posted)
     return entry.event
 

@@ -25,6 +25,7 @@ from turnwheel import (
 from turnwheel.effects.errors import (
     ArgumentError,
     JournalError,
+    NewerVersion,
     SessionBusy,
     SessionClosed,
     StoreConflict,
@@ -37,9 +38,9 @@ from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import ApprovalRequested, TextDelta, ToolStarted
 from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.requests import CallModel, RunTool
-from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.entries import Entry, Stepped
+from turnwheel.engine.entries import Stepped
 from turnwheel.engine.journal import fold
+from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
@@ -421,7 +422,7 @@ async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
         await session.run("go")
     entries = list(await store.load("s"))
     stepped = Stepped(event=fold_event(entries[-1]), label="executing")
-    await store.append("t", 0, [*entries[:-1], encode(stepped, Entry)])
+    await store.append("t", 0, [*entries[:-1], written(stepped)])
 
     with pytest.raises(JournalError, match=r"entry 4 of session 't': ModelFinished leads to done here"):
         await agent.session("t").load()
@@ -429,7 +430,7 @@ async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
 
 def fold_event(data: bytes) -> Event:
     """The event of an entry."""
-    entry = decode(data, Entry)
+    entry = entry_of(data)
     assert isinstance(entry, Stepped)
     return entry.event
 
@@ -441,9 +442,10 @@ async def test_a_journal_of_a_newer_version_is_refused(make: Make) -> None:
     async with agent.session("s") as session:
         await session.run("go")
     first, second, *_ = await store.load("s")
-    await store.append("t", 0, [first, second.replace(b'"version":2', b'"version":99')])
+    await store.append("t", 0, [first, second.replace(b'"v":3', b'"v":99')])
 
-    with pytest.raises(JournalError, match="version 99, known here is 2: use the turnwheel that wrote it"):
+    says_what = "entry 1 of session 't' has version 99, known here is 3: upgrade turnwheel"
+    with pytest.raises(NewerVersion, match=says_what):
         await agent.session("t").load()
 
 

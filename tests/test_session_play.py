@@ -16,7 +16,7 @@ from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetThinking
-from turnwheel.engine.entries import VERSION, Posted, RunOpened, TakenOver
+from turnwheel.engine.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import Journal, fold
 from turnwheel.engine.machine import Machine
 from turnwheel.testing.choices import Seeded
@@ -211,7 +211,7 @@ class Stored:
 
     def opened(self, player: Player, run: str) -> Machine:
         """The machine of the run that *player* is about to play, as the store gives it."""
-        opening = RunOpened(at=0.0, run=run, config=player.config, version=VERSION)
+        opening = RunOpened(at=0.0, run=run, config=player.config)
         self._runner.run(self._journal.write(*[Posted(event=event) for event in player.posts], opening))
         self._written = 0
         return self._runner.run(self._folded())

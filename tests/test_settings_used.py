@@ -50,10 +50,11 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode
-from turnwheel.engine.entries import Entry, RunOpened
+from turnwheel.engine.entries import RunOpened
 from turnwheel.engine.settings import CommandHook, Debug, Preset, Prices, SessionSettings
 from turnwheel.engine.titles import Titles
 from turnwheel.engine.watch import Watch
+from turnwheel.engine.written import entry_of
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 Outputs = tuple[int, str, str]
@@ -468,7 +469,7 @@ async def _opened(path: Path | str) -> dict[str, Config]:
     store = SQLiteStore(path)
     found: dict[str, Config] = {}
     for info in await store.list():
-        entries = [decode(data, Entry) for data in await store.load(info.session)]
+        entries = [entry_of(data) for data in await store.load(info.session)]
         found[info.session] = [entry.config for entry in entries if isinstance(entry, RunOpened)][-1]
     await store.close()
     return found

@@ -31,10 +31,10 @@ from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import ReasoningPiece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.codec import decode
 from turnwheel.engine.entries import Entry, Titled
 from turnwheel.engine.listing import listed
 from turnwheel.engine.titles import LONGEST, Titles, first_line, tidy
+from turnwheel.engine.written import entry_of
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
@@ -74,7 +74,7 @@ def made(model: Any, titles: str = "model", **settings: Any) -> Agent:
 async def titled(agent: Agent, session: str = "s") -> list[Titled]:
     """The titles in the journal of *session*."""
     assert agent.store is not None
-    entries: list[Entry] = [decode(data, Entry) for data in await agent.store.load(session)]
+    entries: list[Entry] = [entry_of(data) for data in await agent.store.load(session)]
     return [entry for entry in entries if isinstance(entry, Titled)]
 
 

@@ -41,12 +41,12 @@ from turnwheel.effects.performers.stores.base import SessionInfo, Store
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.entries import VERSION, Branched, Entry, Forked, Posted, RunOpened
+from turnwheel.engine.entries import Branched, Entry, Forked, Posted, RunOpened
 from turnwheel.engine.folding import Folded
 from turnwheel.engine.journal import fold
 from turnwheel.engine.session_log import SessionLog
 from turnwheel.engine.tree import runs_of
+from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
@@ -283,7 +283,7 @@ class Meddled:
     def __init__(self, entry: Entry, *, before: bool = False) -> None:
         self.kept = MemoryStore()
         self.armed = False
-        self._entry = encode(entry, Entry)
+        self._entry = written(entry)
         self._before = before
 
     async def append(
@@ -345,7 +345,7 @@ async def test_what_is_posted_meanwhile_does_not_keep_one_from_going_back() -> N
 
 async def entries_of(store: Store, session: str = "s") -> list[Entry]:
     """The journal of *session*, decoded."""
-    return [decode(data, Entry) for data in await store.load(session)]
+    return [entry_of(data) for data in await store.load(session)]
 
 
 # Forks
@@ -431,7 +431,7 @@ async def test_a_fork_takes_no_other_sessions_place() -> None:
 async def test_a_fork_is_of_the_session_as_it_was_at_rest() -> None:
     """A run that somebody opens while it is copied is none of the fork's."""
     agent, _ = made(says("one"))
-    opened = RunOpened(at=1.0, run="other", config=agent.config, version=VERSION)
+    opened = RunOpened(at=1.0, run="other", config=agent.config)
     store = Meddled(opened, before=True)
     agent = attrs.evolve(agent, store=store)
     async with agent.session("s") as session:
@@ -491,17 +491,17 @@ async def test_a_journal_that_cannot_be_is_refused(entries: list[Entry | str], s
     agent, _ = made(calls(("pay", {})) if "rest" in entries else says("one"))
     store = agent.store
     assert store is not None
-    written: list[bytes] = []
+    journal: list[bytes] = []
     for entry in entries:
         if isinstance(entry, str):
             await agent.session("s").run("a")
-            written += await store.load("s")
+            journal += await store.load("s")
         else:
-            written.append(encode(entry, Entry))
+            journal.append(written(entry))
     with pytest.raises(JournalError, match=says_what):
-        fold(written, "s")
+        fold(journal, "s")
     with pytest.raises(JournalError, match=says_what):
-        runs_of(written, "s")
+        runs_of(journal, "s")
 
 
 # Memory
