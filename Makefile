@@ -7,13 +7,14 @@
 #   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
 #   make prove      the promises, in every state that a small world can reach
+#   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
 #   make clean      forget everything that was made here, the environment too
 #
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test check diagrams behaviours bench prove lock clean
+.PHONY: run test check diagrams behaviours bench prove golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -63,6 +64,9 @@ bench: $(INSTALLED) .cache/floor/installed
 
 prove: $(INSTALLED)
 	$(BIN)/python -m turnwheel.testing.prove $(ARGS)
+
+golden: $(INSTALLED)
+	$(BIN)/python tests/golden/make.py $(ARGS)
 
 lock: $(BIN)/python
 	rm -rf .venv/installed-* build

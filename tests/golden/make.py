@@ -1,0 +1,1033 @@
+"""
+The golden journals: sessions that are played the same each time, and what is kept of them.
+
+    make.py                   play them all with the turnwheel that is on the path, written beside this
+    make.py FOLDER [SEEDS]    into FOLDER; with the few of so many random runs that take all rows of the table
+
+For each session there is a file of its journal, an entry a line, as the store has it: ``steering.s.jsonl`` is
+the session ``s`` of the scenario ``steering``. What they lead to stands in ``expected.json``, in words that
+do not change with those of the journal, and what entries are made of in ``words.json``. Journals of a version
+that is out are never written again: they are what people have in their stores. The random runs are for a
+version that is about to be left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from enum import Enum
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any, final, get_args, get_type_hints
+
+import attrs
+
+from turnwheel import MemoryStore, Session
+from turnwheel.effects.config import ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.events import (
+    Approve,
+    ApproveAlways,
+    Deny,
+    Failure,
+    HookAnswered,
+    InstructionsRead,
+    ModelFailed,
+    ModelFinished,
+    TimerFired,
+    ToolFinished,
+    ToolProgressed,
+)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
+from turnwheel.effects.model import ModelSpec, Price
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    ApprovalRequested,
+    CompactionStarted,
+    RetryScheduled,
+    TextDelta,
+    ToolStarted,
+    TurnEnded,
+)
+from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.performers.stores.base import Store
+from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
+from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
+from turnwheel.effects.policy import Concurrency, OnDenial, OnMaxTokens, Policy, Steering
+from turnwheel.effects.records import SetMode, SetModel, SetThinking
+from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
+from turnwheel.effects.upkeep import Compaction, Loops, Retries
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.conductor import Setting
+from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
+from turnwheel.engine.titles import Titles
+from turnwheel.engine.written import written
+from turnwheel.states.state import Done
+from turnwheel.testing.choices import Seeded
+from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.player import Player
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
+from turnwheel.testing.steps import steps
+from turnwheel.testing.watched import Row, as_kept, copied
+
+MODEL = ModelSpec(
+    name="wire:model", window=100_000, max_output=4_000, price=Price(input="2", output="8", source="a list")
+)
+OTHER = ModelSpec(
+    name="wire:other", window=50_000, max_output=2_000, thinking=500, price=Price(input=1, output=4)
+)
+SMALL = ModelSpec(name="wire:small", window=1_000, max_output=200)
+
+READS, IDEMPOTENT, UNSAFE = SideEffect.READ_ONLY, SideEffect.IDEMPOTENT, SideEffect.UNSAFE
+ANY = '{"type":"object","properties":{"at":{"type":"string"}}}'
+TOOLS = (
+    ToolSpec(name="look", description="Look.", side_effect=READS, schema=ANY),
+    ToolSpec(name="dig", side_effect=READS, timeout=None),
+    ToolSpec(name="peek", side_effect=READS, approval="always"),
+    ToolSpec(name="fail", side_effect=READS),
+    ToolSpec(name="put", side_effect=IDEMPOTENT, edits=True, approval="never", resources=("file:{at}",)),
+    ToolSpec(name="build", side_effect=IDEMPOTENT, approval="never", resources=("house",)),
+    ToolSpec(name="pay"),
+    ToolSpec(name="send", approval="never", resources=()),
+)
+"""What there is to do. `dig`, `build` and `send` take as long as it takes; `send` is unsafe, and unasked."""
+
+SPAWN = ToolSpec(name="run_agent", approval="never", timeout=None, kind=ToolKind.AGENT)
+SCOUT = ChildSpec(name="scout", description="Looks around.", tools=("look", "dig"))
+PAYER = ChildSpec(name="payer", tools=("look", "pay"), limits=Limits(turns=5, tokens=5_000, seconds=60.0))
+CHILDREN: Mapping[str, Any] = {"tools": (*TOOLS, SPAWN), "children": (SCOUT, PAYER)}
+
+OUTCOMES = {"fail": Outcome.ERROR}
+FULL = Usage(input=900, output=20)
+"""Of an answer after which the small model's window is full."""
+
+UNTOLD = Usage()
+LONG = "tell me " * 150
+
+
+@final
+class World:
+    """
+    Where one scenario is played: a store, a clock that stands still, and processes that share them.
+
+    *ran* are the tools that were begun, in order.
+    """
+
+    def __init__(self) -> None:
+        self.store: Store = MemoryStore()
+        self.clock = FakeClock(1_000.0)
+        self.ran: list[str] = []
+        self.slow = False
+        self._ids = count(1)
+        self._gate = asyncio.Event()
+
+    def process(  # each of them is somebody who acts
+        self,
+        *replies: Reply,
+        session: str = "s",
+        lines: Mapping[str, Sequence[Reply]] | None = None,
+        said: Mapping[str, HookAnswer | str] | None = None,
+        titles: Titles = Titles.OFF,
+        summary: str = "They talked.",
+        **config: Any,
+    ) -> Session:
+        """
+        *session* in one more process, whose model says *replies*.
+
+        Its children say their *lines*, its hooks what is *said*; the rest is its *config*.
+        """
+        models = {name: ScriptedModel(*theirs) for name, theirs in (lines or {}).items()}
+        models[""] = ScriptedModel(*replies, summary=summary)
+
+        async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+            return await models[scene.config.agent](request, scene)
+
+        async def ask(request: FireHook, scene: Scene) -> HookAnswered:
+            answers = {name: (said or {}).get(name, HookAnswer()) for name in request.names}
+            heard = tuple([heard_of(name, answer) for name, answer in answers.items()])
+            return HookAnswered(at=scene.clock.now(), request=request.id, said=heard)
+
+        performers: dict[type, Any] = {
+            CallModel: answer,
+            RunTool: self._work,
+            FireHook: ask,
+            ReadInstructions: read,
+            SetTimer: self._wait,
+        }
+        given: dict[str, Any] = {"model": MODEL, "tools": TOOLS, "cwd": "/home/ann"}
+        setting = Setting(
+            config=Config(**{**given, **config}),
+            performers=performers,
+            clock=self.clock,
+            new_id=lambda: f"id{next(self._ids)}",
+            poll=3_600.0,
+            titles=titles,
+        )
+        return Session(session, setting, self.store)
+
+    async def _work(self, request: RunTool, scene: Scene) -> ToolFinished:
+        self.ran.append(f"{request.tool} {request.call}")
+        if request.tool in {"dig", "build", "send"}:
+            await self._gate.wait()
+        self.clock.move(1)
+        files = (Binary(media_type="image/png", data=bytes(range(256)), name="a.png"),)
+        arguments = json.loads(request.arguments or "{}")
+        return ToolFinished(
+            at=scene.clock.now(),
+            request=request.id,
+            content=str(arguments.get("says", f"{request.tool} did")),
+            outcome=Outcome(arguments.get("outcome", OUTCOMES.get(request.tool, Outcome.OK))),
+            seconds=1.5,
+            files=files if arguments.get("file") else (),
+        )
+
+    async def _wait(self, request: SetTimer, scene: Scene) -> TimerFired:
+        if self.slow:
+            await self._gate.wait()
+        await scene.clock.sleep_until(request.due)
+        return TimerFired(at=scene.clock.now(), request=request.id)
+
+    def release(self) -> None:
+        """Let whatever takes long come to its end, from now on."""
+        self._gate.set()
+
+    async def kept(self) -> dict[str, tuple[bytes, ...]]:
+        """The journal of each session, by its name."""
+        names = sorted([info.session for info in await self.store.list()])
+        return {name: tuple(await self.store.load(name)) for name in names}
+
+
+def heard_of(name: str, answer: HookAnswer | str) -> HookSaid:
+    """What the hook *name* is heard to say; a text is what is wrong with it."""
+    return (
+        HookSaid(name=name, fault=answer) if isinstance(answer, str) else HookSaid(name=name, answer=answer)
+    )
+
+
+async def read(request: ReadInstructions, scene: Scene) -> InstructionsRead:
+    """The instructions that are there."""
+    at, faults = scene.clock.now(), ("b.md is not there",)
+    return InstructionsRead(at=at, request=request.id, text="Be kind.", faults=faults)
+
+
+Reaction = Callable[[Any], Awaitable[object]]
+
+
+async def play(
+    session: Session,
+    prompt: str | None = "go",
+    *,
+    wait: bool = False,
+    on: Mapping[type, Reaction] | None = None,
+) -> None:
+    """Run *session* and do what *on* says, once, at the first notice of a kind, a child's too."""
+    reactions = dict(on or {})
+    async with aclosing(session.stream(prompt, wait=wait)) as notices:
+        async for notice in notices:
+            inner = notice.notice if isinstance(notice, AgentNoticed) else notice
+            if (react := reactions.pop(type(inner), None)) is not None:
+                await react(inner)
+    await session.close()
+
+
+async def leave(session: Session, at: type, prompt: str | None = "go", number: int = 1) -> None:
+    """Run *session* until notice *number* of the kind *at*, and be gone, as a process that is lost."""
+    async with aclosing(session.stream(prompt)) as notices:
+        async for notice in notices:
+            inner = notice.notice if isinstance(notice, AgentNoticed) else notice
+            number -= isinstance(inner, at)
+            if not number:
+                break
+    await session.close()
+
+
+async def answer(session: Session, *decisions: Any) -> None:
+    """Run *session*, give *decisions* to its questions as they come, and go on until it is over."""
+    for decision in (None, *decisions):
+        if decision is not None:
+            await session.approve(session.waiting[0].id, decision, by="ann")
+        await (session.run("go") if decision is None else session.resume())
+    await session.close()
+
+
+Scenario = Callable[[World], Awaitable[None]]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(play_it: Scenario) -> Scenario:
+    """Have *play_it* played, under the name it has."""
+    SCENARIOS[play_it.__name__.replace("_", "-")] = play_it
+    return play_it
+
+
+# Talking
+
+
+@scenario
+async def plain(world: World) -> None:
+    """Two runs over one conversation."""
+    session = world.process(says("Hello, Ann."), says("Well."), system="Be brief.", stop=("STOP",))
+    await session.run("Hi", id="mine")
+    await session.run("How are you?")
+
+
+@scenario
+async def streaming(world: World) -> None:
+    """Thinking, text and a call in pieces, one that is not streamed, each way an answer can end."""
+    thought = (ReasoningPiece("Let me "), ReasoningPiece("see"), ReasoningPiece(signature="sig"))
+    hidden = (ReasoningPiece(redacted="x" * 20),)
+    call = (CallPiece(0, "call_0", "look"), CallPiece(0, arguments='{"at":'), CallPiece(0, arguments='"it"}'))
+    session = world.process(
+        Reply(
+            pieces=(*thought, *hidden, TextPiece("I "), TextPiece("look"), *call), stop=StopReason.TOOL_USE
+        ),
+        says("one two three"),
+        Reply(stop=StopReason.END_TURN),
+        says("no", stop=StopReason.REFUSAL),
+        says("stop here", stop=StopReason.STOP_SEQUENCE),
+    )
+    for prompt in ("look at it", "say nothing", "refuse", "stop"):
+        await session.run(prompt)
+
+
+@scenario
+async def unicode(world: World) -> None:
+    """Text of all kinds, in every place; what no encoder takes is cleaned."""
+    text = 'grüß 你好 👩‍👩‍👧 \u202e\x00\x1f\u2028 \\ " </s>'
+    session = world.process(
+        calls(("look", {"at": text, "says": f"{text}\ud800!"}), text=text), says(text), system=text, cwd=text
+    )
+    await session.run(f"{text}\udfff?", id="é")
+    await session.retitle(text)
+
+
+@scenario
+async def files(world: World) -> None:
+    """Pictures that come with a prompt, with a steer and out of a tool."""
+    picture = Binary(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + bytes(64), name="one.png")
+    session = world.process(calls(("look", {"file": True})), says("a picture"))
+
+    async def steer(_: object) -> None:
+        await session.steer("and this", files=(picture, picture))
+
+    async with aclosing(session.stream("what is this?", files=(picture,))) as notices:
+        async for notice in notices:
+            if isinstance(notice, ToolStarted):
+                await steer(notice)
+    await session.close()
+
+
+# Tools
+
+
+@scenario
+async def tools(world: World) -> None:
+    """A tool of each kind, those that fail, that are not there, not allowed, and called wrongly."""
+    world.release()
+    wrong = Reply(pieces=(CallPiece(0, "", "look", '{"at":'),), stop=StopReason.TOOL_USE)
+    typed = calls(("look", {"at": 7}))
+    session = world.process(
+        calls(("look", {"at": "a"}), ("put", {"at": "b"}), ("send", {})),
+        calls(("fail", {}), ("nowhere", {}), ("pay", {})),
+        calls(*[("look", {"outcome": str(outcome)}) for outcome in (Outcome.CRASHED, Outcome.TIMED_OUT)]),
+        wrong,
+        typed,
+        says("done"),
+        rules=(
+            Rule(verdict=Verdict.DENY, tool="pa*"),
+            Rule(verdict=Verdict.ALLOW, tool="send", where=(("a", "*"),)),
+        ),
+        policy=Policy(on_denial=OnDenial.GO_ON),
+    )
+    await session.run("go")
+
+
+@scenario
+async def side_by_side(world: World) -> None:
+    """Calls that are at work together, and one that waits for them."""
+    world.release()
+    session = world.process(
+        calls(
+            ("look", {}), ("dig", {}), ("put", {"at": "a"}), ("put", {"at": "b"}), ("build", {}), ("look", {})
+        ),
+        says("done"),
+        policy=Policy(concurrency=Concurrency.PARALLEL, max_parallel=3),
+    )
+    await session.run("go")
+
+
+@scenario
+async def long_result(world: World) -> None:
+    """Of a long result the conversation holds the beginning and the end."""
+    session = world.process(
+        calls(("look", {"says": "line\n" * 400})), says("done"), compaction=Compaction(result_limit=200)
+    )
+    await session.run("go")
+
+
+# Questions
+
+
+@scenario
+async def approvals(world: World) -> None:
+    """Yes, yes with other arguments, always, and no."""
+    replies = [calls(("pay", {"at": str(number)}), ("look", {})) for number in range(4)]
+    session = world.process(*replies, calls(("pay", {"at": "9"})), says("done"))
+    always = ApproveAlways(where=(("at", "9"),))
+    await answer(session, Approve(), Approve(arguments='{"at":"more"}'), Deny(message="too much"), always)
+
+
+@scenario
+async def denied_for_good(world: World) -> None:
+    """A no that ends the run, and one that is an error like any."""
+    session = world.process(calls(("pay", {}), ("look", {})))
+    await answer(session, Deny(message="stop it", interrupt=True))
+    policy = Policy(on_denial=OnDenial.GO_ON)
+    await answer(world.process(calls(("pay", {}), ("look", {})), says("well"), policy=policy), Deny())
+    policy = Policy(on_denial=OnDenial.INTERRUPT)
+    await answer(world.process(calls(("pay", {}), ("look", {})), policy=policy), Deny())
+
+
+@scenario
+async def too_late(world: World) -> None:
+    """Nobody answers in time."""
+    session = world.process(
+        calls(("pay", {}), ("look", {})), says("a pity"), policy=Policy(answer_within=300.0)
+    )
+    await session.run("go", wait=True)
+
+
+@scenario
+async def open_question(world: World) -> None:
+    """A run that rests, one of whose questions is answered, and nobody has taken that up."""
+    replies = calls(("peek", {"at": "a"}), ("peek", {"at": "b"}), ("look", {}))
+    session = world.process(replies, policy=Policy(concurrency=Concurrency.PARALLEL_READS))
+    result = await session.run("go")
+    await session.approve(result.waiting[1].id, Approve(), by="bob")
+    await session.send("and then?", id="next", sender="chat")
+
+
+# What people do meanwhile
+
+
+@scenario
+async def steering(world: World) -> None:
+    """Something said into a run in each way; one comes while a question is open."""
+    for number, how in enumerate(Steering):
+        session = world.process(calls(("look", {}), ("put", {}), ("look", {})), says("I see"), says("more"))
+
+        async def steer(
+            _: object, number: int = number, how: Steering = how, session: Session = session
+        ) -> None:
+            await session.steer(f"take care {number}", how, id=f"steer-{number}")
+
+        await play(session, f"go {number}", on={ToolStarted: steer})
+    session = world.process(calls(("pay", {}), ("look", {})), says("not paid"))
+    await session.run("pay")
+    await session.steer("do not pay", Steering.NOW)
+    await session.resume()
+
+
+@scenario
+async def steered_answer(world: World) -> None:
+    """Something is said while a model answers, and it cannot wait."""
+    session = world.process(stalls("I was about to"), says("as you wish"))
+
+    async def steer(_: object) -> None:
+        await session.steer("no, that", Steering.NOW)
+
+    await play(session, on={TextDelta: steer})
+
+
+@scenario
+async def interrupts(world: World) -> None:
+    """While a model answers, while tools are at work, twice, and while a run rests."""
+
+    async def stop(session: Session, times: int, prompt: str, at: type) -> None:
+        async def interrupt(_: object) -> None:
+            for _ in range(times):
+                await session.interrupt()
+
+        await play(session, prompt, on={at: interrupt})
+
+    await stop(world.process(stalls("Well, I")), 1, "talk", TextDelta)
+    await stop(world.process(calls(("dig", {}), ("look", {}))), 1, "dig", ToolStarted)
+    await stop(world.process(calls(("send", {}), ("look", {}))), 2, "send", ToolStarted)
+    session = world.process(calls(("pay", {})))
+    await session.run("pay")
+    await session.interrupt()
+    await session.resume()
+
+
+@scenario
+async def given_up(world: World) -> None:
+    """One call of several is given up; the run goes on."""
+    session = world.process(calls(("dig", {}), ("look", {})), says("done"))
+
+    async def cancel(started: ToolStarted) -> None:
+        await session.cancel(started.call)
+
+    await play(session, on={ToolStarted: cancel})
+
+
+@scenario
+async def controls(world: World) -> None:
+    """Another model, mode and budget of thinking: between runs, in one, and one that cannot be."""
+    settings: dict[str, Any] = {"models": (OTHER,)}
+    session = world.process(calls(("look", {})), calls(("pay", {})), says("paid"), **settings)
+    await session.control(SetModel(model="wire:other"))
+    await session.control(SetThinking(tokens=1_000))
+
+    async def trust(_: object) -> None:
+        await session.control(SetMode(mode=PermissionMode.BYPASS))
+
+    await play(session, on={TurnEnded: trust})
+    session = world.process(calls(("pay", {})), says("planned"), **settings)
+    await session.control(SetMode(mode=PermissionMode.PLAN))
+    await session.control(SetThinking(tokens=None))
+    await session.run("plan it")
+    await world.process(says("with one model")).run("again")
+
+
+@scenario
+async def inbox(world: World) -> None:
+    """Prompts that wait: of one sender, of two, sent twice, and two that became one."""
+    policy = Policy(coalesce=5.0)
+    session = world.process(says("one"), says("two"), says("three"), policy=policy)
+    for name, text, sender in (
+        ("a", "first", "chat"),
+        ("b", "second", "chat"),
+        ("b", "twice", "chat"),
+        ("c", "third", "mail"),
+    ):
+        await session.send(text, id=name, sender=sender)
+    world.clock.move(10)
+    await play(session, None)
+
+
+# Hooks
+
+
+AT = {
+    "begin": Hook.SESSION_START,
+    "prompt": Hook.USER_PROMPT_SUBMIT,
+    "before": Hook.PRE_TOOL_USE,
+    "after": Hook.POST_TOOL_USE,
+    "failed": Hook.POST_TOOL_USE_FAILURE,
+    "compact": Hook.PRE_COMPACT,
+    "stop": Hook.STOP,
+    "child": Hook.SUBAGENT_STOP,
+    "bye": Hook.SESSION_END,
+}
+HOOKS = tuple([HookSpec(name=name, hook=hook) for name, hook in AT.items()])
+ABOUT_PAY = tuple([attrs.evolve(hook, tool="pay") if hook.name == "before" else hook for hook in HOOKS])
+
+
+@scenario
+async def hooks(world: World) -> None:
+    """At every place: what they add, change, and that they have a fault."""
+    said: dict[str, HookAnswer | str] = {
+        "begin": HookAnswer(context="It is Monday."),
+        "prompt": HookAnswer(context="She is in a hurry."),
+        "before": HookAnswer(verdict=Verdict.ALLOW, arguments='{"at":"elsewhere"}', reason="it is there"),
+        "after": HookAnswer(context="It was quick."),
+        "failed": "TypeError: no",
+        "compact": HookAnswer(),
+        "child": HookAnswer(go_on=True, reason="Look again."),
+    }
+    session = world.process(
+        calls(("pay", {"at": "a"}), ("fail", {})),
+        calls(("run_agent", {"agent": "scout", "prompt": "look"})),
+        says("done"),
+        lines={"scout": [says("nothing"), says("really"), says("no"), says("never")]},
+        said=said,
+        hooks=ABOUT_PAY,
+        instructions=("a.md", "b.md"),
+        **CHILDREN,
+    )
+    await session.run("go")
+
+
+@scenario
+async def hooks_against(world: World) -> None:
+    """A hook keeps a call from running, the run from stopping, and at last the prompt from coming in."""
+    no = HookAnswer(verdict=Verdict.DENY, reason="not today")
+    for name in ("before", "stop", "after", "prompt", "begin"):
+        answers: dict[str, HookAnswer | str] = {name: no}
+        if name == "stop":
+            answers = {name: HookAnswer(go_on=True, reason="You forgot something.")}
+        if name == "after":
+            answers = {"before": HookAnswer(verdict=Verdict.DENY, reason="enough", interrupt=True)}
+        session = world.process(
+            calls(("look", {})),
+            *[says(f"well {number}") for number in range(9)],
+            session=f"s-{name}",
+            said=answers,
+            hooks=HOOKS,
+            policy=Policy(continues=2),
+        )
+        await session.run(f"go {name}")
+        await session.run("again")
+
+
+# Children
+
+
+def hires(*names: str) -> Reply:
+    """An answer that gives a task to each of the children *names*."""
+    return calls(*[("run_agent", {"agent": name, "prompt": f"{name}, go"}) for name in names])
+
+
+@scenario
+async def child(world: World) -> None:
+    """A child that looks, asks a person, and is done."""
+    lines = {"payer": [calls(("look", {}), ("pay", {"at": "a"})), says("it is paid")]}
+    session = world.process(hires("payer"), says("done"), lines=lines, **CHILDREN)
+    await session.run("go")
+    await session.approve(session.waiting[0].id, Approve(), by="ann")
+    await world.process(says("done"), lines={"payer": [says("it is paid")]}, **CHILDREN).resume()
+
+
+@scenario
+async def two_children(world: World) -> None:
+    """Side by side, each with what is set aside for it; for a third one nothing is left."""
+    children = (
+        ChildSpec(name="scout", tools=("look",), limits=Limits(tokens=4_000, turns=3)),
+        PAYER,
+        ChildSpec(name="digger", tools=("dig",), limits=Limits(tokens=10_000)),
+    )
+    session = world.process(
+        hires("scout", "payer", "digger"),
+        says("done"),
+        lines={"scout": [calls(("look", {})), says("found")], "payer": [says("no need")]},
+        limits=Limits(tokens=12_000, turns=9),
+        policy=Policy(concurrency=Concurrency.PARALLEL_READS),
+        children=children,
+        tools=(*TOOLS, attrs.evolve(SPAWN, side_effect=READS)),
+    )
+    await session.run("go")
+
+
+@scenario
+async def child_left(world: World) -> None:
+    """A parent and a child in the middle of something, both lost."""
+    lines = {"scout": [calls(("look", {}), ("dig", {}))]}
+    session = world.process(hires("scout"), lines=lines, **CHILDREN)
+    await leave(session, ToolStarted, number=2)
+
+
+@scenario
+async def child_asks(world: World) -> None:
+    """A parent that rests on its child's question."""
+    lines = {"payer": [calls(("pay", {"at": "a"}))]}
+    await world.process(hires("payer"), lines=lines, **CHILDREN).run("go")
+
+
+@scenario
+async def child_interrupted(world: World) -> None:
+    """A child is cancelled with its parent; what it used is paid for."""
+    session = world.process(hires("scout"), lines={"scout": [calls(("dig", {}))]}, **CHILDREN)
+
+    async def stop(_: object) -> None:
+        await session.interrupt()
+
+    await play(session, on={ToolStarted: stop})
+
+
+# Long runs
+
+
+@scenario
+async def compaction(world: World) -> None:
+    """Summarised twice, once more after a failure, and then not."""
+    session = world.process(
+        says("one", usage=FULL), says("two", usage=FULL), says("three", usage=FULL), says("four"),
+        model=SMALL, said={"compact": HookAnswer()}, hooks=(HookSpec(name="compact", hook=Hook.PRE_COMPACT),),
+    )  # fmt: skip
+    for number in range(4):
+        await session.run(f"{number} {LONG}")
+
+
+@scenario
+async def no_summary(world: World) -> None:
+    """A summary that says nothing, one that a hook is against, and what is too large for good."""
+    session = world.process(
+        *[says(f"{number}", usage=FULL) for number in range(4)], model=SMALL, summary=" ",
+        compaction=Compaction(failures=2),
+    )  # fmt: skip
+    for number in range(4):
+        await session.run(f"{number} {LONG}")
+    hooks = (HookSpec(name="compact", hook=Hook.PRE_COMPACT),)
+    no = {"compact": HookAnswer(verdict=Verdict.DENY, reason="keep it")}
+    session = world.process(
+        says("five", usage=FULL), fails(Failure.OVERFLOW), model=SMALL, hooks=hooks, said=no
+    )
+    await session.run("and?")
+    await session.run("and now?")
+
+
+@scenario
+async def clearing(world: World) -> None:
+    """Old results are left out of what is shown."""
+    looks = [
+        calls(("look", {"at": str(number), "says": f"{number} " * 100}), usage=UNTOLD) for number in range(6)
+    ]
+    session = world.process(*looks, says("done"), compaction=Compaction(clear_over=3, clear_keep=1))
+    await session.run("go")
+
+
+@scenario
+async def cut_off(world: World) -> None:
+    """Answers that end at their token limit: gone on with, and given up."""
+    cut = StopReason.MAX_TOKENS
+    session = world.process(says("once upon", stop=cut, usage=FULL), says("a time"), model=SMALL)
+    await session.run(LONG)
+    policy = Policy(on_max_tokens=OnMaxTokens.STOP)
+    await world.process(says("once", stop=cut), model=SMALL, policy=policy).run("tell")
+
+
+@scenario
+async def retries(world: World) -> None:
+    """Each failure that is tried again, one that asks for a time, and one that is not tried again."""
+    tried = (Failure.RATE_LIMIT, Failure.OVERLOADED, Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION)
+    cut = (Failure.CUT, Failure.LOST)
+    session = world.process(
+        *[fails(failure) for failure in tried],
+        *[fails(failure, "I beg") for failure in cut],
+        fails(Failure.RATE_LIMIT, retry_after=7.5),
+        says("at last"),
+        fails(Failure.AUTH),
+        retries=Retries(failed=9),
+    )
+    await session.run("go")
+    await session.run("again")
+
+
+@scenario
+async def fallback(world: World) -> None:
+    """Another model answers for the rest of the run; and where none does, that is the end."""
+    settings: dict[str, Any] = {
+        "models": (OTHER,),
+        "fallback": "wire:other",
+        "retries": Retries(failed=1, overloaded=1),
+    }
+    session = world.process(
+        fails(Failure.SERVER), fails(Failure.SERVER), calls(("look", {})), says("done"),
+        fails(Failure.NOT_FOUND), fails(Failure.NOT_FOUND), **settings,
+    )  # fmt: skip
+    await session.run("go")
+    await session.run("again")
+
+
+@scenario
+async def circles(world: World) -> None:
+    """Told, then without the tool, then stopped."""
+    session = world.process(
+        *[calls(("look", {"at": "a"})) for _ in range(7)],
+        loops=Loops(warn=2, withdraw=3, stop=5, same=None, turns=1),
+    )
+    await session.run("go")
+
+
+@scenario
+async def limits(world: World) -> None:
+    """Each kind of limit is reached, and the session's own."""
+    looks = [
+        calls(("look", {"at": str(number)}), usage=Usage(input=1_000, output=500)) for number in range(6)
+    ]
+    for name, limit in (
+        ("turns", Limits(turns=2)), ("tokens", Limits(tokens=4_000)),
+        ("usd", Limits(usd="0.0100")), ("seconds", Limits(seconds=3.0)),
+    ):  # fmt: skip
+        await world.process(*looks, session=f"s-{name}", limits=limit).run(name)
+    session = world.process(
+        *looks, says("done"), session="s-all", session_limits=Limits(turns=3, tokens=20_000)
+    )
+    await session.run("one")
+    await session.run("two")
+
+
+# Sessions
+
+
+@scenario
+async def branches(world: World) -> None:
+    """Gone back to the end of a run, to the beginning, and on from there."""
+    session = world.process(says("one"), calls(("look", {})), says("two"), says("three"), says("four"))
+    first = (await session.run("a")).run
+    await session.run("b")
+    await session.branch(first)
+    await session.run("c")
+    await session.branch()
+    await session.run("d")
+    await session.branch(first)
+
+
+@scenario
+async def fork(world: World) -> None:
+    """A copy that goes its own way, and the session it is of, where something waits."""
+    session = world.process(calls(("pay", {})), says("paid"), says("more"), titles=Titles.INLINE)
+    await answer(session, ApproveAlways())
+    session = world.process(says("more"), says("here"))
+    await session.load()
+    await session.send("for you", id="post")
+    copy = await session.fork("t")
+    await copy.run("in the copy")
+    await session.resume()
+
+
+@scenario
+async def titles(world: World) -> None:
+    """By a model that is asked, and by a person."""
+    session = world.process(says("Hello."), says('"A greeting."'), says("Bye."), titles=Titles.MODEL)
+    await session.run("Hi\nthere")
+    while not session.title:  # noqa: ASYNC110  # it is turns of the event loop that are waited for
+        await asyncio.sleep(0)
+    await session.run("bye")
+    await session.retitle("Farewell")
+    await session.close()
+
+
+# What is left behind
+
+
+@scenario
+async def left_streaming(world: World) -> None:
+    """A model was answering."""
+    await leave(world.process(stalls("I was about to say")), TextDelta)
+
+
+@scenario
+async def left_at_work(world: World) -> None:
+    """A read, an idempotent and an unsafe tool were at work at once, and one had not begun."""
+    policy = Policy(concurrency=Concurrency.PARALLEL)
+    tools = tuple([tool for tool in TOOLS if tool.name != "pay"])
+    tools = (*tools, ToolSpec(name="pay", approval="never"))
+    wishes = calls(("send", {}), ("build", {}), ("pay", {}))
+    await leave(world.process(wishes, policy=policy, tools=tools), ToolStarted, number=2)
+
+
+@scenario
+async def left_reading(world: World) -> None:
+    """Reads were at work, one of which had ended."""
+    policy = Policy(concurrency=Concurrency.PARALLEL_READS)
+    await leave(
+        world.process(calls(("look", {}), ("dig", {}), ("dig", {})), policy=policy), ToolStarted, number=3
+    )
+
+
+@scenario
+async def left_waiting(world: World) -> None:
+    """A retry was waited for."""
+    world.slow = True
+    await leave(world.process(fails(Failure.OVERLOADED)), RetryScheduled)
+
+
+@scenario
+async def left_summarising(world: World) -> None:
+    """A summary was asked for."""
+    session = world.process(says("one", usage=FULL), model=SMALL)
+    await session.run(LONG)
+    await leave(session, CompactionStarted, "and?")
+
+
+@scenario
+async def left_asking(world: World) -> None:
+    """A question was open that has a time, and so its timer was."""
+    world.slow = True
+    session = world.process(calls(("pay", {}), ("look", {})), policy=Policy(answer_within=300.0))
+    await leave(session, ApprovalRequested)
+
+
+@scenario
+async def taken_over(world: World) -> None:
+    """Lost and gone on with, twice, at last by a process that is set up otherwise."""
+    await leave(world.process(calls(("send", {}), ("look", {}))), ToolStarted)
+    await leave(world.process(stalls("I am")), TextDelta, None)
+    session = world.process(calls(("pay", {})), says("done"), system="Be quick.", limits=Limits(turns=9))
+    await session.resume()
+    await answer_open(session)
+
+
+async def answer_open(session: Session) -> None:
+    """Say yes to what is asked, and go on."""
+    for question in session.waiting:
+        await session.approve(question.id)
+    await session.resume()
+
+
+# What is kept
+
+
+def told(session: Session) -> dict[str, Any]:
+    """What *session* has come to, in words that no version of the journal changes."""
+    machine = session.machine
+    assert machine is not None
+    state, memory = machine.state, machine.memory
+    return {
+        "label": state.label,
+        "reason": str(state.reason) if isinstance(state, Done) else "",
+        "open": list(state.open),
+        "model": memory.model,
+        "mode": str(memory.mode),
+        "title": session.title,
+        "waiting": [f"{one.id} {one.tool} {one.arguments}" for one in session.waiting],
+        "queue": [mail.text for mail in session.queue],
+        "spent": _spent(session.spent),
+        "history": [_said(message) for message in session.history],
+    }
+
+
+def _spent(spent: Spent) -> dict[str, Any]:
+    used = spent.usage
+    return {
+        "turns": spent.turns,
+        "tokens": [used.input, used.output, used.cached, used.cache_write, used.reasoning, used.estimated],
+        "usd": str(spent.cost),
+        "seconds": spent.seconds,
+        "unpriced": spent.unpriced,
+    }
+
+
+def _said(message: Message) -> list[Any]:
+    """A message: who speaks, then a list for each part, which its kind begins."""
+    return [str(message.role), message.at, *[_part(part) for part in message.parts]]
+
+
+def _part(part: Any) -> list[Any]:
+    values = [getattr(part, field.name) for field in attrs.fields(type(part))]
+    return [type(part).__name__, *[_plain(value) for value in values if value]]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return [_part(each) for each in value] if isinstance(value, tuple) else str(value)
+
+
+async def expected(session: Session) -> dict[str, Any]:
+    """As `told`, with the runs."""
+    runs = [
+        [run.run, run.parent, run.prompt, str(run.reason or ""), run.current] for run in await session.runs()
+    ]
+    return {**told(session), "runs": runs}
+
+
+def shortened(leads: Mapping[str, Any]) -> dict[str, Any]:
+    """What a session *leads* to, with a digest in place of the conversation."""
+    history = json.dumps(leads["history"]).encode()
+    return {**leads, "history": [len(leads["history"]), sha256(history).hexdigest()]}
+
+
+def reader(store: Store, name: str) -> Session:
+    """The session *name* of *store*, to look at it."""
+    config = Config(model=MODEL)
+    setting = Setting(
+        config=config, performers={}, clock=FakeClock(5_000.0), new_id=lambda: "never", poll=3_600.0
+    )
+    return Session(name, setting, store)
+
+
+async def played(name: str) -> tuple[dict[str, tuple[bytes, ...]], dict[str, Any]]:
+    """The journals that the scenario *name* makes, by session, and what they lead to."""
+    world = World()
+    await SCENARIOS[name](world)
+    kept = await world.kept()
+    return kept, {session: await expected(await reader(world.store, session).load()) for session in kept}
+
+
+# Random runs
+
+
+def random_run(seed: int) -> tuple[list[Entry], set[Row]]:
+    """The journal of the run that *seed* determines, and the rows of the table that it takes."""
+    player = Player(Seeded(seed))
+    run = player.play()
+    machine = copied(run.began)
+    entries: list[Entry] = [Posted(event=post) for post in player.posts]
+    entries.append(RunOpened(at=0.0, run="r", config=run.began.config))
+    taken = {step.row for step in steps(machine, None)}
+    machine.advance()
+    for what in as_kept(run.journal):
+        if isinstance(what, Config):
+            machine.reconfigure(what)
+            entries.append(TakenOver(at=0.0, config=what))
+        elif not isinstance(what, ToolProgressed):
+            taken |= {step.row for step in steps(machine, what)}
+            machine.advance(what)
+            entries.append(Stepped(event=what, label=machine.state.label))
+    return entries, taken
+
+
+def chosen(seeds: int) -> dict[int, list[bytes]]:
+    """Of so many random runs those that take every row that any takes, few and short ones, by their seeds."""
+    runs = {seed: random_run(seed) for seed in range(seeds)}
+    journals = {seed: [written(entry) for entry in entries] for seed, (entries, _) in runs.items()}
+    sizes = {seed: 2_000 + sum([len(line) for line in journal]) for seed, journal in journals.items()}
+    left, found = {row for _, taken in runs.values() for row in taken}, dict[int, list[bytes]]()
+    while left:
+        worth = {seed: len(taken & left) / sizes[seed] for seed, (_, taken) in runs.items()}
+        best = max(worth, key=worth.__getitem__)
+        found[best], left = journals[best], left - runs[best][1]
+    return found
+
+
+# Writing it all
+
+
+async def write(folder: Path, seeds: int) -> None:
+    """Write all journals into *folder*, and what they lead to; with the best of so many random runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    leads: dict[str, dict[str, Any]] = {}
+    for name in SCENARIOS:
+        kept, told_of = await played(name)
+        for session, entries in kept.items():
+            leads[f"{name}.{session}"] = told_of[session]
+            (folder / f"{name}.{session}.jsonl").write_bytes(in_lines(entries))
+    for seed, journal in chosen(seeds).items():
+        store = MemoryStore()
+        await store.append("s", 0, journal)
+        leads[f"random-{seed}.s"] = shortened(await expected(await reader(store, "s").load()))
+        (folder / f"random-{seed}.s.jsonl").write_bytes(in_lines(journal))
+    (folder / "expected.json").write_text(in_json(leads), "utf-8")
+    (folder / "words.json").write_text(in_json(words(Entry)), "utf-8")
+
+
+def words(*roots: Any) -> dict[str, list[str]]:
+    """The fields of each class, and the values of each enum, that *roots* are made of, by its name."""
+    found: dict[str, list[str]] = {}
+    todo = list(roots)
+    while todo:
+        word = todo.pop()
+        todo += get_args(word)
+        if attrs.has(word) and word.__name__ not in found:
+            hints = get_type_hints(word)
+            found[word.__name__] = [field.name for field in attrs.fields(word)]
+            todo += [hints[name] for name in found[word.__name__]]
+        elif isinstance(word, type) and issubclass(word, Enum):
+            found[word.__name__] = [str(each.value) for each in word]
+    return dict(sorted(found.items()))
+
+
+def in_lines(entries: Sequence[bytes]) -> bytes:
+    """*entries* as they are committed."""
+    return b"".join([entry + b"\n" for entry in entries])
+
+
+def in_json(leads: Mapping[str, Any]) -> str:
+    """What each session *leads* to, a line a session."""
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(told_of, ensure_ascii=False)}" for name, told_of in leads.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    to = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name(f"v{VERSION}")
+    asyncio.run(write(to, int("".join(sys.argv[2:]) or "0")))
