@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 
 from ..effects.config import Config, ToolKind
-from ..effects.errors import ConfigError, SessionClosed, StoreConflict, WorldError
+from ..effects.errors import ConfigError, NewerVersion, SessionClosed, StoreConflict, WorldError
 from ..effects.events import AgentFinished, AgentProgressed, ApprovalGiven, Deny
 from ..effects.messages import Outcome, Role
 from ..effects.notices import AgentNoticed, DoneReason, TurnEnded
@@ -168,6 +168,9 @@ class _Run:
             await self._before.close()
         try:
             answer = await self._answered(await self._session.load())
+        except NewerVersion as error:
+            self._children.leave(error)  # whoever can read it goes on, with its parent as with the child
+            raise
         except WorldError as error:
             # What it used is known all the same.
             fault = f"The agent's session failed: {error}"

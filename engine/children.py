@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from ..effects.config import Config
+    from ..effects.errors import WorldError
     from ..effects.events import Post
     from ..effects.messages import ToolCall
     from ..effects.performers.base import Clock
@@ -52,7 +53,7 @@ class Children:
     The children of the session *session*, which works with *setting*, by the calls they work for.
 
     *nudge* lets whoever drives the session look around; *ours* raises `StoreConflict` where that is somebody
-    else.
+    else; *leave* has them leave it as it is kept, and says why.
 
     Theory of operation. A child is a session of its own, named after its parent's and the call, in the same
     *store*; where its parent has none, in one that ends with it. Whoever runs a child here puts it into
@@ -64,6 +65,7 @@ class Children:
         self.here: dict[str, Session] = {}
         self.nudge: Callable[[], None] = _nobody
         self.ours: Callable[[], Awaitable[None]] = _surely
+        self.leave: Callable[[WorldError], None] = _told
         self._session = session
         self._setting = setting
         self._store = MemoryStore() if store is None else store
@@ -211,6 +213,10 @@ def in_mode(request: Request | Cancel, posted: Iterable[Post]) -> Request | Canc
 
 def _nobody() -> None:
     """Nobody drives the parent."""
+
+
+def _told(_: WorldError) -> None:
+    """As `_nobody`."""
 
 
 async def _surely() -> None:

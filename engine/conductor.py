@@ -24,7 +24,6 @@ from ..effects.errors import (
     StoreError,
     TurnwheelError,
     UnknownSession,
-    WorldError,
 )
 from ..effects.events import ApprovalGiven, Event, Post
 from ..effects.notices import ApprovalRequested, Notice, SettingChanged
@@ -36,6 +35,7 @@ from .child import ChildRunner
 from .children import Children, check_heard, check_runner, in_mode
 from .driver import Driver, Performers, untold
 from .entries import Posted, Titled
+from .lookout import Lookout
 from .recovery import recover
 from .session_log import SessionLog
 from .titles import Titler, Titles
@@ -263,42 +263,18 @@ class Conductor:
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
-        async with self._looking(driver) as found, aclosing(driver.effects(first, wait=wait)) as effects:
+        effects = driver.effects(first, wait=wait)
+        async with Lookout(self.log, driver, self.setting.poll) as lookout, aclosing(effects):
+            self.children.leave = lookout.stop
             async for effect in effects:
                 if isinstance(effect, SettingChanged):
                     await self.children.follow(effect.change, driver.machine)
                 if is_notice(effect):
                     yield effect
-        if found:
-            raise found[0]
+        if lookout.found is not None:
+            raise lookout.found
         if not isinstance(self.use, Closed):
             self.log.stale = False
-
-    @asynccontextmanager
-    async def _looking(self, driver: Driver) -> AsyncGenerator[list[StoreConflict], None]:
-        """Meanwhile look what others post; where somebody else goes on with the session, *driver* stops."""
-        found: list[StoreConflict] = []
-
-        async def look() -> None:
-            while not found:
-                await asyncio.sleep(self.setting.poll)
-                try:
-                    await self.log.look()
-                except StoreConflict as conflict:
-                    found.append(conflict)
-                    driver.inbox.close()
-                except WorldError:
-                    continue  # the driver's next entry says so
-
-        task = asyncio.ensure_future(look()) if self.log.kept else None
-        try:
-            yield found
-        finally:
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
-                if not task.cancelled():
-                    task.result()  # a store that is broken is not passed over
 
     # What is said to it
 
