@@ -1,22 +1,22 @@
-"""The test of the tests: each deliberate mistake is found by the player, and none where there is none."""
+"""The test of the tests: each deliberate mistake is found, and nothing is found where there is none."""
 
 from __future__ import annotations
 
-import os
-import shutil
+import json
 import subprocess
 import sys
+import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().parent / "mutants"
-MUTANTS: list[dict[str, str]] = tomllib.loads((HERE / "mutants.toml").read_text("utf-8"))["mutant"]
-ROOMS = ("effects", "engine", "states", "testing", "diagrams")
 RUNS = 1_500
-"""Enough to find each mutant; most are found within ten."""
+"""Runs enough to find each mutant that playing finds; most are found within ten."""
 
 SESSIONS = 250
 """The same for mistakes around a run."""
@@ -26,48 +26,95 @@ BARE = {"engine/machine.py", "engine/transition.py"}
 """Where those are, but for two files; the others are found by a bare machine, which is quicker."""
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package, compiled files included, since compiling it again would take longest."""
-    package = tmp_path_factory.mktemp("template") / "turnwheel"
-    package.mkdir()
-    for path in ROOT.glob("*.py"):
-        shutil.copy2(path, package)
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("*.svg", "*.png"))
-    return package
+def read(path: Path) -> list[dict[str, Any]]:
+    """The mutants in *path*."""
+    found: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["mutant"]
+    return found
 
 
-def hunted(package: Path, runs: int, sessions: int, *kind: str) -> subprocess.CompletedProcess[str]:
-    """What playing *package* found in so many *runs* of a machine and plays of *sessions*."""
-    return subprocess.run(
-        [sys.executable, str(HERE / "hunt.py"), str(runs), str(sessions), *kind],
-        env={**os.environ, "PYTHONPATH": str(package.parent), "PYTHONSAFEPATH": "1"},
-        cwd=package.parent,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+MUTANTS = [mutant for path in sorted(HERE.glob("*.toml")) for mutant in read(path)]
 
 
-def test_there_is_nothing_to_find_where_nothing_is_wrong(template: Path) -> None:
-    """The package as it is keeps every promise."""
-    found = hunted(template, RUNS, SESSIONS)
-    assert (found.returncode, found.stdout.strip()) == (0, "every promise was kept"), found.stderr
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant["name"] for mutant in MUTANTS])
-def test_a_mistake_is_found(mutant: dict[str, str], template: Path, tmp_path: Path) -> None:
-    """Playing finds what is wrong, and says it; it does not just crash."""
-    package = tmp_path / "turnwheel"
-    shutil.copytree(template, package, copy_function=os.link)
-    path = package / mutant["file"]
-    text = path.read_text("utf-8")
-    assert text.count(mutant["old"]) == 1, f"{mutant['file']} has changed: write {mutant['old']!r} anew"
-    path.unlink()
-    path.write_text(text.replace(mutant["old"], mutant["new"]), "utf-8")
+def job(mutant: dict[str, Any]) -> dict[str, Any]:
+    """What is done to find *mutant*: what it says itself, else playing."""
     around = mutant["file"].startswith(AROUND) and mutant["file"] not in BARE
-    found = hunted(package, RUNS, SESSIONS if around else 0, mutant.get("kind", ""))
-    assert found.returncode == 1, f"not found: {mutant['name']}"
-    assert found.stdout.strip(), found.stderr
+    return {"plays": (RUNS, SESSIONS if around else 0, mutant.get("kind", "")), **mutant}
+
+
+SOUND = {
+    finder: {"name": f"sound: {finder}", "tests": finder}
+    for finder in sorted({mutant["tests"] for mutant in MUTANTS if "tests" in mutant})
+} | {"playing": {"name": "sound: playing", "plays": (RUNS, SESSIONS)}}
+"""What is to find mistakes, where there are none."""
+
+
+class Hunt:
+    """The hunt for the mistakes that this session of tests asks for."""
+
+    def __init__(self, jobs: list[dict[str, Any]]) -> None:
+        self._over: dict[str, Queue[dict[str, Any]]] = {one["name"]: Queue() for one in jobs}
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "hunt.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(json.dumps(jobs),))
+        self._reader.start()
+
+    def _read(self, jobs: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(jobs)
+        self._process.stdin.close()
+        for line in self._process.stdout:
+            over = json.loads(line)
+            self._over[over["name"]].put(over)
+        self._process.stdout.close()
+
+    def over(self, name: str) -> dict[str, Any]:
+        """What became of the job *name*; waits for it."""
+        while self._reader.is_alive():
+            try:
+                return self._over[name].get(timeout=0.5)
+            except Empty:
+                continue
+        return self._over[name].get_nowait()
+
+    def close(self) -> None:
+        """End it, whatever is left."""
+        self._process.terminate()
+        self._reader.join()
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def hunt(request: pytest.FixtureRequest) -> Iterator[Hunt]:
+    """A hunt for what the tests of this file ask for that are going to run, in their order."""
+    asked = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    jobs = [found.params["asked"] for found in asked if found is not None]
+    hunting = Hunt(jobs)
+    yield hunting
+    hunting.close()
+
+
+@pytest.mark.parametrize("asked", list(SOUND.values()), ids=list(SOUND))
+def test_there_is_nothing_to_find_where_nothing_is_wrong(asked: dict[str, Any], hunt: Hunt) -> None:
+    """The package as it is keeps every promise."""
+    over = hunt.over(asked["name"])
+    assert over["code"] == 0, over["said"]
+
+
+@pytest.mark.parametrize("asked", [job(one) for one in MUTANTS], ids=[one["name"] for one in MUTANTS])
+def test_a_mistake_is_found(asked: dict[str, Any], hunt: Hunt) -> None:
+    """What is to find it does, and says what is wrong; it does not just crash."""
+    over = hunt.over(asked["name"])
+    assert over["code"] == 1, f"not found: {over['said']}"
+    assert over["said"]
+
+
+def test_mutants_are_told_apart() -> None:
+    """Each has a name of its own, and changes something."""
+    names = [mutant["name"] for mutant in MUTANTS]
+    assert sorted(set(names)) == sorted(names)
+    assert [mutant["name"] for mutant in MUTANTS if mutant["old"] == mutant["new"]] == []

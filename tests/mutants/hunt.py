@@ -1,66 +1,130 @@
 """
-Plays the turnwheel that is on the path until a promise breaks; prints what broke and exits with 1, or with 0.
+Hunts mistakes: each in a process of its own, which has one and runs what is to find it, several at a time.
 
-    hunt.py RUNS SESSIONS [KIND]    so many runs of a bare machine, after so many plays of whole sessions
+    hunt.py [PROCESSES]    reads a list of jobs as JSON, and writes a line of JSON for each that is over
 
-The runs are in worlds of this kind, where one is named.
+A job has a *name*; the *file* with the mistake, the text *old* in it and what is *new* in its place, or
+nothing of that; and a finder. That is *plays*, numbers of runs and sessions and a kind of world, or *tests*,
+what pytest is told, or ``-m`` with a module and its arguments. A finder that finds something ends with 1.
 
-Used on copies with a deliberate mistake in them: a test of the tests.
+Whatever the finders need of other people is imported once, here, and then each process is a fork.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
+import os
+import runpy
+import shlex
+import signal
 import sys
+import tempfile
+import time
+import traceback
+from collections import deque
 from pathlib import Path
-from types import ModuleType
+from typing import IO, Any
 
-RUNS, SESSIONS, KIND = int(sys.argv[1]), int(sys.argv[2]), "".join(sys.argv[3:])
-if not SESSIONS:
-    # A bare machine needs none of the public names. To import them takes longer than to find most mistakes.
-    bare = ModuleType("turnwheel")
-    bare.__path__ = [str(Path(sys.path[0]) / "turnwheel")]
-    sys.modules["turnwheel"] = bare
+import attrs
+import cattrs
+import httpx
+import hypothesis
+import msgspec
+import pytest
+import pytest_asyncio
+import structlog
 
-from turnwheel.effects.errors import InternalError  # noqa: E402  # see above
-from turnwheel.testing.choices import Seeded  # noqa: E402  # see above
-from turnwheel.testing.player import Player, play  # noqa: E402  # see above
-from turnwheel.testing.settingbook import branched_faults  # noqa: E402  # see above
-from turnwheel.testing.watched import PromiseBroken, as_kept, replay  # noqa: E402  # see above
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PLAYS = runpy.run_path(str(HERE / "plays.py"))
+SWAPPING = runpy.run_path(str(HERE / "hook" / "sitecustomize.py"))
 
-SECOND = 4
-"""One run in so many is followed by another one over it, and that by one that goes back before it."""
+NEEDED = (attrs, cattrs, httpx, hypothesis, msgspec, pytest_asyncio, structlog)
+"""What is imported for those that come after."""
+
+Job = dict[str, Any]
+
+QUIET = ("-q", "-x", "--no-header", "--tb=line", "-p", "no:randomly", "-p", "no:cacheprovider")
+CRASHED = 70
+SECONDS = 100.0
+"""No finder takes so long."""
+
+AT_WORK: dict[int, tuple[Job, IO[bytes], float]] = {}
+"""The processes at work: what each does, where it says so, and since when."""
 
 
-async def many_sessions(count: int) -> None:
-    """Sessions of *count* seeds keep every promise."""
-    from turnwheel.testing.sessions import play_sessions  # noqa: PLC0415  # see above
-
-    for seed in range(count):
-        await play_sessions(seed)
-
-
-def hunt(runs: int, sessions: int) -> str:
-    """What broke within so many *runs* of a machine and so many *sessions*, or nothing."""
+def find(job: Job) -> int:
+    """Run the finder of *job*; 1 if it found something, 0 if not."""
+    if job.get("file"):
+        SWAPPING["install"](job["file"], job["old"], job["new"])
+    if "tests" not in job:
+        found = PLAYS["broken"](*job["plays"])
+        print(found or "every promise was kept")
+        return bool(found)
+    arguments = shlex.split(job["tests"])
+    if arguments[0] != "-m":
+        return int(pytest.main([*QUIET, *arguments]))
+    sys.argv = arguments[1:]
     try:
-        if sessions:
-            asyncio.run(many_sessions(sessions))
-        for seed in range(runs):
-            played = play(seed, kind=KIND)
-            again = replay(played.began, as_kept(played.journal))
-            assert again == played.end, "merged and replayed it is another run"
-            if seed % SECOND == 0:
-                later = Player(Seeded(seed), before=played.end, run="r2").play().end
-                then = played.end if seed % (2 * SECOND) else None
-                back = later.branched(then)
-                assert branched_faults(later, then, back) == []
-                Player(Seeded(seed), before=back, run="r3").play()
-    except (PromiseBroken, InternalError, AssertionError) as found:
-        return str(found).partition("\n")[0] or repr(found)
-    return ""
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    return 0
+
+
+def begin(job: Job, said: int) -> int:
+    """A process that does *job* and writes what it says to the file *said*; its number."""
+    number = os.fork()
+    if number:
+        return number
+    code = CRASHED
+    try:
+        os.setsid()
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        code = find(job)
+    except BaseException:  # noqa: BLE001  # whatever it is, this process ends here
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def hunt(jobs: list[Job], processes: int) -> None:
+    """Do all *jobs*, so many *processes* at a time."""
+    waiting = deque(jobs)
+    while waiting or AT_WORK:
+        while waiting and len(AT_WORK) < processes:
+            job = waiting.popleft()
+            said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process is
+            AT_WORK[begin(job, said.fileno())] = (job, said, time.monotonic())
+        number, status = os.waitpid(-1, os.WNOHANG)
+        for late in [one for one, (_, _, since) in AT_WORK.items() if time.monotonic() - since > SECONDS]:
+            os.killpg(late, signal.SIGKILL)
+        if not number:
+            time.sleep(0.01)
+            continue
+        job, said, since = AT_WORK.pop(number)
+        said.seek(0)
+        over = {
+            "name": job["name"],
+            "code": os.waitstatus_to_exitcode(status),
+            "said": said.read().decode("utf-8", "replace")[-4_000:].strip(),
+            "seconds": round(time.monotonic() - since, 2),
+        }
+        said.close()
+        print(json.dumps(over), flush=True)
+
+
+def stop(*_: object) -> None:
+    """End what is at work, and this."""
+    for number in AT_WORK:
+        os.killpg(number, signal.SIGKILL)
+    sys.exit(1)
 
 
 if __name__ == "__main__":
-    broken = hunt(RUNS, SESSIONS)
-    print(broken or "every promise was kept")
-    sys.exit(bool(broken))
+    os.chdir(ROOT)
+    signal.signal(signal.SIGTERM, stop)
+    hunt(json.load(sys.stdin), int(sys.argv[1]) if sys.argv[1:] else os.cpu_count() or 1)
