@@ -23,8 +23,6 @@ from ..effects.messages import Message, Outcome, Role, StopReason
 from ..effects.model import ModelSpec
 from ..effects.performers.base import Scene
 from ..effects.performers.hooks_define import HookCall, HostHook, hook
-from ..effects.performers.stores.base import SessionInfo
-from ..effects.performers.stores.memory import MemoryStore
 from ..effects.performers.tools import ToolContext, tool
 from ..effects.pieces import CallPiece, Piece, TextPiece
 from ..effects.policy import Concurrency, Policy
@@ -38,6 +36,7 @@ from .choices import Choices, chance
 from .clock import FakeClock
 from .invariants import state_faults
 from .journals import Kept, journal_faults
+from .stores import StoreOver
 
 if TYPE_CHECKING:
     from ..engine.machine import Machine
@@ -68,7 +67,7 @@ def steer(number: int) -> str:
 
 
 @final
-class RestlessStore:
+class RestlessStore(StoreOver):
     """
     Keeps all in memory and takes its time, in turns of the event loop.
 
@@ -77,7 +76,7 @@ class RestlessStore:
     """
 
     def __init__(self, choices: Choices, fault: Callable[[int], str]) -> None:
-        self.kept = MemoryStore()
+        super().__init__()
         self.fault = fault
         self.failed = False
         self.appends = 0
@@ -91,7 +90,7 @@ class RestlessStore:
         fault = self.fault(self.appends)
         await self._nap()
         self._fail("before", fault)
-        length = await self.kept.append(session, expected, entries, about)
+        length = await super().append(session, expected, entries, about)
         self._fail("after", fault)
         await self._nap()
         return length
@@ -99,19 +98,7 @@ class RestlessStore:
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from *start* on."""
         await self._nap()
-        return await self.kept.load(session, start)
-
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
-
-    async def delete(self, session: str) -> bool:
-        """Forget *session*."""
-        return await self.kept.delete(session)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self.kept.close()
+        return await super().load(session, start)
 
     async def _nap(self) -> None:
         for _ in range(self._choices.below(3)):

@@ -15,7 +15,7 @@ from turnwheel import Agent, ChildSpec, DoneReason, MemoryStore, ModelSpec, SetT
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import UserSteered
 from turnwheel.effects.notices import TextDelta, ToolStarted
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
+from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
@@ -27,6 +27,7 @@ from turnwheel.engine.listing import described, latest, listed
 from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import StoreOver
 
 
 @tool
@@ -216,11 +217,11 @@ async def test_a_child_names_its_parent() -> None:
 
 
 @final
-class Counting:
+class Counting(StoreOver):
     """A store in memory that counts what is asked of it; *refuses* appends when told to."""
 
     def __init__(self) -> None:
-        self.kept = MemoryStore()
+        super().__init__()
         self.loads: list[str] = []
         self.rows: list[bytes] = []
         self.refuses = False
@@ -234,24 +235,12 @@ class Counting:
             raise StoreError(msg)
         if about is not None:
             self.rows.append(about)
-        return await self.kept.append(session, expected, entries, about)
+        return await super().append(session, expected, entries, about)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """As a store does."""
         self.loads.append(session)
-        return await self.kept.load(session, start)
-
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
-
-    async def delete(self, session: str) -> bool:
-        """Forget *session*."""
-        return await self.kept.delete(session)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self.kept.close()
+        return await super().load(session, start)
 
 
 async def test_a_run_writes_few_rows() -> None:

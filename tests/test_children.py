@@ -66,7 +66,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.performers.instructions import InstructionReader
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
+from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.performers.tools import ToolRunner
 from turnwheel.effects.requests import AskApproval, CallModel, ReadInstructions, RunAgent, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
@@ -81,6 +81,7 @@ from turnwheel.engine.written import entry_of
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import StoreOver
 
 SIDE_BY_SIDE = Policy(concurrency=Concurrency.PARALLEL_READS)
 
@@ -1036,7 +1037,7 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(request_: RunAgent, sai
 # After a crash
 
 
-class Tape:
+class Tape(StoreOver):
     """
     A store in memory that remembers in which order its sessions were written.
 
@@ -1044,7 +1045,7 @@ class Tape:
     """
 
     def __init__(self) -> None:
-        self.kept = MemoryStore()
+        super().__init__()
         self.written: list[tuple[str, bytes]] = []
         self.broken = ""
         self.meddlers: list[Callable[[str, Sequence[bytes]], Awaitable[None]]] = []
@@ -1058,21 +1059,9 @@ class Tape:
             raise StoreError(msg)
         for meddle in list(self.meddlers):
             await meddle(session, entries)
-        length = await self.kept.append(session, expected, entries, about)
+        length = await super().append(session, expected, entries, about)
         self.written += [(session, entry) for entry in entries]
         return length
-
-    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
-        """The entries of *session* from *start* on."""
-        return await self.kept.load(session, start)
-
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
-
-    async def delete(self, session: str) -> bool:
-        """Forget *session*."""
-        return await self.kept.delete(session)
 
     async def close(self) -> None:
         """Let go."""

@@ -35,7 +35,7 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.effects.performers.base import Clock, Scene
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
+from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.performers.tools import ToolRunner
 from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetModel
@@ -49,6 +49,7 @@ from turnwheel.engine.recovery import calls_of
 from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.testing.stores import StoreOver
 
 MOMENTS = range(70)
 """Turns of the event loop that the longest run here takes, and some more."""
@@ -90,11 +91,11 @@ class Wall:
             await turns(1)
 
 
-class Slow:
+class Slow(StoreOver):
     """A store that keeps all in memory and takes a turn of the event loop before and after each call."""
 
     def __init__(self) -> None:
-        self.kept = MemoryStore()
+        super().__init__()
         self.fault = ""
 
     async def append(
@@ -103,7 +104,7 @@ class Slow:
         """Add *entries*; with the *fault* ``before`` they are not kept, with ``after`` they are."""
         await asyncio.sleep(0)
         self._fail("before")
-        length = await self.kept.append(session, expected, entries, about)
+        length = await super().append(session, expected, entries, about)
         await asyncio.sleep(0)
         self._fail("after")
         return length
@@ -117,21 +118,9 @@ class Slow:
         """The entries of *session* from *start* on; fails with the *fault* ``load``."""
         await asyncio.sleep(0)
         self._fail("load")
-        entries = await self.kept.load(session, start)
+        entries = await super().load(session, start)
         await asyncio.sleep(0)
         return entries
-
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
-
-    async def delete(self, session: str) -> bool:
-        """Forget *session*."""
-        return await self.kept.delete(session)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self.kept.close()
 
 
 class Place:

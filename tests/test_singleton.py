@@ -14,12 +14,12 @@ from turnwheel.effects.errors import ConfigError, QueueFull, SessionClosed, Stor
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import ApprovalRequested, RunEnded, TextDelta
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
+from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.singleton import Singleton
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
-from turnwheel.testing.stores import FaultyStore
+from turnwheel.testing.stores import FaultyStore, StoreOver
 
 ANSWERS = [says(f"answer {number}") for number in range(1, 20)]
 
@@ -30,37 +30,22 @@ def pay() -> str:
     return "paid"
 
 
-class Slow:
+class Slow(StoreOver):
     """A store that keeps all in memory and takes some turns of the event loop for each call."""
-
-    def __init__(self) -> None:
-        self._kept = MemoryStore()
 
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
         """Add *entries*."""
         await turns(2)
-        length = await self._kept.append(session, expected, entries, about)
+        length = await super().append(session, expected, entries, about)
         await turns(2)
         return length
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from *start* on."""
         await turns(2)
-        return await self._kept.load(session, start)
-
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self._kept.list()
-
-    async def delete(self, session: str) -> bool:
-        """Forget *session*."""
-        return await self._kept.delete(session)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self._kept.close()
+        return await super().load(session, start)
 
 
 def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy()) -> Session:  # noqa: B008  # frozen

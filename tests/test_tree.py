@@ -37,7 +37,7 @@ from turnwheel.effects.errors import (
 from turnwheel.effects.events import UserSent
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import RunEnded, RunStarted
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
+from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
@@ -49,7 +49,7 @@ from turnwheel.engine.tree import runs_of
 from turnwheel.engine.written import entry_of, written
 from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
-from turnwheel.testing.stores import FaultyStore
+from turnwheel.testing.stores import FaultyStore, StoreOver
 
 
 @tool
@@ -277,20 +277,14 @@ async def test_a_closed_session_goes_nowhere() -> None:
 
 
 @final
-class Meddled:
+class Meddled(StoreOver):
     """A store in memory in which somebody else writes *entry* to the session as it is read, or *before*."""
 
     def __init__(self, entry: Entry, *, before: bool = False) -> None:
-        self.kept = MemoryStore()
+        super().__init__()
         self.armed = False
         self._entry = written(entry)
         self._before = before
-
-    async def append(
-        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-    ) -> int:
-        """As a store does."""
-        return await self.kept.append(session, expected, entries, about)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries; by now, there is one more."""
@@ -300,18 +294,6 @@ class Meddled:
         self.armed = False
         await self.kept.append(session, len(entries), [self._entry])
         return await self.kept.load(session) if self._before else entries
-
-    async def list(self) -> Sequence[SessionInfo]:
-        """All sessions."""
-        return await self.kept.list()
-
-    async def delete(self, session: str) -> bool:
-        """Forget *session*."""
-        return await self.kept.delete(session)
-
-    async def close(self) -> None:
-        """Let go."""
-        await self.kept.close()
 
 
 async def test_of_two_that_go_another_way_at_once_one_does() -> None:
