@@ -1,0 +1,393 @@
+"""What the store on a disk promises beyond what every store does."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from turnwheel.effects.errors import ConfigError, StoreConflict, StoreError
+from turnwheel.effects.performers.stores.base import SessionInfo
+from turnwheel.effects.performers.stores.sqlite import Durability, SQLiteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a file is to be made."""
+    return tmp_path / "agent.db"
+
+
+@pytest.mark.parametrize("durability", get_args(Durability))
+async def test_reopening_finds_what_was_written(path: Path, durability: Durability) -> None:
+    """A second store on the file has the entries, lengths and times of the first."""
+    first = SQLiteStore(path, durability, now=lambda: 7.0)
+    await first.append("s", 0, [b"a", b"b"])
+    await first.close()
+    second = SQLiteStore(str(path), durability)
+    assert list(await second.load("s")) == [b"a", b"b"]
+    assert list(await second.list()) == [SessionInfo(session="s", length=2, created=7.0, updated=7.0)]
+    assert await second.append("s", 2, [b"c"]) == 3
+    await second.close()
+
+
+async def test_two_stores_on_one_file_see_each_other(path: Path) -> None:
+    """What one appends the other loads, and only one of them can go on from the same place."""
+    one, two = SQLiteStore(path, "process"), SQLiteStore(path, "process")
+    outcomes = await asyncio.gather(
+        one.append("s", 0, [b"one"]), two.append("s", 0, [b"two"]), return_exceptions=True
+    )
+    assert sorted(map(type, outcomes), key=repr) == sorted([int, StoreConflict], key=repr)
+    winner = b"one" if outcomes[0] == 1 else b"two"
+    assert list(await one.load("s")) == list(await two.load("s")) == [winner]
+    await one.close()
+    await two.close()
+
+
+async def test_many_stores_may_make_one_file_at_once(path: Path) -> None:
+    """Stores that open a file that is not there yet all come to use the same one."""
+    stores = [SQLiteStore(path) for _ in range(8)]
+    await asyncio.gather(*(store.append(str(number), 0, [b"x"]) for number, store in enumerate(stores)))
+    assert {info.session for info in await stores[0].list()} == set(map(str, range(8)))
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_a_writer_in_the_way_of_opening_is_waited_for(path: Path) -> None:
+    """Putting the file into WAL mode waits for whoever writes it, which SQLite by itself would not."""
+    first = SQLiteStore(path)
+    await first.append("s", 0, [b"a"])
+    await first.close()
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("pragma journal_mode = delete")
+    writer.execute("begin immediate")
+    second = SQLiteStore(path)
+    loading = asyncio.create_task(second.load("s"))
+    asyncio.get_running_loop().call_later(0.05, writer.rollback)
+    assert list(await loading) == [b"a"]
+    writer.close()
+    await second.close()
+
+
+async def test_a_failed_append_leaves_nothing_behind(path: Path) -> None:
+    """Where one entry of several cannot be written none is, and the store works on."""
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"])
+    with pytest.raises(StoreError, match="type 'object' is not supported"):
+        await store.append("s", 1, [b"b", object()])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]  # what is tested
+    assert await store.append("s", 1, [b"c"]) == 2
+    assert list(await store.load("s")) == [b"a", b"c"]
+    assert (await store.list())[0].length == 2
+    await store.close()
+
+
+async def test_a_failure_is_told_even_to_a_cancelled_caller(tmp_path: Path) -> None:
+    """An error of the file comes before the cancellation: it would be lost otherwise."""
+    writer = asyncio.create_task(SQLiteStore(tmp_path).append("s", 0, [b"a"]))
+    await asyncio.sleep(0)  # one step: the entries have been handed over
+    writer.cancel()
+    with pytest.raises(StoreError):
+        await writer
+
+
+def test_a_durability_that_does_not_exist_is_refused(path: Path) -> None:
+    """What an append survives is chosen by name; another name is an error at once."""
+    with pytest.raises(ConfigError, match=r"one of \('power', 'process'\); got 'much'"):
+        SQLiteStore(path, "much")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is tested
+
+
+async def test_directories_are_made(tmp_path: Path) -> None:
+    """The directories above the file need not be there."""
+    store = SQLiteStore(tmp_path / "a" / "b" / "agent.db")
+    await store.append("s", 0, [b"a"])
+    await store.close()
+    assert (tmp_path / "a" / "b" / "agent.db").is_file()
+
+
+def not_a_database(path: Path) -> Path:
+    """A file of text."""
+    path.write_text("Dear diary, " * 200)
+    return path
+
+
+def another_programs(path: Path) -> Path:
+    """A database with a table that is not ours."""
+    with sqlite3.connect(path) as db:
+        db.execute("create table entries (x)")
+    db.close()
+    return path
+
+
+def a_directory(path: Path) -> Path:
+    """A directory where the file should be."""
+    path.mkdir()
+    return path
+
+
+def below_a_file(path: Path) -> Path:
+    """A path whose directory cannot be made."""
+    path.write_text("")
+    return path / "agent.db"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (not_a_database, "file is not a database; name another path, or move this file away"),
+        (another_programs, "is the database of another program; name another path"),
+        (a_directory, "unable to open database file; is it a directory.*name another path"),
+        (below_a_file, "name a path whose directory is there or can be made"),
+    ],
+)
+async def test_a_path_that_will_not_do_is_named(path: Path, make: Callable[[Path], Path], says: str) -> None:
+    """What cannot be a store is refused and left as it was; the error names it and the way out."""
+    bad = make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    store = SQLiteStore(bad)
+    with pytest.raises(StoreError, match=says) as caught:
+        await store.append("s", 0, [b"a"])
+    assert repr(str(bad)) in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+    await store.close()
+
+
+async def test_a_file_that_stays_locked_is_told(path: Path) -> None:
+    """Another process's lock is waited for, and then named."""
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"])
+    await store._do(lambda db: db.execute("pragma busy_timeout = 10"))  # pyright: ignore[reportPrivateUsage]  # in a test, 5 seconds are long
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin immediate")
+    with pytest.raises(StoreError, match="database is locked; another process kept it for 5 seconds"):
+        await store.append("s", 1, [b"b"])
+    other.rollback()
+    other.close()
+    assert await store.append("s", 1, [b"b"]) == 2
+    await store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this user can write anywhere")
+async def test_a_directory_without_write_permission_is_told(tmp_path: Path) -> None:
+    """Where no file can be made the error says that permission is missing."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    store = SQLiteStore(closed / "agent.db")
+    with pytest.raises(StoreError, match="may not write"):
+        await store.append("s", 0, [b"a"])
+    await store.close()
+
+
+async def test_a_full_disk_is_told_and_nothing_is_written(path: Path) -> None:
+    """Where the file may not grow the append fails whole, and goes through once there is room."""
+    store = SQLiteStore(path)
+    await store.append("s", 0, [b"a"])
+    await store._do(lambda db: db.execute("pragma max_page_count = 8"))  # pyright: ignore[reportPrivateUsage]  # no other way to a full disk
+    with pytest.raises(StoreError, match="disk is full; free some space and try again; nothing was written"):
+        await store.append("s", 1, [b"x", b"y" * 100_000])
+    assert list(await store.load("s")) == [b"a"]
+    assert await store.append("s", 1, [b"b"]) == 2
+    await store.close()
+
+
+async def test_a_session_name_that_is_no_text_is_refused(path: Path) -> None:
+    """A lone surrogate cannot be stored; the error says so."""
+    store = SQLiteStore(path)
+    with pytest.raises(StoreError, match="is no valid text; use a session name without surrogates"):
+        await store.append("\ud800", 0, [b"a"])
+    await store.close()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Python 3.13 and later tell that nobody closed it
+async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
+    """A store that nobody closed ends its thread when it is collected."""
+    before = set(threading.enumerate())
+    await SQLiteStore(path).list()
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+# What an append costs
+
+
+async def log_growth(store: SQLiteStore, path: Path, session: str, start: int, count: int) -> int:
+    """Bytes that *count* appends to *session*, which has *start* entries, add to the write-ahead log."""
+    await store._do(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())  # pyright: ignore[reportPrivateUsage]  # the log would be emptied at some other time
+    for length in range(start, start + count):
+        await store.append(session, length, [b"x" * 300])
+    return path.with_name("agent.db-wal").stat().st_size
+
+
+PAGE = 4096 + 24
+"""A page in the write-ahead log."""
+
+
+async def test_an_append_writes_one_page(path: Path) -> None:
+    """Now and then it begins another page; a session that another came before begins with two."""
+    store = SQLiteStore(path, "process")
+    await store.append("other", 0, [b"x" * 300] * 100)
+    await store.append("s", 0, [b"x" * 300])
+    assert await log_growth(store, path, "s", 1, 5) == 32 + 5 * PAGE
+    assert await log_growth(store, path, "s", 6, 1_000) < 1.35 * 1_000 * PAGE
+    assert await log_growth(store, path, "other", 100, 1) == 32 + 2 * PAGE
+    await store.close()
+
+
+async def test_an_append_writes_as_much_in_a_long_session_as_in_a_short_one(path: Path) -> None:
+    """What a journal costs does not grow with its length, to within 5 percent."""
+    store = SQLiteStore(path, "process")
+    await store.append("s", 0, [b"x" * 300] * 30)
+    early = await log_growth(store, path, "s", 30, 300)
+    await store.append("s", 330, [b"x" * 300] * 20_000)
+    late = await log_growth(store, path, "s", 20_330, 300)
+    assert late == pytest.approx(early, rel=0.05)
+    await store.close()
+
+
+# Appends that wait while the disk is busy share a transaction
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None, None, None]:
+    """Whoever writes to the file at *path* inside waits."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin immediate")
+    yield
+    other.rollback()
+    other.close()
+
+
+async def traced(path: Path) -> tuple[SQLiteStore, list[str]]:
+    """A store at *path* with one session ``old``, and the statements that it executes from now on."""
+    store = SQLiteStore(path)
+    await store.append("old", 0, [b"a"])
+    statements: list[str] = []
+    await store._do(lambda db: db.set_trace_callback(statements.append))  # pyright: ignore[reportPrivateUsage]  # nothing else tells
+    return store, statements
+
+
+async def handed_over(*work: Coroutine[None, None, object]) -> list[asyncio.Task[object]]:
+    """Tasks that do *work*, which have come to where they wait."""
+    tasks = [asyncio.create_task(one) for one in work]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def length_in(path: Path, session: str) -> int:
+    """How many entries somebody else finds in the file."""
+    db = sqlite3.connect(path)
+    found = "select count(*) from entries join stretches on entries.id >> 32 = stretch"
+    of_it = "join sessions on stretches.key >> 32 = sessions.id where session = ?"
+    (length,) = db.execute(f"{found} {of_it}", (session,)).fetchone()
+    db.close()
+    return int(length)
+
+
+async def test_appends_that_wait_share_a_transaction(path: Path) -> None:
+    """However many: one that was begun, and one for all that came meanwhile. What returns is kept."""
+    store, statements = await traced(path)
+
+    async def add(session: str) -> tuple[int, int]:
+        return await store.append(session, 0, [b"1", b"2"]), length_in(path, session)
+
+    with locked(path):
+        waiting = await handed_over(*(add(f"s{number}") for number in range(60)))
+    assert await asyncio.gather(*waiting) == [(2, 2)] * 60
+    assert statements.count("commit") <= 2
+    assert len(await store.list()) == 61
+    await store.close()
+
+
+async def test_what_is_refused_spoils_nothing_else_in_its_transaction(path: Path) -> None:
+    """Each append is compared by itself, with what those before it have done, and takes back its own only."""
+    store, statements = await traced(path)
+    with locked(path):
+        waiting = await handed_over(
+            store.append("first", 0, [b"a"]),  # perhaps by itself
+            store.append("a", 0, [b"1"]),
+            store.append("old", 0, [b"late"]),
+            store.append("a", 1, [b"2"], b"told"),
+            store.append("a", 1, [b"late"], b"too late"),
+            store.append("b", 0, [b"1", object()]),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]  # what is tested
+            store.delete("old"),
+            store.append("\ud800", 0, [b"1"]),
+            store.append("old", 0, [b"new"]),
+        )
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [str(one) if isinstance(one, Exception) else one for one in outcomes[:5]] == [
+        1,
+        1,
+        "session 'old' has 1 entries, not 0: another process went on with it; load it again",
+        2,
+        "session 'a' has 2 entries, not 1: another process went on with it; load it again",
+    ]
+    assert [type(one) for one in outcomes[5:]] == [StoreError, bool, StoreError, int]
+    assert statements.count("commit") <= 2
+    kept = {info.session: (info.length, info.about) for info in await store.list()}
+    assert kept == {"first": (1, b""), "a": (2, b"told"), "old": (1, b"")}
+    assert [list(await store.load(name)) for name in ("a", "old")] == [[b"1", b"2"], [b"new"]]
+    await store.close()
+
+
+async def test_where_the_transaction_fails_nothing_in_it_is_kept(path: Path) -> None:
+    """Everybody is told so, even who would have been refused; and everybody may try again."""
+    store, _ = await traced(path)
+
+    def no_commit(action: int, said: str | None, *_: object) -> int:
+        commits = (action, said) == (sqlite3.SQLITE_TRANSACTION, "COMMIT")
+        return sqlite3.SQLITE_DENY if commits else sqlite3.SQLITE_OK
+
+    await store._do(lambda db: db.set_authorizer(no_commit))  # pyright: ignore[reportPrivateUsage]  # nothing else fails there
+    with locked(path):
+        waiting = await handed_over(
+            store.append("a", 0, [b"1"]), store.append("a", 1, [b"2"]), store.append("a", 1, [b"3"])
+        )
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreError] * 3
+    assert len({id(outcome) for outcome in outcomes}) == 3  # each raises its own
+    assert list(await store.load("a")) == []
+    assert await store.append("a", 0, [b"1"]) == 1
+    await store.close()
+
+
+async def test_reading_and_closing_come_after_what_was_asked_before(path: Path) -> None:
+    """Nobody overtakes: a load sees the appends before it and none behind it."""
+    store, _ = await traced(path)
+    with locked(path):
+        waiting = await handed_over(
+            store.append("old", 1, [b"b"]),
+            store.load("old"),
+            store.append("old", 2, [b"c"]),
+            store.append("old", 3, [b"d"]),
+            store.load("old"),
+            store.close(),
+        )
+    assert await asyncio.gather(*waiting) == [2, [b"a", b"b"], 3, 4, [b"a", b"b", b"c", b"d"], None]
+
+
+LEAVES = """
+import asyncio, sys
+from turnwheel.effects.performers.stores.sqlite import SQLiteStore
+
+loop, store = asyncio.new_event_loop(), SQLiteStore(sys.argv[1])
+for length in range(50):
+    loop.create_task(store.append("s", length, [b"x"]))
+loop.call_soon(loop.stop)
+loop.run_forever()
+"""
+
+
+async def test_what_was_handed_over_is_done_before_the_interpreter_exits(path: Path) -> None:
+    """Also where nobody waits for it and nobody closes the store."""
+    subprocess.run([sys.executable, "-c", LEAVES, str(path)], stderr=subprocess.DEVNULL, check=True)
+    assert not path.with_name("agent.db-wal").exists(), "it was not closed"
+    assert length_in(path, "s") == 50
