@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 import attrs
@@ -20,6 +20,9 @@ from ..engine.written import entry_of
 from ..states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived
+
+Look = Callable[[Entry, int, tuple[Effect, ...], Folded], None]
+"""Is shown an entry once it has happened, its number, what the machine said to it and where it led to."""
 
 
 @final
@@ -44,15 +47,17 @@ class Kept:
     faults: list[str] = attrs.field(factory=list)
 
     @classmethod
-    def of(cls, entries: Sequence[bytes], session: str) -> Kept:
-        """What *entries* say."""
+    def of(cls, entries: Sequence[bytes], session: str, look: Look | None = None) -> Kept:
+        """What *entries* say. Each is shown to *look*, too, with what the machine said to it."""
         kept = cls(session, folded=beginning(entries))
         read = [entry_of(data, f"an entry of {session!r}") for data in entries]
         for number, entry in enumerate(read):
-            kept._follow(entry, number, read[number + 1 :])
+            effects = kept._follow(entry, number, read[number + 1 :])
+            if look is not None:
+                look(entry, number, effects, kept.folded)
         return kept
 
-    def _follow(self, entry: Entry, number: int, rest: list[Entry]) -> None:
+    def _follow(self, entry: Entry, number: int, rest: list[Entry]) -> tuple[Effect, ...]:
         match entry:
             case Posted(event=event):
                 self.posted.append(event)
@@ -68,8 +73,10 @@ class Kept:
                 self.spent = Spent()
             case _:
                 pass
-        for effect in follow(self.folded, entry, number, self.session):
+        effects = follow(self.folded, entry, number, self.session)
+        for effect in effects:
             self._said(effect)
+        return effects
 
     @property
     def _run(self) -> str:
@@ -100,13 +107,12 @@ class Kept:
 
     @property
     def money_faults(self) -> list[str]:
-        """Whether the account of the session is that of all its runs, whichever of them it goes on from."""
+        """Whether the account of the session is that of its title and all its runs, whichever it goes on from."""
         machine = self.folded.machine
         if machine is None:
             return []
-        memory = machine.memory
-        total = self.spent if machine.done else self.spent + memory.spent
-        mine = memory.earlier + memory.spent
+        runs = self.spent if machine.done else self.spent + machine.memory.spent
+        total, mine = runs + self.folded.titling, self.folded.spent
         return [] if mine == total else [f"the runs of {self.session!r} used {total}, its account is {mine}"]
 
     @property

@@ -1,0 +1,146 @@
+"""
+The moments at which a process can be killed, and what is noted of its life outside of the store.
+
+A process counts the moments it comes to, in memory that outlives it, and ends itself with -9 at the one it was
+told. What it does to the world it notes in a file of its own, line by line: what is there was done, whatever
+became of the process and of its journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from ..effects.performers.stores.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    from ..effects.performers.stores.base import SessionInfo
+    from ..effects.performers.stores.sqlite_file import Durability
+
+PAGE = 4_096
+"""Bytes of the memory in which a process counts: a number and the name of the moment."""
+
+HEAD = struct.Struct("=qq")
+"""The number of moments, and the length of the name of the latest."""
+
+
+@final
+class Points:
+    """
+    Counts the moments of a process in the memory *shared*, and kills the process at the one numbered *last*.
+
+    The first is number 1. *names* are those it came to, where they are *kept*.
+    """
+
+    def __init__(self, shared: mmap, last: int | None, *, kept: bool = False) -> None:
+        self.names: list[str] | None = [] if kept else None
+        self._shared = shared
+        self._last = last
+        self._count = 0
+
+    def __call__(self, name: str) -> None:
+        """The process has come to the moment called *name*."""
+        self._count += 1
+        if self.names is not None:
+            self.names.append(name)
+        told = name.encode()[: PAGE - HEAD.size]
+        self._shared[: HEAD.size + len(told)] = HEAD.pack(self._count, len(told)) + told
+        if self._count == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def counted(shared: mmap) -> tuple[int, str]:
+    """How many moments a process came to that counted in *shared*, and the name of the latest."""
+    count, length = HEAD.unpack(shared[: HEAD.size])
+    return count, shared[HEAD.size : HEAD.size + length].decode(errors="replace")
+
+
+@final
+class Notebook:
+    """A file of JSON objects to which processes add: a line that was written is there, also after a kill."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(self, kind: str, **what: object) -> None:
+        """Add one line, at once."""
+        os.write(self._file, json.dumps({"kind": kind, **what}).encode() + b"\n")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    @staticmethod
+    def read(path: Path) -> list[dict[str, Any]]:
+        """All lines of the file at *path*; a last one that was cut off is none."""
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+@final
+class PointedStore:
+    """
+    The store in the file *path*, with *points* around each call and before each statement of a write.
+
+    *lengths* are those that sessions had when this process last heard of them. *who* uses it is part of the
+    names of its moments.
+    """
+
+    def __init__(self, path: Path, durability: Durability, points: Points, who: str = "") -> None:
+        self.lengths: dict[str, int] = {}
+        self._points = points
+        self._who = who
+        self._kept = SQLiteStore(path, durability, now=self._within)
+        self._writes = ""
+        self._now = 0.0
+
+    def _within(self) -> float:
+        """The time, which is asked for when a write has begun: from here on each of its statements counts."""
+        db = self._kept._db  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # nobody else looks into it
+        if db is not None and not self._now:
+            db.set_trace_callback(self._statement)
+        self._now += 1.0
+        return self._now
+
+    def _statement(self, statement: str) -> None:
+        verb = statement.split(maxsplit=1)[0].lower()
+        if verb not in {"begin", "select", "pragma"}:
+            self._points(f"append {self._writes}: {verb}")
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """As a store does."""
+        name = f"{self._who}{expected} of {session}"
+        self._points(f"append {name}: before")
+        self._writes = name
+        length = await self._kept.append(session, expected, entries, about)
+        self.lengths[session] = length
+        self._points(f"append {name}: after")
+        return length
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        """The entries of *session* from *start* on."""
+        entries = await self._kept.load(session, start)
+        self._points(f"load {session} from {start}")
+        self.lengths[session] = start + len(entries)
+        return entries
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """All sessions."""
+        return await self._kept.list()
+
+    async def delete(self, session: str) -> bool:
+        """Forget *session*."""
+        return await self._kept.delete(session)
+
+    async def close(self) -> None:
+        """Let go."""
+        await self._kept.close()

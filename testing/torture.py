@@ -1,0 +1,226 @@
+"""
+Kill everywhere: a session is ended with -9 at every moment, and whoever goes on has to keep every promise.
+
+A life is one session with everything in it, lived through by processes that are forked once everything is
+imported. They are killed at every moment there is, one after another, then at drawn moments and instants, also
+while they recover; afterwards the store is held against what the world noted. See `torture_life` for what is
+lived through, `torture_cases` for how it is ended, and `torture_checks` for what must hold.
+
+    python -m turnwheel.testing.torture                   10,000 kills
+    python -m turnwheel.testing.torture --kills 500 --seed 7
+    python -m turnwheel.testing.torture --again 0:137,4   one case: life 0, killed at moments 137 and then 4
+    python -m turnwheel.testing.torture --at "pay: begun" every moment of life 0 that is called so
+    python -m turnwheel.testing.torture --moments 0       the moments of life 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import mmap
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from functools import partial
+from itertools import count, islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..effects.messages import Outcome
+from .choices import Seeded, chance, pick, weighted
+from .points import PAGE, Points
+from .torture_cases import SCRIPTS, After, At, Case, Kill, Lived, Undisturbed, lived, undisturbed
+from .torture_life import Life
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .choices import Choices
+
+MOST = 4
+"""Processes of one life that are killed, at most."""
+
+SOON = 30
+"""Moments in which a recovery is about its business, and after which it is a run like any other."""
+
+BATCH = 200
+"""Cases that are handed to the workers at once."""
+
+Found = tuple[Counter[str], str]
+"""What was counted in a case, and what is wrong with it, empty for nothing."""
+
+
+# Which cases there are
+
+
+Alone = dict[int, Undisturbed]
+"""The lives that there are to live, by number, where nobody disturbs them."""
+
+
+def cases(asked: argparse.Namespace, alone: Alone) -> Iterator[Case]:
+    """
+    Each moment of the first life of those *alone*, those around its journal first; then what a seed draws.
+
+    Where moments *at* something are *asked* for, those alone.
+    """
+    first, undisturbed = next(iter(alone.items()))
+    names = list(enumerate(undisturbed.moments, 1))
+    if asked.at:
+        yield from [Case(script=first, kills=(At(number),)) for number, name in names if asked.at in name]
+        return
+    for edge in (True, False):
+        yield from [
+            Case(script=first, kills=(At(number),)) for number, name in names if is_edge(name) is edge
+        ]
+    for number in count(1):
+        yield drawn(Seeded(asked.seed * 1_000_003 + number), alone)
+
+
+def is_edge(moment: str) -> bool:
+    """Whether at this *moment* a journal is as it will be found, just before a write or just after."""
+    return moment.startswith("append") and moment.endswith(("before", "after"))
+
+
+def drawn(choices: Choices, alone: Alone) -> Case:
+    """A case as *choices* draw it, of one of the lives that nobody disturbs *alone*."""
+    script = pick(choices, tuple(alone))
+    most = len(alone[script].moments)
+    kills: list[Kill] = [_kill(choices, {"any": 60, "instant": 40}, most)]
+    while len(kills) < MOST and chance(choices, 45):
+        kills.append(_kill(choices, {"soon": 60, "any": 20, "instant": 20}, most))
+    return Case(script=script, kills=tuple(kills))
+
+
+def _kill(choices: Choices, kinds: dict[str, int], most: int) -> Kill:
+    match weighted(choices, kinds):
+        case "soon":
+            return At(1 + choices.below(SOON))
+        case "any":
+            return At(1 + choices.below(most))
+        case _:
+            return After((1 + choices.below(999)) / 1_000)
+
+
+# Living through them
+
+
+def _alone(script: int, folder: Path) -> Undisturbed:
+    return undisturbed(script, Path(tempfile.mkdtemp(dir=folder)))
+
+
+def _tried(work: tuple[Case, Undisturbed], folder: Path) -> Found:
+    """Live through a case, in a folder of its own, which is gone if nothing is wrong."""
+    case, alone = work
+    where = Path(tempfile.mkdtemp(dir=folder))
+    found = lived(case, where, alone)
+    if found.faults:
+        return counted(found), f"{found}\n  see it again: --again {found.again}; what remains: {where}"
+    shutil.rmtree(where)
+    return counted(found), ""
+
+
+def counted(found: Lived) -> Counter[str]:
+    """What is worth counting in a case."""
+    counts: Counter[str] = Counter(lives=1)
+    for number, (kill, death) in enumerate(zip(found.case.kills, found.deaths, strict=False)):
+        if death.killed:
+            counts["kills"] += 1
+            counts["at instants" if isinstance(kill, After) else "at moments"] += 1
+            counts["in a recovery"] += number > 0
+    counts.update([str(note["kind"]) for note in found.remains.notes])
+    for trail in found.remains.trails.values():
+        counts["unknown"] += sum(outcome is Outcome.UNKNOWN for outcome in trail.told.values())
+        counts["lost"] += trail.lost.total()
+        counts["kept"] += trail.answers.total()
+        counts["entries"] += len(trail.open) - 1
+    return counts
+
+
+def report(counts: Counter[str], seconds: float) -> str:
+    """What was done, in words."""
+    return "\n".join(
+        [
+            f"{counts['kills']:,} kills in {counts['lives']:,} lives: {counts['at moments']:,} at moments,"
+            f" {counts['at instants']:,} at instants; {counts['in a recovery']:,} of them in a recovery",
+            f"{counts['process']:,} processes, {counts['entries']:,} entries;"
+            f" {counts['start']:,} starts of tools, {counts['unknown']:,} told of as perhaps run",
+            f"{counts['kept']:,} answers of models kept, {counts['lost']:,} asked for again;"
+            f" {counts['asked']:,} questions put, {counts['accepted']:,} inputs accepted",
+            f"{seconds:.0f} s, {counts['kills'] / seconds:.1f} kills a second",
+        ]
+    )
+
+
+def every(asked: argparse.Namespace, folder: Path) -> list[str]:
+    """Live through as many cases as were *asked* for, say what was done, and return what is wrong."""
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    began = time.monotonic()
+    with get_context("fork").Pool(asked.workers) as pool:
+        lives = range(asked.first, asked.first + (1 if asked.at else asked.lives))
+        alone = dict(zip(lives, pool.map(partial(_alone, folder=folder), lives, 1), strict=True))
+        todo = cases(asked, alone)
+        while counts["kills"] < asked.kills and not wrong:
+            batch = islice(todo, min(BATCH, asked.kills - counts["kills"]))
+            work = [(case, alone[case.script]) for case in batch]
+            if not work:
+                break
+            for found, fault in pool.imap_unordered(partial(_tried, folder=folder), work, 4):
+                counts.update(found)
+                wrong += [fault] if fault else []
+    print(report(counts, time.monotonic() - began))  # noqa: T201  # the report
+    return wrong
+
+
+def once(case: Case, folder: Path) -> list[str]:
+    """Live through *case* alone, and say what came of it; the same if something is wrong with it."""
+    found = lived(case, folder, _alone(case.script, folder.parent))
+    print(found)  # noqa: T201  # the report
+    return found.faults
+
+
+def warm_up(folder: Path) -> None:
+    """Live a life in this process, so that those that are forked from it find everything ready."""
+    asyncio.run(Life(SCRIPTS[0], folder, 1, Points(mmap.mmap(-1, PAGE), None)).live())
+    while threading.active_count() > 1:  # the store's, which ends by itself; nobody forks beside a thread
+        time.sleep(0.001)
+    gc.collect()
+    gc.freeze()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Kill as often as asked for, and say what was found; the exit code is 1 where something is wrong."""
+    parser = argparse.ArgumentParser(prog="turnwheel.testing.torture", description="Kill everywhere.")
+    parser.add_argument("--kills", type=int, default=10_000, help="how often, at least")
+    parser.add_argument("--seed", type=int, default=0, help="what draws the cases behind the first")
+    parser.add_argument("--lives", type=int, default=len(SCRIPTS), help="how many different lives there are")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--at", metavar="MOMENT", help="only at moments of the first whose names have this")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="cases at once")
+    parser.add_argument("--again", type=Case.read, metavar="CASE", help="this case alone, such as 0:137,4")
+    parser.add_argument("--moments", type=int, metavar="LIFE", help="say which moments a life has")
+    asked = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="turnwheel-torture-"))
+    warm_up(Path(tempfile.mkdtemp(dir=folder)))
+    if asked.moments is not None:
+        names = _alone(asked.moments, folder).moments
+        print("\n".join([f"{number:4} {name}" for number, name in enumerate(names, 1)]))  # noqa: T201  # the report
+        wrong: list[str] = []
+    elif asked.again is not None:
+        wrong = once(asked.again, Path(tempfile.mkdtemp(dir=folder)))
+    else:
+        wrong = every(asked, folder)
+        print("\n".join(wrong) or "every promise was kept")  # noqa: T201  # the report
+    if not wrong:
+        shutil.rmtree(folder)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

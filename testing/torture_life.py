@@ -1,0 +1,365 @@
+"""
+What is lived through until it is killed: one session with everything in it, by one process after another.
+
+Three prompts. The first is a job in three answers: a read, an idempotent and an unsafe tool; a child, which
+has tools of its own and asks a question, beside a read; and another unsafe tool, after which the conversation
+is summarised. Others steer into it and queue a prompt while it is at work, a model stumbles, hooks look on,
+and a model is asked for a title. All that anybody says follows from the conversation and from what is noted,
+so whoever goes on says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from ..effects.config import ChildSpec
+from ..effects.events import (
+    ApprovalGiven,
+    Approve,
+    Decision,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    TimerFired,
+)
+from ..effects.hooks import Hook, HookAnswer
+from ..effects.messages import Message, Role, StopReason
+from ..effects.model import ModelSpec, Price
+from ..effects.notices import AgentNoticed, Notice, RunEnded, RunStarted, ToolEnded
+from ..effects.performers.base import Scene
+from ..effects.performers.hooks_define import HookCall, HostHook, hook
+from ..effects.performers.tools import Tool, ToolContext, tool
+from ..effects.pieces import CallPiece, Piece, TextPiece
+from ..effects.policy import Concurrency, Policy, Steering
+from ..effects.requests import AskApproval, CallModel, Purpose, SetTimer
+from ..effects.usage import Usage
+from ..engine.agent import Agent
+from ..engine.codec import decode
+from ..engine.entries import Entry, Posted, Stepped
+from ..states.rules.validity import history_faults
+from .clock import FakeClock
+from .points import Notebook, PointedStore, Points
+
+if TYPE_CHECKING:
+    from ..effects.performers.stores.base import Store
+    from ..effects.performers.stores.sqlite_file import Durability
+    from ..engine.session import Session
+
+SESSION = "s"
+STORE, NOTES = "sessions.db", "notes.jsonl"
+"""The files of a life."""
+
+PLANS = {
+    "first": (("peek", "put", "pay"), ("run_agent", "peek"), ("pay", "peek")),
+    "second": (("burn",),),
+    "third": (),
+    "errand": (("peek", "pay", "put"),),
+}
+"""The tools that are called in each answer to a prompt, before the last one, which only talks."""
+
+PROMPTS = {"first": "first: " + "and so on " * 60, "second": "second: burn it"}
+"""What is asked at the beginning, by the sender's own id."""
+
+TITLE = {"inline": "first: and so on and so on and so on and so on and so on…", "model": "A title"}
+"""What the session is called, by who is asked for that."""
+
+DONE = "All of it is done."
+WINDOW = 1_000
+LITTLE, NEARLY_FULL = Usage(input=10, output=5), Usage(input=900, output=5)
+PRICE = Price(input=Decimal(2), output=Decimal(8))
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Script:
+    """
+    How a life differs from others: *asks* somebody who answers at once, or it rests on its questions.
+
+    What others say comes *elsewhere* through another store, as from another process. *renamed*: each process
+    has another system prompt. *late*: much time passes between two processes.
+    """
+
+    durability: Durability = "process"
+    concurrency: Concurrency = Concurrency.SERIAL
+    asks: bool = True
+    elsewhere: bool = False
+    titles: str = "inline"
+    renamed: bool = False
+    late: bool = False
+
+
+@final
+class Life:
+    """One process of a life in *folder*, as *script* says: the process with this *number*, from 1."""
+
+    def __init__(self, script: Script, folder: Path, number: int, points: Points) -> None:
+        self.points = points
+        self.script = script
+        self.number = number
+        self.notes = Notebook(folder / NOTES)
+        self.before = Notebook.read(folder / NOTES)
+        self.store = PointedStore(folder / STORE, script.durability, points)
+        self.clock = FakeClock(1_000.0 + number * (100.0 if script.late else 0.5))
+        self._elsewhere = PointedStore(folder / STORE, script.durability, points, "elsewhere ")
+        self._agent = self._made(folder)
+        self._session: Session = self._agent.session(SESSION)
+        self._other = self._agent.session(SESSION, self._elsewhere) if script.elsewhere else self._session
+
+    def _made(self, folder: Path) -> Agent:
+        script = self.script
+        return Agent(
+            model=ModelSpec(name="wire:model", window=WINDOW, price=PRICE),
+            system=f"You are number {self.number}." if script.renamed else "",
+            tools=TOOLS,
+            hooks=self._hooks(),
+            children=(ChildSpec(name="kid", tools=("peek", "put", "pay")),),
+            performers={CallModel: self.speak, SetTimer: self.wait},
+            store=self.store,
+            approver=self.approve if script.asks else None,
+            policy=Policy(concurrency=script.concurrency),
+            titles=script.titles,
+            clock=self.clock,
+            cwd=folder,
+            deps=self,
+        )
+
+    async def live(self) -> None:
+        """Say what is to be said, and go on until nothing waits any more."""
+        known = await settled(self.store) if self.number > 1 else []
+        self.notes.note("process", number=self.number, settled=known)
+        async with self._session as session:
+            for name, text in PROMPTS.items():
+                await self.say(name, session.send(text, id=name))
+            while session.unfinished or session.queue:
+                await self._go_on(session)
+        if self._other is not self._session:
+            await self._other.close()
+        await self.store.close()
+        await self._elsewhere.close()
+        self.notes.note("over", number=self.number)
+
+    async def _go_on(self, session: Session) -> None:
+        """Run until it rests or is over, and answer what it rests on."""
+        async with aclosing(session.stream()) as notices:
+            async for notice in notices:
+                self._told(notice)
+        for question in session.waiting:
+            self.asked(question)
+            await session.approve(question.id, by="a person")
+            self.answered(question)
+
+    def _told(self, notice: Notice) -> None:
+        session = SESSION
+        while isinstance(notice, AgentNoticed):
+            session, notice = f"{session}.{notice.call}", notice.notice
+        match notice:
+            case ToolEnded(call=call, outcome=outcome):
+                self.notes.note("told", session=session, call=call, outcome=outcome)
+            case RunStarted(run=run):
+                self.notes.note("begun", session=session, run=run)
+            case RunEnded(run=run, reason=reason):
+                self.notes.note("ended", session=session, run=run, reason=reason)
+            case _:
+                return
+        self.points(f"told {type(notice).__name__}")
+
+    # People
+
+    async def say(self, name: str, said: Awaitable[object]) -> None:
+        """Have somebody say something under the id *name*, and note that it was taken."""
+        self.points(f"say {name}: before")
+        await said
+        self.notes.note("accepted", id=name)
+        self.points(f"say {name}: after")
+
+    async def approve(self, question: AskApproval) -> Decision:
+        """Say yes, in a while."""
+        self.asked(question)
+        await asyncio.sleep(0)
+        self.answered(question)
+        return Approve()
+
+    def asked(self, question: AskApproval) -> None:
+        """Somebody is asked *question*."""
+        self.points(f"ask about {question.tool}")
+        self.notes.note("asked", request=question.id, call=question.call, process=self.number)
+
+    def answered(self, question: AskApproval) -> None:
+        """Somebody says yes to *question*."""
+        self.points(f"answered about {question.tool}")
+
+    # Tools, hooks and time
+
+    async def work(self, name: str, what: str, context: ToolContext[Life]) -> str:
+        """Do *what* with the tool *name*."""
+        self.points(f"{name}: before")
+        known = self.store.lengths.get(context.session, 0)
+        self.notes.note("start", tool=name, what=what, key=context.key, session=context.session, known=known)
+        self.points(f"{name}: begun")
+        context.progress("on it")
+        await asyncio.sleep(0)
+        if what == "first, 0.1":
+            await self.say("steer", self._other.steer("steer: take care", Steering.WHEN_DONE, id="steer"))
+        elif what == "first, 1.1":
+            await self.say("third", self._other.send("third: talk", id="third"))
+        self.notes.note("finish", tool=name, what=what, key=context.key, session=context.session)
+        self.points(f"{name}: done")
+        return f"{name} was run for {what}"
+
+    def _hooks(self) -> tuple[HostHook[Awaitable[HookAnswer | None]], ...]:
+        async def looked(about: HookCall) -> None:
+            self.points(f"hook {about.hook}: asked")
+            await asyncio.sleep(0)
+            self.notes.note("hook", hook=about.hook, call=about.call, session=about.session)
+            self.points(f"hook {about.hook}: answers")
+
+        async def witness(about: HookCall) -> HookAnswer | None:
+            """Look on."""
+            await looked(about)
+            return HookAnswer(context=f"{about.hook} {about.tool} was seen")
+
+        async def stop(about: HookCall) -> HookAnswer | None:
+            """Have it look again, once."""
+            await looked(about)
+            again = not about.payload["continued"]
+            return HookAnswer(go_on=True, reason="again: are you sure?") if again else None
+
+        places = (Hook.USER_PROMPT_SUBMIT, Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.PRE_COMPACT)
+        seen = [hook(place, name=f"see {place}")(witness) for place in places]
+        return (*seen, hook(Hook.STOP, name="stop")(stop))
+
+    async def wait(self, request: SetTimer, scene: Scene) -> TimerFired:
+        """Perform a timer."""
+        self.points("timer: set")
+        self.notes.note("timer", session=scene.session, request=request.id, due=request.due)
+        await self.clock.sleep_until(request.due)
+        self.points("timer: fired")
+        return TimerFired(at=self.clock.now(), request=request.id)
+
+    # The model
+
+    async def speak(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+        """Perform `CallModel`: what is said follows from what was said before."""
+        shown = scene.history.slice(0, request.view.length)
+        for fault in history_faults(shown):
+            self.notes.note("fault", says=f"{request.id} is shown a conversation in which {fault}")
+        self.points(f"model {request.purpose}: asked")
+        pieces = speech(request, shown)
+        if self._stumbles(scene, pieces):
+            self.points("model stumbles")
+            return ModelFailed(
+                at=self.clock.now(), request=request.id, failure=Failure.OVERLOADED, message="as it happens"
+            )
+        for before, piece in enumerate(pieces):
+            at = self.clock.now()
+            scene.emit(ModelStreamed(at=at, request=request.id, before=before, count=1, pieces=(piece,)))
+            await asyncio.sleep(0)
+            self.points(f"model {request.purpose}: streams")
+        return self._finished(request, scene, pieces)
+
+    def _finished(self, request: CallModel, scene: Scene, pieces: Sequence[Piece]) -> ModelFinished:
+        calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
+        full = calls and request.purpose is Purpose.TURN and calls[0].name == PLANS["first"][-1][0]
+        usage = NEARLY_FULL if full else LITTLE
+        self.notes.note(
+            "answer", session=scene.session, request=request.id, purpose=request.purpose, usage=usage.total
+        )
+        self.points(f"model {request.purpose}: answered")
+        return ModelFinished(
+            at=self.clock.now(),
+            request=request.id,
+            stop=StopReason.TOOL_USE if calls else StopReason.END_TURN,
+            usage=usage,
+        )
+
+    def _stumbles(self, scene: Scene, pieces: Sequence[Piece]) -> bool:
+        """Whether this answer, the second of the first job, is the one that fails, which one does."""
+        second = any(isinstance(piece, CallPiece) and piece.name == "run_agent" for piece in pieces)
+        if not second or any(line["kind"] == "stumble" for line in self.before):
+            return False
+        self.before.append({"kind": "stumble"})
+        self.notes.note("stumble", session=scene.session)
+        return True
+
+
+async def settled(store: Store) -> list[str]:
+    """The questions whose answers are in *store*."""
+    found: list[str] = []
+    for info in await store.list():
+        for data in await store.load(info.session):
+            if b"ApprovalGiven" in data:
+                entry: Entry = decode(data, Entry)
+                if isinstance(entry, Posted | Stepped) and isinstance(entry.event, ApprovalGiven):
+                    found.append(entry.event.request)
+    return found
+
+
+def speech(request: CallModel, shown: Sequence[Message]) -> tuple[Piece, ...]:
+    """What the model says to what it is *shown*."""
+    match request.purpose:
+        case Purpose.TITLE:
+            return (TextPiece("A title"),)
+        case Purpose.SUMMARY:
+            return TextPiece("They "), TextPiece("worked.")
+        case Purpose.TURN:
+            return _turn(shown)
+
+
+def _turn(shown: Sequence[Message]) -> tuple[Piece, ...]:
+    answered = 0
+    prompt = ""
+    for message in reversed(shown):
+        if message.role is Role.USER and not message.text.startswith(("steer", "again")):
+            prompt = message.text.partition(":")[0]
+            break
+        answered += message.role is Role.TOOL
+    plan = PLANS.get(prompt.partition(" ")[0], ())
+    if answered >= len(plan):
+        return TextPiece(DONE[:8]), TextPiece(DONE[8:])
+    calls = [
+        CallPiece(index, f"call_{index}", name, _arguments(name, f"{prompt}, {answered}.{index}"))
+        for index, name in enumerate(plan[answered])
+    ]
+    return TextPiece("Let me "), TextPiece("see. "), *calls
+
+
+def _arguments(name: str, what: str) -> str:
+    if name == "run_agent":
+        return json.dumps({"agent": "kid", "prompt": f"errand of {what}: go"})
+    return json.dumps({"what": what})
+
+
+@tool(side_effect="read_only")
+async def peek(what: str, context: ToolContext[Life]) -> str:
+    """Look at something."""
+    return await context.deps.work("peek", what, context)
+
+
+@tool(side_effect="idempotent", approval="never")
+async def put(what: str, context: ToolContext[Life]) -> str:
+    """Put something somewhere; twice is once."""
+    return await context.deps.work("put", what, context)
+
+
+@tool
+async def pay(what: str, context: ToolContext[Life]) -> str:
+    """Pay for something, when somebody said yes."""
+    return await context.deps.work("pay", what, context)
+
+
+@tool(approval="never")
+async def burn(what: str, context: ToolContext[Life]) -> str:
+    """Burn something, without asking."""
+    return await context.deps.work("burn", what, context)
+
+
+TOOLS: tuple[Tool[..., Any], ...] = (peek, put, pay, burn)
