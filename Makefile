@@ -7,6 +7,7 @@
 #   make behaviours the page of behaviours, written again from their list and tests
 #   make bench      how long a step takes          ARGS is handed on
 #   make prove      the promises, in every state that a small world can reach
+#   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
 #   make clean      forget everything that was made here, the environment too
@@ -14,7 +15,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test check diagrams behaviours bench prove golden lock clean
+.PHONY: run test check diagrams behaviours bench prove torture golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -64,6 +65,9 @@ bench: $(INSTALLED) .cache/floor/installed
 
 prove: $(INSTALLED)
 	$(BIN)/python -m turnwheel.testing.prove $(ARGS)
+
+torture: $(INSTALLED)
+	$(BIN)/python -m turnwheel.testing.torture $(ARGS)
 
 golden: $(INSTALLED)
 	$(BIN)/python tests/golden/make.py $(ARGS)

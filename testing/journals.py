@@ -107,7 +107,7 @@ class Kept:
 
     @property
     def money_faults(self) -> list[str]:
-        """Whether the account of the session is that of its title and all its runs, whichever it goes on from."""
+        """Whether the account of the session is that of all its runs, on every branch, and of its title."""
         machine = self.folded.machine
         if machine is None:
             return []

@@ -1,9 +1,9 @@
 """
 The moments at which a process can be killed, and what is noted of its life outside of the store.
 
-A process counts the moments it comes to, in memory that outlives it, and ends itself with -9 at the one it was
-told. What it does to the world it notes in a file of its own, line by line: what is there was done, whatever
-became of the process and of its journal.
+A process counts the moments it comes to, in memory that outlives it, and kills itself with -9 at the one that
+it was told. What it does to the world it notes in a file of its own, line by line: what is there was done,
+whatever became of the process and of its journal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Points:
     """
 
     def __init__(self, shared: mmap, last: int | None, *, kept: bool = False) -> None:
-        self.names: list[str] | None = [] if kept else None
+        self.names: list[str] = []
+        self._kept = kept
         self._shared = shared
         self._last = last
         self._count = 0
@@ -48,7 +49,7 @@ class Points:
     def __call__(self, name: str) -> None:
         """The process has come to the moment called *name*."""
         self._count += 1
-        if self.names is not None:
+        if self._kept:
             self.names.append(name)
         told = name.encode()[: PAGE - HEAD.size]
         self._shared[: HEAD.size + len(told)] = HEAD.pack(self._count, len(told)) + told

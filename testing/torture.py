@@ -2,9 +2,9 @@
 Kill everywhere: a session is ended with -9 at every moment, and whoever goes on has to keep every promise.
 
 A life is one session with everything in it, lived through by processes that are forked once everything is
-imported. They are killed at every moment there is, one after another, then at drawn moments and instants, also
-while they recover; afterwards the store is held against what the world noted. See `torture_life` for what is
-lived through, `torture_cases` for how it is ended, and `torture_checks` for what must hold.
+imported. They are killed at every moment there is, one after another, and at drawn moments and instants,
+also while they recover; afterwards the store is held against what the world noted. See `torture_life` for
+what is lived through, `torture_cases` for how it is ended, and `torture_checks` for what must hold.
 
     python -m turnwheel.testing.torture                   10,000 kills
     python -m turnwheel.testing.torture --kills 500 --seed 7
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from itertools import count, islice
 from multiprocessing import get_context
@@ -52,6 +52,14 @@ SOON = 30
 BATCH = 200
 """Cases that are handed to the workers at once."""
 
+REPORT = """\
+{kills:,} kills in {lives:,} lives: {at moments:,} at moments, {at instants:,} at instants
+{in a recovery:,} of them in a recovery, {process:,} processes, {entries:,} entries
+{tool:,} starts of tools, {unknown:,} calls told of as perhaps run
+{kept:,} answers of models kept, {lost:,} asked for again
+{asked:,} questions put, {accepted:,} inputs accepted"""
+"""What was done."""
+
 Found = tuple[Counter[str], str]
 """What was counted in a case, and what is wrong with it, empty for nothing."""
 
@@ -65,20 +73,21 @@ Alone = dict[int, Undisturbed]
 
 def cases(asked: argparse.Namespace, alone: Alone) -> Iterator[Case]:
     """
-    Each moment of the first life of those *alone*, those around its journal first; then what a seed draws.
+    The edges of the first life of those *alone*; then its other moments, and in turn with them drawn cases.
 
     Where moments *at* something are *asked* for, those alone.
     """
     first, undisturbed = next(iter(alone.items()))
-    names = list(enumerate(undisturbed.moments, 1))
+    every = [
+        (name, Case(script=first, kills=(At(number),))) for number, name in enumerate(undisturbed.moments, 1)
+    ]
     if asked.at:
-        yield from [Case(script=first, kills=(At(number),)) for number, name in names if asked.at in name]
+        yield from [case for name, case in every if asked.at in name]
         return
-    for edge in (True, False):
-        yield from [
-            Case(script=first, kills=(At(number),)) for number, name in names if is_edge(name) is edge
-        ]
-    for number in count(1):
+    yield from [case for name, case in every if is_edge(name)]
+    others = [case for name, case in every if not is_edge(name)]
+    for number in count():
+        yield from others[number : number + 1]
         yield drawn(Seeded(asked.seed * 1_000_003 + number), alone)
 
 
@@ -137,52 +146,48 @@ def counted(found: Lived) -> Counter[str]:
     for trail in found.remains.trails.values():
         counts["unknown"] += sum(outcome is Outcome.UNKNOWN for outcome in trail.told.values())
         counts["lost"] += trail.lost.total()
-        counts["kept"] += trail.answers.total()
+        counts["kept"] += sum(map(len, trail.answers.values()))
         counts["entries"] += len(trail.open) - 1
     return counts
 
 
 def report(counts: Counter[str], seconds: float) -> str:
     """What was done, in words."""
-    return "\n".join(
-        [
-            f"{counts['kills']:,} kills in {counts['lives']:,} lives: {counts['at moments']:,} at moments,"
-            f" {counts['at instants']:,} at instants; {counts['in a recovery']:,} of them in a recovery",
-            f"{counts['process']:,} processes, {counts['entries']:,} entries;"
-            f" {counts['start']:,} starts of tools, {counts['unknown']:,} told of as perhaps run",
-            f"{counts['kept']:,} answers of models kept, {counts['lost']:,} asked for again;"
-            f" {counts['asked']:,} questions put, {counts['accepted']:,} inputs accepted",
-            f"{seconds:.0f} s, {counts['kills'] / seconds:.1f} kills a second",
-        ]
-    )
+    said = REPORT.format_map(defaultdict(int, counts))
+    return f"{said}\n{seconds:.0f} s, {counts['kills'] / seconds:.1f} kills a second"
 
 
-def every(asked: argparse.Namespace, folder: Path) -> list[str]:
-    """Live through as many cases as were *asked* for, say what was done, and return what is wrong."""
+def every(asked: argparse.Namespace, folder: Path) -> str:
+    """
+    Live through as many cases as were *asked* for, and say what was done; what is wrong with one of them.
+
+    It ends with the first that something is wrong with.
+    """
     counts: Counter[str] = Counter()
-    wrong: list[str] = []
     began = time.monotonic()
     with get_context("fork").Pool(asked.workers) as pool:
         lives = range(asked.first, asked.first + (1 if asked.at else asked.lives))
         alone = dict(zip(lives, pool.map(partial(_alone, folder=folder), lives, 1), strict=True))
+        wrong = "\n".join([f"life {life}: {fault}" for life in lives for fault in alone[life].faults])
         todo = cases(asked, alone)
         while counts["kills"] < asked.kills and not wrong:
             batch = islice(todo, min(BATCH, asked.kills - counts["kills"]))
             work = [(case, alone[case.script]) for case in batch]
             if not work:
                 break
-            for found, fault in pool.imap_unordered(partial(_tried, folder=folder), work, 4):
+            for found, wrong in pool.imap_unordered(partial(_tried, folder=folder), work, 4):
                 counts.update(found)
-                wrong += [fault] if fault else []
+                if wrong:
+                    break
     print(report(counts, time.monotonic() - began))  # noqa: T201  # the report
     return wrong
 
 
-def once(case: Case, folder: Path) -> list[str]:
-    """Live through *case* alone, and say what came of it; the same if something is wrong with it."""
+def once(case: Case, folder: Path) -> str:
+    """Live through *case* alone, and say what came of it; what is wrong with it, tracebacks and all."""
     found = lived(case, folder, _alone(case.script, folder.parent))
     print(found)  # noqa: T201  # the report
-    return found.faults
+    return "\n".join(found.faults)
 
 
 def warm_up(folder: Path) -> None:
@@ -211,14 +216,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.moments is not None:
         names = _alone(asked.moments, folder).moments
         print("\n".join([f"{number:4} {name}" for number, name in enumerate(names, 1)]))  # noqa: T201  # the report
-        wrong: list[str] = []
+        wrong = ""
     elif asked.again is not None:
         wrong = once(asked.again, Path(tempfile.mkdtemp(dir=folder)))
     else:
         wrong = every(asked, folder)
-        print("\n".join(wrong) or "every promise was kept")  # noqa: T201  # the report
     if not wrong:
         shutil.rmtree(folder)
+    print(wrong or "every promise was kept")  # noqa: T201  # the report
     sys.exit(bool(wrong))
 
 

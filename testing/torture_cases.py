@@ -22,16 +22,20 @@ import attrs
 
 from ..effects.policy import Concurrency
 from .points import PAGE, Points, counted
-from .torture_checks import Remains, Shape, life_faults
-from .torture_life import TITLE, Life, Script
+from .torture_checks import life_faults
+from .torture_life import TITLE, Asks, Life, Script
+from .torture_trail import Remains, Shape
 
-LONGEST = 60.0
+LONGEST = 30.0
 """Seconds after which a process hangs; a life takes a tenth of one."""
+
+DURABLE = {11, 20, 31}
+"""The lives of which each entry waits for the disk: few, since it makes them slow."""
 
 SCRIPTS = tuple(
     [
         Script(
-            durability="power" if number % 12 == 11 else "process",
+            durability="power" if number in DURABLE else "process",
             concurrency=concurrency,
             asks=asks,
             elsewhere=elsewhere,
@@ -40,7 +44,7 @@ SCRIPTS = tuple(
             late=number % 3 == 1,
         )
         for number, (concurrency, asks, elsewhere, titles) in enumerate(
-            itertools.product(Concurrency, (True, False), (False, True), ("inline", "model"))
+            itertools.product(Concurrency, Asks, (False, True), ("inline", "model"))
         )
     ]
 )
@@ -105,11 +109,16 @@ class Death:
 @final
 @attrs.frozen(kw_only=True)
 class Undisturbed:
-    """A life that nobody disturbs: its *moments*, how many *seconds* it takes, and what is said in it."""
+    """
+    A life that nobody disturbs: its *moments*, how many *seconds* it takes, and what is said in it.
+
+    *faults* are what is wrong with it already.
+    """
 
     moments: tuple[str, ...]
     seconds: float
     shapes: list[Shape]
+    faults: list[str]
 
 
 @final
@@ -124,7 +133,10 @@ class Lived:
 
     def __str__(self) -> str:
         ends = [f"  process {number}: {_told(death)}" for number, death in enumerate(self.deaths, 1)]
-        return "\n".join([f"case {self.case}", *ends, *self.faults])
+        faults = [
+            fault.strip().rpartition("\n")[2] for fault in self.faults
+        ]  # of a traceback, what was raised
+        return "\n".join([f"case {self.case}", *ends, *faults])
 
     @property
     def again(self) -> Case:
@@ -142,21 +154,17 @@ def _told(death: Death) -> str:
 
 
 def undisturbed(number: int, folder: Path) -> Undisturbed:
-    """The life with this *number*, lived in *folder* from beginning to end. Raises `RuntimeError` if it fails."""
-    script = SCRIPTS[number]
-    kept = folder / "moments"
+    """The life with this *number*, lived in *folder* from beginning to end."""
     began = time.monotonic()
-    death = _process(script, folder, 1, None, 0.0, kept)
+    names = folder / "moments"
+    death = _process(Process(SCRIPTS[number], folder, 1, names=names))
     seconds = time.monotonic() - began
-    moments = tuple(kept.read_text("utf-8").splitlines()) if kept.exists() else ()
-    kept.unlink(missing_ok=True)
-    remains = Remains.of(folder)
-    faults = (
-        [death.fault] if death.fault else list(life_faults(remains, remains.shapes, TITLE[script.titles]))
-    )
-    if faults:
-        raise RuntimeError("\n".join(faults))
-    return Undisturbed(moments=moments, seconds=seconds, shapes=remains.shapes)
+    moments = tuple(names.read_text("utf-8").splitlines()) if names.exists() else ()
+    names.unlink(missing_ok=True)
+    remains = Remains.read(folder)
+    title = TITLE[SCRIPTS[number].titles]
+    faults = [death.fault] if death.fault else list(life_faults(remains, remains.shapes, title))
+    return Undisturbed(moments=moments, seconds=seconds, shapes=remains.shapes, faults=faults)
 
 
 def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
@@ -164,52 +172,61 @@ def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
     script = SCRIPTS[case.script]
     deaths: list[Death] = []
     for number, kill in enumerate((*case.kills, None), 1):
-        deaths.append(_process(script, folder, number, kill, alone.seconds))
+        deaths.append(_process(Process(script, folder, number, kill), alone.seconds))
         if not deaths[-1].killed:
             break
-    remains = Remains.of(folder)
+    remains = Remains.read(folder)
     faults = [death.fault for death in deaths if death.fault]
-    if not faults:
-        # A model is asked for a title in the background, once: that one may be lost.
-        title = TITLE[script.titles] if script.titles == "inline" else ""
-        faults = list(life_faults(remains, alone.shapes, title))
+    # A model is asked for a title in the background, once: that one may be lost.
+    title = TITLE[script.titles] if script.titles == "inline" else ""
+    faults = faults or list(life_faults(remains, alone.shapes, title))
     return Lived(case=case, deaths=deaths, remains=remains, faults=faults)
 
 
-def _process(
-    script: Script, folder: Path, number: int, kill: Kill | None, seconds: float, kept: Path | None = None
-) -> Death:
-    """Let the process with this *number* live until it is over or it is killed."""
+@final
+@attrs.frozen
+class Process:
+    """The process with this *number* of the life of *script* in *folder*; *names* is where its moments go."""
+
+    script: Script
+    folder: Path
+    number: int
+    kill: Kill | None = None
+    names: Path | None = None
+
+    def be(self, shared: mmap.mmap, writing: int) -> NoReturn:
+        """Be that process, which counts in *shared* and tells *writing* what goes wrong."""
+        last = self.kill.number if isinstance(self.kill, At) else None
+        points = Points(shared, last, kept=self.names is not None)
+        try:
+            asyncio.run(Life(self.script, self.folder, self.number, points).live())
+            if self.names is not None:
+                self.names.write_text("\n".join(points.names), "utf-8")
+        except BaseException:  # noqa: BLE001  # it must not go on as the process it was forked from
+            os.write(writing, traceback.format_exc().encode())
+        finally:
+            os._exit(0)
+
+
+def _process(process: Process, seconds: float = 0.0) -> Death:
+    """Let *process* live until it is over or it is killed; *seconds* is how long it takes alone."""
     shared = mmap.mmap(-1, PAGE)
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        points = Points(shared, kill.number if isinstance(kill, At) else None, kept=kept is not None)
-        _live(Life(script, folder, number, points), writing, kept)
+        process.be(shared, writing)
     os.close(writing)
+    patience = seconds * process.kill.share if isinstance(process.kill, After) else LONGEST
     # The pipe is closed when the process ends, however that comes.
-    limit = seconds * kill.share if isinstance(kill, After) else LONGEST
-    ended, _, _ = select.select([reading], [], [], limit)
-    if not ended:
+    over, _, _ = select.select([reading], [], [], patience)
+    if not over:
         os.kill(pid, signal.SIGKILL)
     fault = b"".join(iter(lambda: os.read(reading, PAGE), b"")).decode(errors="replace")
     os.close(reading)
     _, status = os.waitpid(pid, 0)
     moments, latest = counted(shared)
     shared.close()
-    if not (ended or isinstance(kill, After)):
-        fault = f"process {number} hangs after moment {moments}, {latest!r}"
+    if not (over or isinstance(process.kill, After)):
+        fault = f"process {process.number} hangs after moment {moments}, {latest!r}"
     return Death(killed=os.WIFSIGNALED(status), moments=moments, latest=latest, fault=fault)
-
-
-def _live(life: Life, writing: int, kept: Path | None) -> NoReturn:
-    """Be the process of *life*, and tell *writing* what goes wrong."""
-    try:
-        asyncio.run(life.live())
-        if kept is not None:
-            kept.write_text("\n".join(life.points.names), "utf-8")
-    except BaseException:  # noqa: BLE001  # it must not go on as the process it was forked from
-        os.write(writing, traceback.format_exc().encode())
-    finally:
-        os._exit(0)

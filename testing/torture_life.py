@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -43,8 +44,8 @@ from ..effects.policy import Concurrency, Policy, Steering
 from ..effects.requests import AskApproval, CallModel, Purpose, SetTimer
 from ..effects.usage import Usage
 from ..engine.agent import Agent
-from ..engine.codec import decode
-from ..engine.entries import Entry, Posted, Stepped
+from ..engine.entries import Posted, Stepped
+from ..engine.written import entry_of
 from ..states.rules.validity import history_faults
 from .clock import FakeClock
 from .points import Notebook, PointedStore, Points
@@ -58,7 +59,7 @@ SESSION = "s"
 STORE, NOTES = "sessions.db", "notes.jsonl"
 """The files of a life."""
 
-PLANS = {
+PLANS: dict[str, tuple[tuple[str, ...], ...]] = {
     "first": (("peek", "put", "pay"), ("run_agent", "peek"), ("pay", "peek")),
     "second": (("burn",),),
     "third": (),
@@ -78,19 +79,28 @@ LITTLE, NEARLY_FULL = Usage(input=10, output=5), Usage(input=900, output=5)
 PRICE = Price(input=Decimal(2), output=Decimal(8))
 
 
+class Asks(StrEnum):
+    """Which processes ask somebody who answers at once: all of them, none, or every second."""
+
+    ALL = "all"
+    NONE = "none"
+    SECOND = "second"
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Script:
     """
-    How a life differs from others: *asks* somebody who answers at once, or it rests on its questions.
+    How a life differs from others.
 
-    What others say comes *elsewhere* through another store, as from another process. *renamed*: each process
-    has another system prompt. *late*: much time passes between two processes.
+    Which of its processes *asks* somebody who answers at once: the others rest on their questions. What
+    others say comes *elsewhere*, through another store, as from another process. *renamed*: each process has
+    another system prompt. *late*: much time passes between two processes.
     """
 
     durability: Durability = "process"
     concurrency: Concurrency = Concurrency.SERIAL
-    asks: bool = True
+    asks: Asks = Asks.ALL
     elsewhere: bool = False
     titles: str = "inline"
     renamed: bool = False
@@ -116,6 +126,7 @@ class Life:
 
     def _made(self, folder: Path) -> Agent:
         script = self.script
+        asks = script.asks is Asks.ALL or (script.asks is Asks.SECOND and self.number % 2 == 0)
         return Agent(
             model=ModelSpec(name="wire:model", window=WINDOW, price=PRICE),
             system=f"You are number {self.number}." if script.renamed else "",
@@ -124,7 +135,7 @@ class Life:
             children=(ChildSpec(name="kid", tools=("peek", "put", "pay")),),
             performers={CallModel: self.speak, SetTimer: self.wait},
             store=self.store,
-            approver=self.approve if script.asks else None,
+            approver=self.approve if asks else None,
             policy=Policy(concurrency=script.concurrency),
             titles=script.titles,
             clock=self.clock,
@@ -165,9 +176,9 @@ class Life:
             case ToolEnded(call=call, outcome=outcome):
                 self.notes.note("told", session=session, call=call, outcome=outcome)
             case RunStarted(run=run):
-                self.notes.note("begun", session=session, run=run)
-            case RunEnded(run=run, reason=reason):
-                self.notes.note("ended", session=session, run=run, reason=reason)
+                self.notes.note("start", session=session, run=run)
+            case RunEnded(run=run):
+                self.notes.note("end", session=session, run=run)
             case _:
                 return
         self.points(f"told {type(notice).__name__}")
@@ -203,7 +214,7 @@ class Life:
         """Do *what* with the tool *name*."""
         self.points(f"{name}: before")
         known = self.store.lengths.get(context.session, 0)
-        self.notes.note("start", tool=name, what=what, key=context.key, session=context.session, known=known)
+        self.notes.note("tool", tool=name, what=what, key=context.key, session=context.session, known=known)
         self.points(f"{name}: begun")
         context.progress("on it")
         await asyncio.sleep(0)
@@ -211,7 +222,7 @@ class Life:
             await self.say("steer", self._other.steer("steer: take care", Steering.WHEN_DONE, id="steer"))
         elif what == "first, 1.1":
             await self.say("third", self._other.send("third: talk", id="third"))
-        self.notes.note("finish", tool=name, what=what, key=context.key, session=context.session)
+        self.notes.note("ran", tool=name, what=what, key=context.key, session=context.session)
         self.points(f"{name}: done")
         return f"{name} was run for {what}"
 
@@ -239,8 +250,8 @@ class Life:
 
     async def wait(self, request: SetTimer, scene: Scene) -> TimerFired:
         """Perform a timer."""
-        self.points("timer: set")
         self.notes.note("timer", session=scene.session, request=request.id, due=request.due)
+        self.points("timer: set")
         await self.clock.sleep_until(request.due)
         self.points("timer: fired")
         return TimerFired(at=self.clock.now(), request=request.id)
@@ -270,9 +281,8 @@ class Life:
         calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
         full = calls and request.purpose is Purpose.TURN and calls[0].name == PLANS["first"][-1][0]
         usage = NEARLY_FULL if full else LITTLE
-        self.notes.note(
-            "answer", session=scene.session, request=request.id, purpose=request.purpose, usage=usage.total
-        )
+        kind = "title" if request.purpose is Purpose.TITLE else "answer"
+        self.notes.note(kind, session=scene.session, request=request.id, used=usage.total)
         self.points(f"model {request.purpose}: answered")
         return ModelFinished(
             at=self.clock.now(),
@@ -297,7 +307,7 @@ async def settled(store: Store) -> list[str]:
     for info in await store.list():
         for data in await store.load(info.session):
             if b"ApprovalGiven" in data:
-                entry: Entry = decode(data, Entry)
+                entry = entry_of(data, info.session)
                 if isinstance(entry, Posted | Stepped) and isinstance(entry.event, ApprovalGiven):
                     found.append(entry.event.request)
     return found

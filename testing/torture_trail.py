@@ -1,0 +1,206 @@
+"""What is left of a life: what its journals say of it, and what the world noted."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from ..effects.config import SideEffect
+from ..effects.errors import JournalError
+from ..effects.events import ApprovalGiven, Failure, ModelFailed, ModelFinished, TimerFired, ToolFinished
+from ..effects.messages import Message, Outcome
+from ..effects.notices import RunEnded, RunStarted, ToolEnded
+from ..effects.records import AppendMessage, ReplaceHistory
+from ..effects.requests import AskApproval, RunTool
+from ..effects.usage import Usage
+from ..engine.entries import Entry, RunOpened, Stepped, TakenOver, Titled
+from .journals import Kept
+from .points import Notebook
+from .torture_life import NOTES, SESSION, STORE, TOOLS
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from ..effects.events import Event
+    from ..engine.folding import Folded
+
+Note = dict[str, Any]
+"""A line that was noted: its *kind*, and what there is to say."""
+
+Shape = list[object]
+"""A conversation, without what differs from life to life."""
+
+UNSAFE = frozenset({each.spec.name for each in TOOLS if each.spec.side_effect is SideEffect.UNSAFE})
+"""The tools that are not run again."""
+
+FILES = {STORE, f"{STORE}-wal", f"{STORE}-shm", NOTES}
+"""What there may be in the folder of a life."""
+
+
+@final
+@attrs.define
+class Trail:
+    """
+    What the journal of *session* says, for whoever compares it with the world.
+
+    *open* are the requests that were open after so many entries. By request: *tools* are those that were to
+    be run, *ended* how they did, *asks* the calls that people were asked about, *answers* the tokens that
+    answers of models used, *lost* how often one was lost, *fired* the times of timers. By call: *allowed* are
+    the entries with which people answered, *told* is how it ended. *runs* are the starts and ends there are,
+    *paid* is what all answers used, *shape* the conversation. *claims* are the entries with which somebody
+    began or took over.
+    """
+
+    session: str
+    kept: Kept
+    open: list[frozenset[str]] = attrs.field(factory=lambda: [frozenset[str]()])
+    tools: dict[str, RunTool] = attrs.field(factory=dict)
+    ended: dict[str, ToolFinished] = attrs.field(factory=dict)
+    asks: dict[str, str] = attrs.field(factory=dict)
+    allowed: dict[str, int] = attrs.field(factory=dict)
+    answers: dict[str, list[int]] = attrs.field(factory=dict)
+    paid: Usage = Usage()
+    lost: Counter[str] = attrs.field(factory=Counter)
+    fired: dict[str, float] = attrs.field(factory=dict)
+    shape: Shape = attrs.field(factory=list)
+    told: dict[str, Outcome] = attrs.field(factory=dict)
+    runs: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    claims: list[int] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, entries: list[bytes], session: str) -> Trail:
+        """What *entries* say. Raises `JournalError` where they cannot be read."""
+        trail: Trail
+
+        def look(entry: Entry, number: int, effects: tuple[Effect, ...], folded: Folded) -> None:
+            trail.take(entry, number, effects)
+            machine = folded.machine
+            trail.open.append(frozenset() if machine is None else frozenset(machine.state.open))
+
+        trail = cls(session, Kept(session))
+        trail.kept = Kept.of(entries, session, look)
+        return trail
+
+    def take(self, entry: Entry, number: int, effects: tuple[Effect, ...]) -> None:
+        """Note what *entry*, which has this *number*, says, and what the machine said to it."""
+        match entry:
+            case Stepped(event=event):
+                self._event(event, number)
+            case RunOpened() | TakenOver():
+                self.claims.append(number)
+            case Titled(spent=spent):
+                self.paid += spent.usage
+            case _:
+                pass
+        for effect in effects:
+            self._effect(effect)
+
+    def _event(self, event: Event, number: int) -> None:
+        match event:
+            case ModelFinished(request=request, usage=usage):
+                self.answers.setdefault(request, []).append(usage.total)
+                self.paid += usage
+            case ModelFailed(request=request, failure=Failure.LOST):
+                self.lost[request] += 1
+            case ToolFinished(request=request):
+                self.ended[request] = event
+            case ApprovalGiven(request=request):
+                self.allowed[self.asks[request]] = number
+            case TimerFired(request=request, at=at):
+                self.fired[request] = at
+            case _:
+                pass
+
+    def _effect(self, effect: Effect) -> None:
+        match effect:
+            case RunTool(id=request):
+                self.tools[request] = effect
+            case AskApproval(id=request, call=call):
+                self.asks[request] = call
+            case AppendMessage(message=message):
+                self.shape.append(_shape(message))
+            case ReplaceHistory():
+                self.shape.append("a summary")
+            case ToolEnded(call=call, outcome=outcome):
+                self.told[call] = outcome
+            case RunStarted(run=run):
+                self.runs["start", run] += 1
+            case RunEnded(run=run, reason=reason):
+                self.runs["end", run] += 1
+                self.shape.append(f"the end: {reason}")
+            case _:
+                pass
+
+
+def _shape(message: Message) -> object:
+    """*message* without what differs from life to life; an unsafe tool that may have run counts as run."""
+    results = [
+        (result.name, "ran")
+        if result.name in UNSAFE and result.outcome in {Outcome.OK, Outcome.UNKNOWN}
+        else (result.name, result.outcome, result.content)
+        for result in message.results
+    ]
+    return message.role, message.text, [(call.name, call.arguments) for call in message.calls], results
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Remains:
+    """What is left of a life: its *trails* by session, its *notes*, and what is wrong with its files."""
+
+    trails: dict[str, Trail]
+    notes: list[Note]
+    faults: list[str]
+
+    @classmethod
+    def read(cls, folder: Path) -> Remains:
+        """What is left in *folder*."""
+        trails: dict[str, Trail] = {}
+        faults = [f"the folder has a file {path.name}" for path in folder.iterdir() if path.name not in FILES]
+        journals, wrong = stored(folder / STORE)
+        for session, entries in journals.items():
+            try:
+                trails[session] = Trail.of(entries, session)
+            except JournalError as error:
+                faults.append(f"{session!r} cannot be read: {error}")
+        return cls(trails=trails, notes=Notebook.read(folder / NOTES), faults=faults + wrong)
+
+    def of(self, kind: str, session: str | None = None) -> list[Note]:
+        """The notes of this *kind*, of one *session* or of all, in the order they were written."""
+        return [
+            note
+            for note in self.notes
+            if note["kind"] == kind and (session is None or note["session"] == session)
+        ]
+
+    @property
+    def main(self) -> Trail:
+        """The session itself, beside its children."""
+        return self.trails[SESSION]
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The conversations, the session's first."""
+        return [trail.shape for _, trail in sorted(self.trails.items())]
+
+
+def stored(path: Path) -> tuple[dict[str, list[bytes]], list[str]]:
+    """The journals in the store at *path*, and what is wrong with it as a file."""
+    faults: list[str] = []
+    journals: dict[str, list[bytes]] = {}
+    with closing(sqlite3.connect(path)) as db:
+        (said,) = db.execute("pragma integrity_check").fetchone()
+        faults += [f"the store is damaged: {said}"] if said != "ok" else []
+        tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
+        faults += [f"the store has tables {sorted(tables)}"] if tables != {"sessions", "entries"} else []
+        for session, seq, body in db.execute("select session, seq, body from entries order by session, seq"):
+            journal = journals.setdefault(session, [])
+            faults += [f"entry {seq} of {session} comes after {len(journal)}"] if seq != len(journal) else []
+            journal.append(body)
+        lengths = dict(db.execute("select session, length from sessions").fetchall())
+    counted = {session: len(journal) for session, journal in journals.items()}
+    return journals, faults + ([f"it has {counted}, and says {lengths}"] if counted != lengths else [])
