@@ -70,7 +70,8 @@ class ToolSpec:
     The function behind it is found by *name*. *edits*: it changes files and does nothing else, so the mode
     that accepts edits lets it run. *resources* are the keys of what it works on, in which ``{name}`` stands
     for an argument, such as ``account:{id}``: calls with no key in common may run side by side. None: it may
-    touch anything.
+    touch anything. *secrets* are the names of those of its arguments, at any depth, that nobody but itself
+    sees: in their place the machine has placeholders.
     """
 
     name: str = attrs.field(validator=tool_name)
@@ -84,6 +85,7 @@ class ToolSpec:
     resources: tuple[str, ...] | None = attrs.field(
         default=None, validator=attrs.validators.optional(tuple_of(str))
     )
+    secrets: tuple[str, ...] = attrs.field(default=(), validator=tuple_of(str))
 
 
 @final

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import uuid
-from concurrent.futures import Future
 from contextlib import aclosing
-from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -28,6 +24,7 @@ from ..effects.performers.tools import Tool, ToolRunner
 from ..effects.permissions import Rule
 from ..effects.policy import Policy
 from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
+from ..effects.secrets import Secrets
 from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.rules.hooks import told
 from .child import refuse
@@ -39,16 +36,18 @@ from .titles import Titles
 from .watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     import httpx
 
     from ..effects.notices import Notice
     from ..effects.performers.base import Performer, Scene
+    from ..effects.performers.secrets import Vault
     from ..effects.performers.stores.base import Store
     from .driver import Performers
     from .prices import PriceList
     from .result import Result
+    from .sealer import Sealer
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -161,6 +160,12 @@ def _runner_of(agent: Agent) -> ToolRunner:
     return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
 
 
+def _own_vault() -> Vault:
+    from ..effects.performers.secrets import MemoryVault  # noqa: PLC0415  # not needed to import this library
+
+    return MemoryVault()
+
+
 def _host_of(agent: Agent) -> HookRunner:
     return HookRunner(agent.hooks)
 
@@ -191,7 +196,7 @@ def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
 
 
 def _config_of(agent: Agent) -> Config:
-    specs = tuple([tool.spec for tool in agent.tools])
+    specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
     return Config(
         model=priced(agent, agent.model),
         models=tuple([priced(agent, each) for each in _others_of(agent)]),
@@ -231,8 +236,9 @@ class Agent:
     leave one to somebody else; without one a run rests on them. *cwd* and *directories* are what file tools
     may touch, *deps* is handed to tools that ask for it. *store* keeps sessions; without one they live in
     memory. *titles* says how they get theirs, *watch* what those are told who look on. *children* may be
-    started by the model, each with tools of its parent's only. *performers* replaces who performs what, by
-    type of request.
+    started by the model, each with tools of its parent's only. *secrets* says what is kept out of sight, and
+    *vault* keeps what that is; without one it is gone with this process. *performers* replaces who performs
+    what, by type of request.
     """
 
     model: ModelSpec = attrs.field(default=ModelSpec(name=DEFAULT_MODEL), converter=_spec)
@@ -252,7 +258,7 @@ class Agent:
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     children: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_children)
     base_url: str | None = None
-    api_key: str | None = None
+    api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     requests_at_once: int | None = LIMIT
     client: httpx.AsyncClient | None = None
@@ -262,7 +268,9 @@ class Agent:
     watch: Watch = Watch()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
-    deps: object = None
+    deps: object = attrs.field(default=None, repr=False)
+    secrets: Secrets = Secrets()
+    vault: Vault = attrs.field(factory=_own_vault)
     approver: Callable[[AskApproval], Awaitable[Decision | None]] | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
@@ -280,9 +288,14 @@ class Agent:
         return self._session(_new_id() if id is None else id, self.store if store is None else store, {})
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
+        performers: Performers = {**fallback, **self._performers()}
+        sealer = None
+        if self.secrets.redact:
+            performers, sealer = self._sealed(performers, id)
         setting = Setting(
             config=self.config,
-            performers={**fallback, **self._performers()},
+            performers=performers,
+            sealer=sealer,
             clock=self.clock,
             new_id=_new_id,
             ended=self._session_ended if self.hooks else None,
@@ -290,6 +303,17 @@ class Agent:
             watch=self.watch,
         )
         return Session(id, setting, store)
+
+    def _sealed(self, performers: Performers, session: str) -> tuple[Performers, Sealer]:
+        """*performers* behind which no secret of *session* and its children comes out, and who sees to it."""
+        from .sealer import Sealer  # noqa: PLC0415  # whoever only imports agents does not need it
+        from .sealing import sealing  # noqa: PLC0415  # as above
+
+        plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
+        sealer = Sealer(session, self.vault, self.secrets, self.config.tools, plain)
+        silent = frozenset([tool.spec.name for tool in self.tools if not tool.parameters.injected])
+        mine = performers[RunTool] is self._runner
+        return sealing(performers, sealer, self.config, silent if mine else frozenset()), sealer
 
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {
@@ -328,6 +352,7 @@ class Agent:
 
     def run_sync(self, prompt: str) -> Result:
         """`run`, for code that is not async; it works where an event loop runs already, and blocks it."""
+        from .blocking import in_thread  # noqa: PLC0415  # needs threads, which others do not
 
         async def once() -> Result:
             try:
@@ -336,7 +361,7 @@ class Agent:
                 # Connections belong to the event loop they were made in, which ends here.
                 await self.aclose()
 
-        return _in_thread(once())
+        return in_thread(once())
 
     async def aclose(self) -> None:
         """Close the connections to the model, where they are this agent's own. It can be used again."""
@@ -351,35 +376,3 @@ class Agent:
 
 def _new_id() -> str:
     return uuid.uuid4().hex[:12]
-
-
-def _in_thread(work: Coroutine[Any, Any, Result]) -> Result:
-    """
-    Run *work* in an event loop of its own, in a thread of its own, with the caller's context variables.
-
-    Whoever waits may be interrupted (Ctrl-C); then the work is cancelled, and has ended when this raises.
-    """
-    done: Future[Result] = Future()
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Future[Result]]] = Future()
-
-    async def watched() -> Result:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        started.set_result((loop, task))
-        return await task
-
-    def target() -> None:
-        try:
-            done.set_result(asyncio.run(watched()))
-        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
-            done.set_exception(error)
-
-    thread = threading.Thread(target=copy_context().run, args=(target,), name="turnwheel-run")
-    try:
-        thread.start()
-        return done.result()
-    except KeyboardInterrupt:
-        loop, task = started.result()
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ..effects.performers.base import Clock, Performer
     from ..effects.performers.stores.base import Store
     from .posts import Said
+    from .sealer import Sealer
 
 TURNS_TO_NOTICE = 5
 """
@@ -67,8 +68,9 @@ class Setting:
 
     *ended* is told when a session that had a run is closed, and why that run ended. *titles* says how it gets
     its title; a child gets none. *watch* says what those are told who look on. *poll* is how often it is
-    looked what other processes posted to a run that is under way here, in seconds. Of a child, *task* is
-    the first that it is asked, and *rested* is told when it waits for people and for nothing else.
+    looked what other processes posted to a run that is under way here, in seconds. *sealer* takes secrets
+    out of what people answer. Of a child, *task* is the first that it is asked, and *rested* is told when it
+    waits for people and for nothing else.
     """
 
     config: Config
@@ -80,6 +82,7 @@ class Setting:
     titles: Titles = Titles.OFF
     watch: Watch = Watch()
     task: Said | None = None
+    sealer: Sealer | None = None
     rested: Callable[[], None] = untold
 
 
@@ -93,7 +96,7 @@ class Conductor:
         self.children = Children(id, setting, store)
         runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
         self.performers: Performers = {RunAgent: runner, **setting.performers}
-        self.log = SessionLog(id, store)
+        self.log = SessionLog(id, store, setting.sealer)
         self.broker = Broker(setting.watch.buffer)
         self.use: Use = Idle()
         self._titler = Titler(self.log, setting, self.add)

@@ -8,7 +8,7 @@ import attrs
 
 from ..effects.config import READER
 from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
-from ..effects.events import Event, Post
+from ..effects.events import ApprovalGiven, Event, Post
 from .about import About, about, about_opened, mark_of
 from .entries import Branched, Entry, Forked, Posted, RunOpened, TakenOver, Titled
 from .folding import Folded, follow
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..states.context import Mail
     from .journal import Aside, Journal, Tell
     from .machine import Machine
+    from .sealer import Sealer
 
 
 @final
@@ -40,8 +41,9 @@ class SessionLog:
     is worth it.
     """
 
-    def __init__(self, session: str, store: Store | None) -> None:
+    def __init__(self, session: str, store: Store | None, sealer: Sealer | None = None) -> None:
         self.session = session
+        self._sealer = sealer
         self.folded = Folded()
         self.stale = store is not None
         self.listener: Callable[[Event], None] | None = None
@@ -133,7 +135,11 @@ class SessionLog:
     async def add(self, entry: Aside) -> bool:
         """
         Keep *entry* and tell whoever drives; False where others added something first, which is here now.
+
+        Secrets are taken out of what a person answers before it is kept.
         """
+        if self._sealer is not None and isinstance(entry, Posted) and isinstance(entry.event, ApprovalGiven):
+            entry = Posted(event=await self._sealer.answer(entry.event, self.questions))
         if self._journal is not None and not await self._journal.add(entry, self._about_after(entry)):
             return False
         self._arrived(entry)

@@ -61,7 +61,7 @@ def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) ->
     arguments = arguments_of(wish.arguments)
     if arguments is None:
         return texts.invalid_arguments(wish.name, "they are no valid JSON object")
-    found = problem(spec.schema, arguments)
+    found = problem(spec.schema, arguments, spec.secrets)
     return texts.invalid_arguments(wish.name, found) if found else ""
 
 

@@ -16,6 +16,8 @@ from typing import cast, final
 
 import attrs
 
+from ...effects.secrets import ANY, is_placeholder
+
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
 MAX_DEPTH = 64
@@ -87,28 +89,41 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def problem(schema: str, arguments: dict[str, object]) -> str:
-    """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
-    return _check(cast("Json", arguments), _parsed(schema), _Place(schema))
+def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] = ()) -> str:
+    """
+    What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is.
+
+    A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
+    whoever puts the value in its place checks that.
+    """
+    return _check(cast("Json", arguments), _parsed(schema), _Place(schema, secrets))
 
 
 @final
 @attrs.frozen
 class _Place:
-    """Where a check by *schema* is, and by which references it came to this very value."""
+    """
+    Where a check by *schema* is, and by which references it came to this very value.
+
+    *hidden*: it is inside an argument whose name is among the *secrets*.
+    """
 
     schema: str
+    secrets: tuple[str, ...] = ()
     path: str = ""
     depth: int = 0
+    hidden: bool = False
     references: frozenset[str] = frozenset()
 
-    def inside(self, step: str) -> _Place:
-        """One level deeper in the arguments."""
-        return _Place(self.schema, self.path + step, self.depth + 1)
+    def inside(self, step: str, name: str = "") -> _Place:
+        """One level deeper in the arguments, by *step*, which leads to the argument *name* if to any."""
+        hidden = self.hidden or (bool(self.secrets) and (name in self.secrets or ANY in self.secrets))
+        return _Place(self.schema, self.secrets, self.path + step, self.depth + 1, hidden)
 
     def by(self, reference: str) -> _Place:
         """The same value, by a *reference* of the schema."""
-        return _Place(self.schema, self.path, self.depth, self.references | {reference})
+        references = self.references | {reference}
+        return _Place(self.schema, self.secrets, self.path, self.depth, self.hidden, references)
 
     def __str__(self) -> str:
         return self.path.removeprefix(".") or "the arguments"
@@ -118,6 +133,8 @@ def _check(value: Json, schema: Json, place: _Place) -> str:
     """What is wrong with *value* at *place* by *schema*; empty where nothing is. As all that follow."""
     if place.depth > MAX_DEPTH:
         return f"{place} is nested too deeply"
+    if place.hidden and is_placeholder(value):
+        return ""
     if not isinstance(schema, dict):
         return f"{place} is not allowed" if schema is False else ""
     if (reference := schema.get("$ref")) is not None:
@@ -172,7 +189,7 @@ def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Place
         if name not in properties and others is False:
             known = ", ".join(properties) or "none"
             return f"{place.inside(f'.{name}')} is not a parameter; there are: {known}"
-        if found := _check(item, properties.get(name, others), place.inside(f".{name}")):
+        if found := _check(item, properties.get(name, others), place.inside(f".{name}", name)):
             return found
     return ""
 

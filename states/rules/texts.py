@@ -51,6 +51,15 @@ def invalid_arguments(name: str, problem: str) -> str:
     return f"Invalid arguments for {name}: {problem}. The tool was not run."
 
 
+def secrets_gone(name: str, placeholders: tuple[str, ...]) -> str:
+    """The result of a call that was passed placeholders whose values nobody has any more."""
+    gone, is_gone = ", ".join(placeholders), "is" if len(placeholders) == 1 else "are"
+    return (
+        f"{name} was not run: {gone} {is_gone} not known here any more. What is secret is not written down, "
+        "and the process that had it is gone. Ask for it or read it again, and pass it anew."
+    )
+
+
 def denied(judgement: Judgement) -> str:
     """The result of a call that nobody was asked about and that may not run."""
     match judgement.ground:

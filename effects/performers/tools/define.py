@@ -10,9 +10,11 @@ import attrs
 import msgspec
 
 from ...config import Approval, SideEffect, ToolSpec
+from ...errors import ToolDefinitionError
+from ...secrets import ANY, Secrets, arguments_in, secrets_in
 from .context import ToolContext
 from .docstring import parse
-from .schema import Parameters, parameters, refusal, resource_keys, schema_of
+from .schema import Parameters, names_in, parameters, refusal, resource_keys, schema_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,12 +33,14 @@ class Tool(Generic[P, R_co]):
     """
     A function a model can call, made by `tool`. Calling it is calling the function.
 
-    *spec* is what the loop and the model know of it, *parameters* how its arguments are decoded.
+    *spec* is what the loop and the model know of it, *parameters* how its arguments are decoded. *plain* are
+    names that are no secrets of its, in its arguments and in what it returns.
     """
 
     spec: ToolSpec
     function: Callable[P, R_co]
     parameters: Parameters = attrs.field(repr=False)
+    plain: tuple[str, ...] = ()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""
@@ -46,6 +50,14 @@ class Tool(Generic[P, R_co]):
     def is_async(self) -> bool:
         """Whether the function is to be awaited; others run in a thread."""
         return inspect.iscoroutinefunction(self.function)
+
+    def spec_with(self, secrets: Secrets) -> ToolSpec:
+        """What the loop knows of it where an agent takes for a secret what *secrets* says."""
+        names = self.spec.secrets if secrets.redact else ()
+        if names or secrets.words:
+            more = secrets_in(self.spec.schema, secrets.words) if secrets.redact else ()
+            names = tuple(sorted({*names, *more} - {*self.plain, *secrets.plain}))
+        return self.spec if names == self.spec.secrets else attrs.evolve(self.spec, secrets=names)
 
     def bind(self, arguments: str, context: ToolContext[object]) -> dict[str, object]:
         """
@@ -84,6 +96,8 @@ def tool(
     description: str | None = ...,
     edits: bool = ...,
     resources: Iterable[str] | None = ...,
+    secrets: Iterable[str] = ...,
+    plain: Iterable[str] = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -98,6 +112,8 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
     description: str | None = None,
     edits: bool = False,
     resources: Iterable[str] | None = None,
+    secrets: Iterable[str] = (),
+    plain: Iterable[str] = (),
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """
     Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
@@ -113,29 +129,54 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
     worst is assumed. *timeout* is in seconds. *name* and *description* take the place of the function's own.
     *edits*: it changes files and does nothing else, so it runs where edits are accepted. *resources* are keys
     of what it works on, such as ``account:{id}``, where ``{id}`` stands for an argument of its: calls with no
-    key in common may run side by side. Raises `ToolDefinitionError` where the function cannot be a tool.
+    key in common may run side by side.
+
+    Arguments that are secret by their name, such as ``password``, are seen by the function alone; model,
+    journal and approvers see placeholders. *secrets* are names of more of them, *plain* of some that are
+    none. Raises `ToolDefinitionError` where the function cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
         _check(function)
         accepted = parameters(function)
         summary, described = parse(inspect.getdoc(function))
+        none = names_in(function, plain)
         try:
+            schema = schema_of(accepted.struct, described)
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,
                 description=summary if description is None else description,
-                schema=schema_of(accepted.struct, described),
+                schema=schema,
                 side_effect=SideEffect(side_effect),
                 approval=Approval(approval),
                 timeout=timeout,
                 edits=edits,
                 resources=None if resources is None else resource_keys(function, resources, accepted),
+                secrets=_secrets(function, secrets, none, schema),
             )
+        except ToolDefinitionError:
+            raise
         except (TypeError, ValueError) as error:
             raise refusal(function, str(error.args[0])) from error
-        return Tool(spec, function, accepted)
+        return Tool(spec, function, accepted, none)
 
     return make if function is None else make(function)
+
+
+def _secrets(
+    function: Callable[..., object], told: Iterable[str], plain: tuple[str, ...], schema: str
+) -> tuple[str, ...]:
+    """
+    The names of the secrets among the arguments of *schema*: those that were *told* and those known anyway.
+
+    Raises `ToolDefinitionError` for a name that no argument has, since it would hide nothing.
+    """
+    mine, found = names_in(function, told), secrets_in(schema)
+    there = arguments_in(schema)
+    if ANY not in found and (missing := [name for name in mine if name not in there]):
+        listed = ", ".join(sorted(there)) or "none"
+        raise refusal(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
+    return tuple(sorted({*mine, *found} - {*plain}))
 
 
 def _check(function: Callable[..., object]) -> None:

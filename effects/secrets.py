@@ -1,0 +1,235 @@
+"""
+What is kept out of sight: which arguments and results are secret, and what stands in their place.
+
+Theory of operation. A secret is known by its name: that of an argument, or of a key in a result. Before the
+machine sees it, a placeholder takes its place, such as ``[secret password 9f2c41d07b3e]``; so neither history
+nor journal, notice, log, hook or provider ever has it. When a tool runs, the values are put back wherever it
+is passed a placeholder. Distinct values have distinct placeholders and equal ones the same, so that calls can
+be compared; the value cannot be had from its placeholder.
+
+Names are taken apart into words: ``apiKey``, ``API_KEY`` and ``X-Api-Key`` are the words ``api key`` with
+more or less around them. Of a name that speaks *about* a secret, such as ``token_limit`` or
+``password_file``, nothing is hidden.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
+from typing import TypeAlias, final
+
+import attrs
+
+from .checks import tuple_of
+from .errors import ArgumentError
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+"""What arguments and schemas are made of."""
+
+WORDS = (
+    *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "token", "jwt", "bearer"),
+    *("api_key", "apikey", "access_key", "private_key", "signing_key", "encryption_key", "session_key"),
+    *("authorization", "credential", "cookie", "connection_string"),
+)
+"""What is secret by its name; of each its plural, too, but for tokens, which are mostly something else."""
+
+COUNTED = "token"
+"""What is so often counted that no number is one, and its plural none at all."""
+
+ABOUT_BEFORE = frozenset(
+    {
+        *("max", "min", "num", "n", "count", "total", "has", "is", "use", "with", "no", "page", "next"),
+        *("prev", "previous", "continuation", "pagination", "sync", "public", "needs", "requires"),
+    }
+)
+"""First words of a name that speaks about a secret."""
+
+ABOUT_BEHIND = frozenset(
+    {
+        *("name", "id", "ids", "type", "kind", "count", "limit", "limits", "size", "length", "path", "file"),
+        *("filename", "url", "uri", "endpoint", "policy", "policies", "expiry", "expires", "expiration"),
+        *("ttl", "age", "at", "field", "fields", "hint", "label", "title", "description", "format", "env"),
+        *("required", "enabled", "var", "variable", "index", "budget", "usage", "used", "version", "scope"),
+        *("scopes", "provider", "manager", "arn", "ref", "status", "strength", "rules", "domain", "banner"),
+    }
+)
+"""Last words of a name that speaks about a secret."""
+
+ANY = "*"
+"""Stands among the secrets of a tool that takes arguments of any name: those are looked at one by one."""
+
+MARK = "[secret "
+"""What a placeholder begins with."""
+
+LABEL = 40
+"""Characters of the name in a placeholder."""
+
+DIGITS = 12
+"""Hexadecimal digits by which a placeholder is known."""
+
+
+def _texts(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        msg = f"several names are wanted, not one: write ({names!r},)"
+        raise ArgumentError(msg)
+    return tuple(names)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Secrets:
+    """
+    What an agent takes for a secret.
+
+    With *redact* false nothing is. *words* are secret beside those that are known anyway, such as ``pin`` or
+    ``account_number``: a name is secret that has them next to each other. *plain* are names that are none,
+    whatever their words.
+    """
+
+    redact: bool = True
+    words: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+    plain: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
+
+    def names(self, name: str) -> bool:
+        """Whether *name* is that of a secret."""
+        return self.redact and name not in self.plain and is_secret(name, self.words)
+
+
+# Names
+
+
+@cache
+def _seams() -> re.Pattern[str]:
+    """Where one word of a name ends and the next begins."""
+    return re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@lru_cache(maxsize=4_096)
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of *name* in lower case, without numbers behind them: ``apiKey2`` is ``api key``."""
+    words = [word.rstrip("0123456789").lower() for word in _seams().split(name)]
+    return tuple([word for word in words if word])
+
+
+@lru_cache(maxsize=4_096)
+def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
+    """Whether *name* is that of a secret: it has the words of one of `WORDS`, or of *more*."""
+    words = words_of(name)
+    if any(_has(words, words_of(each)) for each in more):
+        return True
+    if not words or words[0] in ABOUT_BEFORE or words[-1] in ABOUT_BEHIND:
+        return False
+    return any(_has(words, words_of(each)) for each in WORDS)
+
+
+def _has(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
+    """Whether *phrase*, or its plural, stands somewhere in *words*."""
+    if not phrase:
+        return False
+    plural = (*phrase[:-1], phrase[-1] if phrase[-1] == COUNTED else f"{phrase[-1]}s")
+    size = len(phrase)
+    return any(words[at : at + size] in (phrase, plural) for at in range(len(words) - size + 1))
+
+
+def is_counted(name: str) -> bool:
+    """Whether a number of that *name* is no secret."""
+    return COUNTED in words_of(name)
+
+
+# Schemas
+
+INSIDE = frozenset({"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"})
+"""Keywords that hold a schema or a list of some."""
+
+MAPS = frozenset({"properties", "$defs"})
+"""Keywords that hold schemas by name."""
+
+TELLING = frozenset({"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"})
+"""Keywords one of which a schema has that does not take everything."""
+
+
+def secrets_in(schema: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """
+    The names of the secrets among the arguments of *schema*, JSON Schema as text, at any depth.
+
+    *more* are words of secrets beside `WORDS`. `ANY` is among the names where it takes arguments of any name.
+    """
+    found: set[str] = set()
+    for node in _nodes(json.loads(schema)):
+        if _takes_any(node):
+            found.add(ANY)
+        named = [(name, inner) for name, inner in _properties(node) if is_secret(name, more)]
+        found.update(name for name, inner in named if _may_hide(name, inner))
+    return tuple(sorted(found))
+
+
+def arguments_in(schema: str) -> frozenset[str]:
+    """The names of all arguments of *schema*, at any depth."""
+    return frozenset(name for node in _nodes(json.loads(schema)) for name, _ in _properties(node))
+
+
+def _nodes(schema: Json) -> Iterator[dict[str, Json]]:
+    """*schema* and all schemas in it."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _nodes(each)
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    for key, value in schema.items():
+        if key in INSIDE:
+            yield from _nodes(value)
+        elif key in MAPS and isinstance(value, dict):
+            yield from _nodes(list(value.values()))
+
+
+def _properties(node: dict[str, Json]) -> Iterable[tuple[str, Json]]:
+    properties = node.get("properties")
+    return properties.items() if isinstance(properties, dict) else ()
+
+
+def _takes_any(node: dict[str, Json]) -> bool:
+    """Whether a value of the schema *node* may have keys that it does not name."""
+    if not TELLING & node.keys():
+        return True
+    kinds = _kinds(node)
+    if "object" in kinds and node.get("additionalProperties", "properties" not in node) is not False:
+        return True
+    return "array" in kinds and not {"items", "prefixItems"} & node.keys()
+
+
+def _kinds(node: dict[str, Json]) -> set[str]:
+    told = node.get("type")
+    return set(map(str, told)) if isinstance(told, list) else {str(told)}
+
+
+def _may_hide(name: str, schema: Json) -> bool:
+    """Whether an argument called *name* may be a secret by its *schema*: not a flag, nor one of a few."""
+    if not isinstance(schema, dict):
+        return True
+    if "enum" in schema or "const" in schema:
+        return False
+    numbers = {"integer", "number"} if is_counted(name) else set[str]()
+    return bool(_kinds(schema) - {"null", "boolean"} - numbers)
+
+
+# Placeholders
+
+
+@cache
+def placeholders() -> re.Pattern[str]:
+    """A placeholder, with the digits by which it is known as its group."""
+    return re.compile(rf"\[secret [^\[\]\s\"\\]{{1,{LABEL}}} ([0-9a-f]{{{DIGITS}}})\]")
+
+
+def placeholder(name: str, digits: str) -> str:
+    """What stands in the place of a value that was called *name*."""
+    label = "_".join(words_of(name))[:LABEL] or "value"
+    return f"{MARK}{label} {digits}]"
+
+
+def is_placeholder(value: object) -> bool:
+    """Whether *value* is a placeholder and nothing else."""
+    return isinstance(value, str) and value.startswith(MARK) and bool(placeholders().fullmatch(value))

@@ -1,0 +1,258 @@
+"""
+Who takes the secrets of a session out of what comes by, and puts them back.
+
+What a placeholder stands for is kept in a vault, by the session that the placeholder was made in: another one
+that comes to have its text, by a file that both write or by a guess, cannot use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+from typing import TYPE_CHECKING, cast, final
+
+import attrs
+
+from ..effects.events import Approve, ApproveAlways
+from ..effects.performers.secrets import (
+    filled,
+    filled_text,
+    hidden_in,
+    is_telling,
+    masked,
+    placeholders_in,
+    sealed,
+    stems_of,
+    without_secrets,
+)
+from ..effects.secrets import ANY, DIGITS, is_placeholder, placeholder
+from ..states.rules.schema import arguments_of
+from .log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from ..effects.config import ToolSpec
+    from ..effects.events import ApprovalGiven, Decision
+    from ..effects.performers.secrets import Vault
+    from ..effects.requests import AskApproval
+    from ..effects.secrets import Json, Secrets
+
+SALT = "salt"
+"""The name by which a session's key is kept, with which its placeholders are made: a secret, too."""
+
+REMEMBERED = 1_000
+"""Values that are known here without asking the vault; the latest."""
+
+LONG = 10_000
+"""Characters of a value that only the vault has, and that is not looked for."""
+
+LOOKED_FOR = 200
+"""Values that are looked for in what tools say; the latest."""
+
+PATIENCE = 5.0
+"""Seconds that a vault may take."""
+
+
+@final
+class Gone(Exception):
+    """The values of *placeholders* are not known here any more."""
+
+    def __init__(self, placeholders: Iterable[str]) -> None:
+        self.placeholders = tuple(placeholders)
+        super().__init__(self.placeholders)
+
+
+@final
+class Sealer:
+    """
+    Takes the *secrets* of the session *session* and its children out, and keeps them in *vault*.
+
+    *specs* say which of their arguments are secret, *plain* has for some of them the names that are none.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        vault: Vault,
+        secrets: Secrets,
+        specs: Iterable[ToolSpec],
+        plain: Mapping[str, tuple[str, ...]],
+    ) -> None:
+        self._session = session
+        self._vault = vault
+        self._secrets = secrets
+        self._stems = stems_of(secrets)
+        self._hidden = {spec.name: spec.secrets for spec in specs}
+        self._plain = {
+            tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
+        }
+        self.salt = b""
+        self._values: dict[str, Json] = {}
+        self._shown: dict[str, str] = {}
+        self.fresh: dict[str, str] = {}
+
+    def passes(self, tool: str) -> bool:
+        """Whether the arguments of *tool* are let through as they are: none is secret."""
+        return self._hidden.get(tool, (ANY,)) == ()
+
+    # Taking out
+
+    async def ready(self) -> None:
+        """Be ready to seal; to be awaited before."""
+        if not self.salt:
+            found = await self._find(SALT)
+            if found is None:
+                found = self.fresh[SALT] = os.urandom(16).hex()
+            self.salt = found.encode()
+
+    def seal(self, name: str, value: Json) -> str:
+        """The placeholder of *value*, which is called *name*."""
+        text = json.dumps(value)
+        digits = hmac.digest(self.salt, text.encode(), "sha256").hex()[:DIGITS]
+        stands = placeholder(name, digits)
+        if digits not in self._values:
+            self.fresh[digits] = text
+        self._remember(digits, value, stands)
+        return stands
+
+    def _remember(self, digits: str, value: Json, stands: str) -> None:
+        if isinstance(value, str) and len(value) > LONG:
+            return
+        self._values[digits] = value
+        if isinstance(value, str) and is_telling(value):
+            self._shown.setdefault(value, stands)
+            self._shown.setdefault(json.dumps(value, ensure_ascii=False)[1:-1], stands)
+        while len(self._values) > REMEMBERED:
+            del self._values[next(iter(self._values))]
+        while len(self._shown) > LOOKED_FOR:
+            del self._shown[next(iter(self._shown))]
+
+    async def kept(self) -> None:
+        """Have the vault keep what was sealed since; a cancellation is none of its."""
+        if not self.fresh:
+            return
+        fresh, self.fresh = self.fresh, {}
+        for name, value in fresh.items():
+            try:
+                await _undisturbed(self._vault.keep(self._session, name, value))
+            except Exception as error:  # noqa: BLE001  # a host's: what is not kept is lost with this process
+                self._warn("a secret was not kept", error)
+
+    async def arguments(self, tool: str, text: str) -> str:
+        """
+        *text*, arguments for *tool*, without its secrets.
+
+        What cannot be read may have them anywhere, so all of it goes; what is left can be read no better.
+        """
+        names = self._hidden.get(tool, (ANY,))
+        if not names or not text.strip() or is_placeholder(text):
+            return text
+        await self.ready()
+        arguments = cast("dict[str, Json] | None", arguments_of(text))
+        if arguments is None:
+            return self.seal("arguments", text)
+        # A placeholder with more around it is sealed with its value.
+        known = {found[1] for found in placeholders_in(arguments)} & self._values.keys()
+        values = {digits: self._values[digits] for digits in known}
+        is_named = hidden_in(names, self._secrets)
+        secret = sealed(arguments, is_named, lambda name, value: self.seal(name, _whole(value, values)))
+        await self.kept()
+        return text if secret == arguments else json.dumps(secret, ensure_ascii=False)
+
+    def said(self, tool: str, text: str) -> str:
+        """*text*, which *tool* said, without the secrets that have a name in it or are known."""
+        if self._shown:
+            text = masked(text, self._shown)
+        return without_secrets(text, self._plain.get(tool, self._secrets), self._stems, self.seal)
+
+    async def decision(self, tool: str, decision: Decision) -> Decision:
+        """*decision* on a call of *tool* without the secrets that a person put into it."""
+        match decision:
+            case Approve(arguments=text) if text:
+                return Approve(arguments=await self.arguments(tool, text))
+            case ApproveAlways(where=where) if where:
+                await self.ready()
+                is_named = hidden_in(self._hidden.get(tool, (ANY,)), self._secrets)
+                globs = tuple(
+                    [(name, self._glob(name, glob) if is_named(name) else glob) for name, glob in where]
+                )
+                await self.kept()
+                return ApproveAlways(where=globs)
+            case _:
+                return decision
+
+    def _glob(self, name: str, glob: str) -> str:
+        """*glob* for an argument called *name* that is secret: one for its placeholder, or for any."""
+        if glob == "*":
+            return glob
+        told = glob.replace("[[]", "[")
+        return (told if is_placeholder(told) else self.seal(name, glob)).replace("[", "[[]")
+
+    async def answer(self, given: ApprovalGiven, questions: Iterable[AskApproval]) -> ApprovalGiven:
+        """The answer that was *given* to one of *questions* without the secrets in it."""
+        tool = next((each.tool for each in questions if each.id == given.request), "")
+        decision = await self.decision(tool, given.decision)
+        return given if decision is given.decision else attrs.evolve(given, decision=decision)
+
+    # Putting back
+
+    async def opened(self, text: str) -> str:
+        """
+        *text*, arguments, with the values in the place of the placeholders.
+
+        Raises `Gone` where one of them is not known here.
+        """
+        arguments = cast("dict[str, Json] | None", arguments_of(text))
+        stands = {found[1]: found[0] for found in placeholders_in(arguments)}
+        values: dict[str, Json] = {}
+        gone: list[str] = []
+        for digits, each in stands.items():
+            if digits in self._values:
+                values[digits] = self._values[digits]
+            elif (found := await self._find(digits)) is None:
+                gone.append(each)
+            else:
+                values[digits] = json.loads(found)
+                self._remember(digits, values[digits], each)
+        if gone:
+            raise Gone(gone)
+        return json.dumps(filled(arguments, values)) if stands else text
+
+    async def _find(self, name: str) -> str | None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._vault.find(self._session, name)
+        except Exception as error:  # noqa: BLE001  # a host's: what cannot be found is not there
+            self._warn("a secret was not found", error)
+            return None
+
+    def hides(self, text: str) -> str:
+        """*text* without the secrets that are known."""
+        return masked(text, self._shown)
+
+    def _warn(self, what: str, error: Exception) -> None:
+        if (log := logger(self._session)) is not None:
+            log.warning(what, reason=type(error).__name__)
+
+
+def _whole(value: Json, known: Mapping[str, Json]) -> Json:
+    return filled_text(value, known) if isinstance(value, str) else value
+
+
+async def _undisturbed(work: Coroutine[object, object, None]) -> None:
+    """
+    Await *work* to its end, for as long as a vault may take.
+
+    Whoever cancels us wants a tool or a model to stop, and that is over; the answer is still to be given.
+    """
+    task = asyncio.ensure_future(asyncio.wait_for(work, PATIENCE))
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if (mine := asyncio.current_task()) is not None:
+                mine.uncancel()
+    task.result()

@@ -1,0 +1,241 @@
+"""
+Performers behind which no secret comes out: what they say is sealed before the machine sees it.
+
+Theory of operation. A model's calls come in fragments, and a fragment of a secret is not known as one. So the
+arguments of calls that may have secrets are held back: their pieces go on without them, and with the end of
+the answer comes all that was held back, sealed. Where a tool runs, the values are put back, the schema is
+looked up for them, and what it says is sealed. Hooks and people see placeholders, and what they put in their
+place is sealed, too.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from ..effects.events import (
+    ApprovalGiven,
+    HookAnswered,
+    ModelFinished,
+    ModelStreamed,
+    ToolFinished,
+    ToolProgressed,
+)
+from ..effects.messages import Outcome
+from ..effects.pieces import CallPiece
+from ..effects.requests import AskApproval, CallModel, FireHook, RunTool
+from ..effects.secrets import MARK
+from ..states.rules import texts
+from ..states.rules.schema import arguments_of, problem
+from .sealer import Gone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..effects.config import Config
+    from ..effects.events import Answer, Event
+    from ..effects.hooks import HookSaid
+    from ..effects.performers.base import Performer, Scene, Seen
+    from ..effects.pieces import Piece
+    from .driver import Performers
+    from .sealer import Sealer
+
+
+def sealing(
+    performers: Performers, sealer: Sealer, config: Config, silent: frozenset[str] = frozenset()
+) -> Performers:
+    """
+    *performers* of an agent with *config*, behind *sealer*: those behind which a secret could come.
+
+    *silent* are the tools that say nothing before they end.
+    """
+    wrapped: dict[type, Callable[[Performer[Any], Sealer], Performer[Any]]] = {
+        RunTool: partial(SealedTool, silent=silent)
+    }
+    if any(tool.secrets for tool in config.tools):
+        wrapped |= {CallModel: SealedModel, FireHook: SealedHook, AskApproval: SealedAsker}
+    made = {kind: wrap(performers[kind], sealer) for kind, wrap in wrapped.items() if kind in performers}
+    return {**performers, **made}
+
+
+@final
+class SealedModel:
+    """Performs `CallModel` with *inner*; *sealer* takes the secrets out of the calls."""
+
+    def __init__(self, inner: Performer[CallModel], sealer: Sealer) -> None:
+        self._inner = inner
+        self._sealer = sealer
+
+    async def __call__(self, request: CallModel, scene: Scene) -> Answer | None:
+        """Ask the model."""
+        if not self._sealer.salt:
+            await self._sealer.ready()
+        held = _Held(request.id, scene.emit, self._sealer.passes)
+        answer = await self._inner(request, attrs.evolve(scene, emit=held))
+        if not isinstance(answer, ModelFinished):
+            return answer
+        last = held.taken(answer.pieces)
+        sealed = [
+            CallPiece(index, arguments=await self._sealer.arguments(name, arguments))
+            for index, name, arguments in held.calls()
+        ]
+        return attrs.evolve(answer, pieces=(*last, *sealed))
+
+
+@final
+class _Held:
+    """
+    Hands events of the answer to *request* on to *emit*, without arguments that may be secret.
+
+    Those of a tool that *passes* go on. What the machine will ignore is not held back either.
+    """
+
+    def __init__(
+        self, request: str, emit: Callable[[Event | Seen], None], passes: Callable[[str], bool]
+    ) -> None:
+        self._request = request
+        self._emit = emit
+        self._passes = passes
+        self._count = 0
+        self._names: dict[int, str] = {}
+        self._fragments: dict[int, list[str]] = {}
+
+    def __call__(self, event: Event | Seen) -> None:
+        """Hand *event* on."""
+        if not isinstance(event, ModelStreamed):
+            self._emit(event)
+        elif (event.request, event.before) == (self._request, self._count) and event.fits:
+            self._count += event.count
+            self._emit(attrs.evolve(event, pieces=self.taken(event.pieces)))
+        else:
+            bare = [_bare(piece) if isinstance(piece, CallPiece) else piece for piece in event.pieces]
+            self._emit(attrs.evolve(event, pieces=tuple(bare)))
+
+    def taken(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        """*pieces* without what is held back of them; as many, so that whoever counts them counts right."""
+        return tuple([self._taken(piece) if isinstance(piece, CallPiece) else piece for piece in pieces])
+
+    def _taken(self, piece: CallPiece) -> CallPiece:
+        index = piece.index
+        name = self._names.get(index) or piece.name
+        self._names[index] = name
+        if not name or not self._passes(name):
+            self._fragments.setdefault(index, []).append(piece.arguments)
+            return _bare(piece)
+        if index in self._fragments:  # its name came behind the first of its arguments
+            before = "".join(self._fragments.pop(index))
+            return attrs.evolve(piece, arguments=before + piece.arguments)
+        return piece
+
+    def calls(self) -> list[tuple[int, str, str]]:
+        """The index, the tool and the arguments of each call that was held back."""
+        return [(index, self._names[index], "".join(parts)) for index, parts in self._fragments.items()]
+
+
+def _bare(piece: CallPiece) -> CallPiece:
+    return CallPiece(piece.index, piece.wire_id, piece.name)
+
+
+@final
+class SealedTool:
+    """
+    Performs `RunTool` with *inner*, whom *sealer* gives the values, and whose results it seals.
+
+    Most tools have no secrets, and this stands around each of their calls: so nothing is done here that need
+    not be.
+    """
+
+    def __init__(self, inner: Performer[RunTool], sealer: Sealer, silent: frozenset[str]) -> None:
+        self._inner = inner
+        self._sealer = sealer
+        self._silent = silent
+
+    async def __call__(self, request: RunTool, scene: Scene) -> Answer | None:
+        """Run the tool, unless a value that it needs is gone or does not fit."""
+        sealer, tool = self._sealer, request.tool
+        if not sealer.salt:
+            await sealer.ready()
+        if MARK in request.arguments:
+            try:
+                request = attrs.evolve(request, arguments=await sealer.opened(request.arguments))
+            except Gone as gone:
+                return _not_run(request, scene, texts.secrets_gone(tool, gone.placeholders))
+            if fault := _fault(request, scene):
+                return _not_run(request, scene, sealer.hides(fault))
+
+        if tool not in self._silent:
+            scene = attrs.evolve(scene, emit=partial(self._heard, tool, scene.emit))
+        try:
+            answer = await self._inner(request, scene)
+        except Exception as error:
+            # Whoever made it may have put into it what it was given.
+            if (said := sealer.hides(str(error))) == str(error):
+                raise
+            return _crashed(request, scene, f"{type(error).__name__}: {said}")
+        if isinstance(answer, ToolFinished):
+            content = sealer.said(tool, answer.content)
+            answer = answer if content == answer.content else attrs.evolve(answer, content=content)
+        if sealer.fresh:
+            await sealer.kept()
+        return answer
+
+    def _heard(self, tool: str, emit: Callable[[Event | Seen], None], event: Event | Seen) -> None:
+        if isinstance(event, ToolProgressed):
+            event = attrs.evolve(event, text=self._sealer.said(tool, event.text))
+        emit(event)
+
+
+def _fault(request: RunTool, scene: Scene) -> str:
+    """What is wrong with the values in *request*, where the machine has seen placeholders only."""
+    spec = scene.config.tool(request.tool)
+    if spec is None:
+        return ""
+    found = problem(spec.schema, arguments_of(request.arguments) or {})
+    return texts.invalid_arguments(request.tool, found) if found else ""
+
+
+def _not_run(request: RunTool, scene: Scene, why: str) -> ToolFinished:
+    return ToolFinished(at=scene.clock.now(), request=request.id, content=why, outcome=Outcome.ERROR)
+
+
+def _crashed(request: RunTool, scene: Scene, why: str) -> ToolFinished:
+    content = f"Tool execution crashed: {why}"
+    return ToolFinished(at=scene.clock.now(), request=request.id, content=content, outcome=Outcome.CRASHED)
+
+
+@final
+class SealedHook:
+    """Performs `FireHook` with *inner*; *sealer* takes secrets out of the arguments that hooks give."""
+
+    def __init__(self, inner: Performer[FireHook], sealer: Sealer) -> None:
+        self._inner = inner
+        self._sealer = sealer
+
+    async def __call__(self, request: FireHook, scene: Scene) -> Answer | None:
+        """Ask the hooks."""
+        answer = await self._inner(request, scene)
+        if not isinstance(answer, HookAnswered) or not any(one.answer.arguments for one in answer.said):
+            return answer
+        tool = str(json.loads(request.payload).get("tool_name", ""))
+        return attrs.evolve(answer, said=tuple([await self._sealed(tool, one) for one in answer.said]))
+
+    async def _sealed(self, tool: str, one: HookSaid) -> HookSaid:
+        arguments = await self._sealer.arguments(tool, one.answer.arguments)
+        return attrs.evolve(one, answer=attrs.evolve(one.answer, arguments=arguments))
+
+
+@final
+class SealedAsker:
+    """Performs `AskApproval` with *inner*; *sealer* takes out the secrets that a person put into a call."""
+
+    def __init__(self, inner: Performer[AskApproval], sealer: Sealer) -> None:
+        self._inner = inner
+        self._sealer = sealer
+
+    async def __call__(self, request: AskApproval, scene: Scene) -> Answer | None:
+        """Ask."""
+        answer = await self._inner(request, scene)
+        return await self._sealer.answer(answer, [request]) if isinstance(answer, ApprovalGiven) else answer
