@@ -18,6 +18,7 @@ from turnwheel.effects.performers.tools import Tool, ToolContext, builtin_tools,
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.policy import Concurrency, Gates, OnDenial, OnMaxTokens, Policy, Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
+from turnwheel.effects.secrets import Secrets
 from turnwheel.effects.upkeep import Compaction, Loops, Retries
 from turnwheel.engine.agent import Agent
 from turnwheel.engine.driver import Driver
@@ -64,6 +65,7 @@ __all__ = [
     "Retries",
     "Rule",
     "SQLiteStore",
+    "Secrets",
     "Session",
     "SetMode",
     "SetModel",

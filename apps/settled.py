@@ -19,10 +19,10 @@ NAMES_A_SESSION = ("session", "resume", "newest")
 WIDER = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
 """Modes in which less is asked about."""
 
-ENTRUSTED = ("base_url", "cwd", "debug.file", "directories", "hooks", "store")
+ENTRUSTED = ("base_url", "cwd", "debug.file", "directories", "hooks", "secrets.plain", "store")
 """
-What a file says only to whoever has named it. They run programs, widen what is read and written, or say where
-a key is sent, and a folder that one has merely entered may be anybody's.
+What a file says only to whoever has named it. They run programs, widen what is read and written, show what is
+secret, or say where a key is sent, and a folder that one has merely entered may be anybody's.
 """
 
 
@@ -52,6 +52,7 @@ def _check_harmless(told: Settings) -> None:
     """Raise `ConfigError` where a file that nobody named says what is for one that somebody did."""
     widens = {
         "policy.mode": told.policy.mode in WIDER,
+        "secrets.redact": not told.secrets.redact,
         "rules": any(rule.verdict is Verdict.ALLOW for rule in told.rules),
         **dict.fromkeys(ENTRUSTED, True),
     }

@@ -622,6 +622,8 @@ def test_a_file_names_the_store(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> 
         ('debug.file = "x.log"', "debug.file"),
         ('rules = ["deny ls", "allow bash"]\npolicy.mode = "bypass"', "policy.mode, rules"),
         ('policy.mode = "accept_edits"', "policy.mode"),
+        ('secrets.redact = false\nsecrets.plain = ["token"]', "secrets.redact, secrets.plain"),
+        ('secrets.redact = true\nsecrets.words = ["pin"]', ""),
         ('rules = ["deny ls", "ask read"]\npolicy.mode = "plan"', ""),
     ],
 )

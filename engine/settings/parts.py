@@ -48,6 +48,7 @@ def agent_of(
         compaction=changed.compaction,
         loops=changed.loops,
         rules=changed.rules,
+        secrets=changed.secrets,
         hooks=(*_made(changed), *hooks),
         stop=changed.stop,
         children=changed.agents,

@@ -17,6 +17,7 @@ from ...effects.performers.models.throttle import LIMIT
 from ...effects.performers.tools import Tool
 from ...effects.permissions import Rule
 from ...effects.policy import Policy
+from ...effects.secrets import Secrets
 from ...effects.upkeep import Compaction, Loops, Retries
 from ..agent import DEFAULT_MODEL, Agent
 from ..watch import Watch
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ...effects.events import Decision
     from ...effects.performers.base import Clock
     from ...effects.performers.hooks_define import HostHook
+    from ...effects.performers.secrets import Vault
     from ...effects.performers.stores.base import Store
     from ...effects.requests import AskApproval
     from ..driver import Performers
@@ -57,6 +59,7 @@ class Host(TypedDict, total=False):
     deps: object
     performers: Performers
     store: Store | None
+    vault: Vault
 
 
 def _spec(model: str | ModelSpec) -> ModelSpec:
@@ -100,8 +103,8 @@ class Settings:
     *agent_name* makes this agent one of them. *cwd* and *directories* are what file tools may touch. *limits*
     are each run's, *session_limits* those of all runs of a session. *policy*, *retries*, *compaction* and
     *loops* say how it goes about its work; a *preset* is a whole policy that the policy's own settings are
-    laid over. *store* is the file that keeps sessions, *session* says which one. *watch* is what those are
-    told who look on, *debug* the log.
+    laid over. *secrets* says what is kept out of sight. *store* is the file that keeps sessions, *session*
+    says which one. *watch* is what those are told who look on, *debug* the log.
 
     Each setting has a key, such as ``limits.usd``; *sources* says where those came from that were told.
     """
@@ -138,6 +141,7 @@ class Settings:
     retries: Retries = attrs.field(default=Retries(), validator=of_kind(Retries))
     compaction: Compaction = attrs.field(default=Compaction(), validator=of_kind(Compaction))
     loops: Loops = attrs.field(default=Loops(), validator=of_kind(Loops))
+    secrets: Secrets = attrs.field(default=Secrets(), validator=of_kind(Secrets))
     store: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
     session: SessionSettings = attrs.field(default=SessionSettings(), validator=of_kind(SessionSettings))
     watch: Watch = attrs.field(default=Watch(), validator=of_kind(Watch))
