@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from ..effects.performers.stores.base import SessionInfo
-    from ..effects.performers.stores.sqlite_file import Durability
+    from ..effects.performers.stores.sqlite import Durability
 
 PAGE = 4_096
 """Bytes of the memory in which a process counts: a number and the name of the moment."""
+
+CHANGING = {"alter", "commit", "create", "delete", "drop", "insert", "update"}
+"""The statements that change what is in a database."""
 
 HEAD = struct.Struct("=qq")
 """The number of moments, and the length of the name of the latest."""
@@ -45,9 +49,17 @@ class Points:
         self._shared = shared
         self._last = last
         self._count = 0
+        self._name = ""
+
+    def within(self, what: str) -> None:
+        """The process does *what* behind the latest moment and before the next."""
+        name = self._name
+        self(f"{name}, {what}")
+        self._name = name
 
     def __call__(self, name: str) -> None:
         """The process has come to the moment called *name*."""
+        self._name = name
         self._count += 1
         if self._kept:
             self.names.append(name)
@@ -85,10 +97,27 @@ class Notebook:
         return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
+def pointed_statements(points: Points) -> None:
+    """From now on and for good, each statement of this process that changes a database is one of *points*."""
+
+    def statement(text: str) -> None:
+        verb = text.strip().partition(" ")[0].lower()
+        if verb in CHANGING:
+            points.within(verb)
+
+    def opened(*where: Any, **how: Any) -> sqlite3.Connection:  # noqa: ANN401  # whatever is asked of sqlite3
+        db: sqlite3.Connection = connect(*where, **how)
+        db.set_trace_callback(statement)
+        return db
+
+    connect = sqlite3.connect
+    sqlite3.connect = opened  # type: ignore[assignment]  # the process is to be killed, and nobody else sees it
+
+
 @final
 class PointedStore:
     """
-    The store in the file *path*, with *points* around each call and before each statement of a write.
+    The store in the file *path*, with *points* around each call.
 
     *lengths* are those that sessions had when this process last heard of them. *who* uses it is part of the
     names of its moments.
@@ -98,22 +127,7 @@ class PointedStore:
         self.lengths: dict[str, int] = {}
         self._points = points
         self._who = who
-        self._kept = SQLiteStore(path, durability, now=self._within)
-        self._writes = ""
-        self._now = 0.0
-
-    def _within(self) -> float:
-        """The time, which is asked for when a write has begun: from here on each of its statements counts."""
-        db = self._kept._db  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # nobody else looks into it
-        if db is not None and not self._now:
-            db.set_trace_callback(self._statement)
-        self._now += 1.0
-        return self._now
-
-    def _statement(self, statement: str) -> None:
-        verb = statement.split(maxsplit=1)[0].lower()
-        if verb not in {"begin", "select", "pragma"}:
-            self._points(f"append {self._writes}: {verb}")
+        self._kept = SQLiteStore(path, durability)
 
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
@@ -121,7 +135,6 @@ class PointedStore:
         """As a store does."""
         name = f"{self._who}{expected} of {session}"
         self._points(f"append {name}: before")
-        self._writes = name
         length = await self._kept.append(session, expected, entries, about)
         self.lengths[session] = length
         self._points(f"append {name}: after")

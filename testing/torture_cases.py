@@ -21,7 +21,7 @@ from typing import NoReturn, final
 import attrs
 
 from ..effects.policy import Concurrency
-from .points import PAGE, Points, counted
+from .points import PAGE, Points, counted, pointed_statements
 from .torture_checks import life_faults
 from .torture_life import TITLE, Asks, Life, Script
 from .torture_trail import Remains, Shape
@@ -198,6 +198,7 @@ class Process:
         """Be that process, which counts in *shared* and tells *writing* what goes wrong."""
         last = self.kill.number if isinstance(self.kill, At) else None
         points = Points(shared, last, kept=self.names is not None)
+        pointed_statements(points)
         try:
             asyncio.run(Life(self.script, self.folder, self.number, points).live())
             if self.names is not None:

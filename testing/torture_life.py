@@ -52,7 +52,7 @@ from .points import Notebook, PointedStore, Points
 
 if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
-    from ..effects.performers.stores.sqlite_file import Durability
+    from ..effects.performers.stores.sqlite import Durability
     from ..engine.session import Session
 
 SESSION = "s"

@@ -15,6 +15,7 @@ from ..effects.errors import JournalError
 from ..effects.events import ApprovalGiven, Failure, ModelFailed, ModelFinished, TimerFired, ToolFinished
 from ..effects.messages import Message, Outcome
 from ..effects.notices import RunEnded, RunStarted, ToolEnded
+from ..effects.performers.stores import sqlite_layout as layout
 from ..effects.records import AppendMessage, ReplaceHistory
 from ..effects.requests import AskApproval, RunTool
 from ..effects.usage import Usage
@@ -189,18 +190,21 @@ class Remains:
 
 
 def stored(path: Path) -> tuple[dict[str, list[bytes]], list[str]]:
-    """The journals in the store at *path*, and what is wrong with it as a file."""
-    faults: list[str] = []
-    journals: dict[str, list[bytes]] = {}
+    """
+    The journals in the store at *path*, and what is wrong with it as a file.
+
+    Read in this thread, since whoever forks has no other.
+    """
     with closing(sqlite3.connect(path)) as db:
         (said,) = db.execute("pragma integrity_check").fetchone()
-        faults += [f"the store is damaged: {said}"] if said != "ok" else []
-        tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
-        faults += [f"the store has tables {sorted(tables)}"] if tables != {"sessions", "entries"} else []
-        for session, seq, body in db.execute("select session, seq, body from entries order by session, seq"):
-            journal = journals.setdefault(session, [])
-            faults += [f"entry {seq} of {session} comes after {len(journal)}"] if seq != len(journal) else []
-            journal.append(body)
-        lengths = dict(db.execute("select session, length from sessions").fetchall())
-    counted = {session: len(journal) for session, journal in journals.items()}
-    return journals, faults + ([f"it has {counted}, and says {lengths}"] if counted != lengths else [])
+        if not db.execute("select count(*) from sqlite_master").fetchone()[0]:
+            return {}, ["there is nothing in the store"]
+        infos = layout.listed(db)
+        journals = {info.session: layout.load(info.session, 0, db) for info in infos}
+        (entries,) = db.execute("select count(*) from entries").fetchone()
+    found = {session: len(journal) for session, journal in journals.items()}
+    told = {info.session: info.length for info in infos}
+    faults = [f"the store is damaged: {said}"] if said != "ok" else []
+    if told != found or entries != sum(found.values()):
+        faults.append(f"the store has {entries} entries, those of its sessions are {found}, it says {told}")
+    return journals, faults

@@ -79,6 +79,7 @@ def begin(job: Job, said: int) -> int:
         return number
     code = CRASHED
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # what ends this process is no reason to end the others
         os.setsid()
         os.dup2(said, 1)
         os.dup2(said, 2)
