@@ -5,7 +5,8 @@ What helps to test an agent, and what our own tests are made of.
     scripted    a model that says what it was told to, for whole agents
     clock       a clock that stands still
     wires       what real providers refuse in a request body: for whoever writes a wire
-    stores      a store that can be told to fail
+    stores      a store to make others of, and one that can be told to fail
+    conformance what every store promises, as checks that any store can be put to
     player      the world as a player: random runs in which every promise is checked (`people`, `strays`,
                 `habits` and `settings` say who takes part, `plans` what they tend to do, `places` where a run
                 has been, `watched` what is checked)

@@ -1,0 +1,139 @@
+"""
+A store of one's own: a folder with a file for each session, in which each append is a line.
+
+``python examples/own_store.py`` puts it to every check there is. See docs/stores.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from turnwheel.effects.errors import StoreConflict, StoreError
+from turnwheel.effects.performers.stores.base import SessionInfo
+from turnwheel.testing.conformance import checks, survives_kill
+
+
+class FileStore:
+    """Keeps sessions in *folder*. Simple, not quick: it blocks, and reads a session to append to it."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._closed = False
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """Add *entries* to *session*, which must hold exactly *expected*."""
+        with self._alone():
+            lines = list(self._lines(self._file(session)))
+            actual = sum(len(line["entries"]) for line in lines)
+            if actual != expected:
+                raise StoreConflict(session, expected, actual)
+            if entries or (lines and about is not None):
+                self._write(session, entries, about)
+            return actual + len(entries)
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        """The entries of *session* from index *start* on."""
+        lines = self._lines(self._file(session))
+        return [b64decode(entry) for line in lines for entry in line["entries"]][max(start, 0) :]
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """All sessions, last written first."""
+        self._check_open()
+        infos = [self._info(list(self._lines(file))) for file in self._folder.glob("*.jsonl")]
+        return sorted((info for info in infos if info), key=lambda info: (-info.updated, info.session))
+
+    async def delete(self, session: str) -> bool:
+        """Forget *session*; whether there was one."""
+        with self._alone():
+            there = any(self._lines(self._file(session)))
+            self._file(session).unlink(missing_ok=True)
+            return there
+
+    async def close(self) -> None:
+        """Nothing is held on to: every line is on the disk."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = f"store {str(self._folder)!r} is closed; make a new one"
+            raise StoreError(msg)
+
+    @contextmanager
+    def _alone(self) -> Generator[None, None, None]:
+        """Nobody else writes, in whichever process."""
+        self._check_open()
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _file(self, session: str) -> Path:
+        self._check_open()
+        return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()}.jsonl"
+
+    def _lines(self, file: Path) -> Iterator[dict[str, Any]]:
+        """What was appended, save a line that was cut off when a process was killed."""
+        text = b""
+        with suppress(FileNotFoundError):
+            text = file.read_bytes()
+        return (json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n"))
+
+    def _write(self, session: str, entries: Sequence[bytes], about: bytes | None) -> None:
+        line = {
+            "session": session,
+            "at": time.time(),
+            "entries": [b64encode(entry).decode() for entry in entries],
+            "about": None if about is None else b64encode(about).decode(),
+        }
+        with self._file(session).open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # a line that was cut off
+            file.write(json.dumps(line).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open(self._folder, os.O_RDONLY)
+        os.fsync(folder)  # the name of a new file is kept there
+        os.close(folder)
+
+    def _info(self, lines: Sequence[dict[str, Any]]) -> SessionInfo | None:
+        if not lines:
+            return None
+        said = [line["about"] for line in lines if line["about"] is not None]
+        return SessionInfo(
+            session=lines[0]["session"],
+            length=sum(len(line["entries"]) for line in lines),
+            created=lines[0]["at"],
+            updated=[line["at"] for line in lines if line["entries"]][-1],
+            about=b64decode(said[-1]) if said else b"",
+        )
+
+
+async def main() -> None:
+    """Put it to every check, each in a folder of its own, and kill processes that use it."""
+    with tempfile.TemporaryDirectory() as there:
+        for number, check in enumerate(checks()):
+            await check(partial(FileStore, Path(there, str(number))))
+            print(f"ok  {check}")
+        sys.path.insert(0, str(Path(__file__).parent))  # for the processes that are killed
+        print(
+            f"ok  {await survives_kill('own_store:FileStore', str(Path(there, 'killed')))} entries survived"
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
