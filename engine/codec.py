@@ -66,6 +66,9 @@ UNIONS: tuple[Any, ...] = (
 """Every closed union that is written down."""
 
 
+MOST_DIGITS = 30
+"""Before or behind the point of an amount of money; with many more, Python's decimals do not count."""
+
 SETTINGS = (
     *(ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Compaction, Loops),
     *(Rule, HookSpec, ChildSpec, Config),
@@ -82,7 +85,11 @@ def _structure_rope(value: dict[str, Any], _: type[Rope]) -> Rope:
 
 
 def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
-    return Decimal(str(value))
+    made = Decimal(str(value))
+    if not made.is_finite() or abs(made.adjusted()) > MOST_DIGITS:
+        msg = f"no amount of money: {value!r:.50}"
+        raise ValueError(msg)
+    return made
 
 
 def _structure_bytes(value: str, _: type[bytes]) -> bytes:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 OLDEST = 2
 """The oldest version that can be read; the one before was never released."""
 
+NONSENSE = 1_000_000
+"""No version will ever be so high: whatever says it is damaged."""
+
 TOLD_ONCE = 2
 """The last version that was not told by each entry, but by the one that begins a run."""
 
@@ -70,9 +73,9 @@ def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:
     """
     if version == TOLD_ONCE:
         version = plain.get("version", version)
-    if not isinstance(version, int) or version < OLDEST:
+    if not isinstance(version, int) or not OLDEST <= version < NONSENSE:
         what = "was never released; read it with the turnwheel that wrote it"
-        msg = f"{where}: version {version!r} of the journal {what}"
+        msg = f"{where}: version {version!r:.20} of the journal {what}"
         raise JournalError(msg)
     if version > VERSION:
         raise NewerVersion(where, version, VERSION)

@@ -1,9 +1,97 @@
-"""What holds for every test."""
+"""What holds for every test, and values of all words, for tests that draw theirs."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from turnwheel.effects.config import ChildSpec, Config, Limits, ToolSpec
+from turnwheel.effects.hooks import Hook, HookSpec
+from turnwheel.effects.model import ModelSpec, Price
+from turnwheel.effects.notices import AgentNoticed, TextDelta
+from turnwheel.effects.permissions import Rule, Verdict
+from turnwheel.effects.pieces import CallPiece, Rope, TextPiece
+from turnwheel.effects.policy import Policy
+from turnwheel.effects.upkeep import Compaction, Loops, Retries
+from turnwheel.effects.usage import Usage
 
 # A slow or busy machine is no defect of ours: nothing here is judged by the clock.
 settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnwheel")
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+money = st.decimals(min_value=0, max_value=100, places=4)
+globs = st.lists(st.tuples(text, text), max_size=2).map(tuple)
+rules = st.builds(Rule, verdict=st.sampled_from(Verdict), tool=text.filter(str.strip), where=globs)
+hooks = st.builds(
+    HookSpec,
+    name=text.filter(str.strip),
+    hook=st.sampled_from(Hook),
+    where=globs,
+    timeout=st.none() | st.just(2.5),
+)
+policies = st.builds(
+    Policy,
+    on_denial=...,
+    on_max_tokens=...,
+    concurrency=...,
+    max_parallel=st.integers(1, 9),
+    gates=...,
+    steering=...,
+    mode=...,
+    answer_within=st.none() | st.just(0.5),
+    continues=st.integers(0, 9),
+    coalesce=st.sampled_from([0.0, 2.5]),
+    compact_at=st.sampled_from([0.5, 0.8, 1.0]),
+)
+children = st.builds(
+    ChildSpec,
+    name=text,
+    system=text,
+    tools=st.none() | st.just(("a",)),
+    limits=st.builds(Limits, turns=st.none()),
+)
+configs = st.builds(
+    Config,
+    model=st.builds(
+        ModelSpec, name=text.filter(str.strip), price=st.builds(Price, input=money, output=money)
+    ),
+    children=st.lists(children, max_size=2, unique_by=lambda child: child.name).map(tuple),
+    retries=st.builds(Retries, failed=st.integers(0, 9), longest=st.none() | st.just(9.5)),
+    compaction=st.builds(Compaction, clear_over=st.none() | st.just(9), result_limit=st.none() | st.just(99)),
+    loops=st.just(Loops.never()) | st.builds(Loops, warn=st.integers(1, 9)),
+    system=text,
+    tools=st.lists(st.sampled_from([ToolSpec(name="a"), ToolSpec(name="b", timeout=None)]), unique=True).map(
+        tuple
+    ),
+    limits=st.builds(Limits, turns=st.none() | st.integers(1, 9), usd=st.none() | money.filter(bool)),
+    rules=st.lists(rules, max_size=2).map(tuple),
+    hooks=st.lists(hooks, max_size=2, unique_by=lambda hook: hook.name).map(tuple),
+    policy=policies,
+    instructions=st.lists(text, max_size=2).map(tuple),
+)
+ropes = st.builds(
+    Rope.of,
+    st.lists(st.builds(TextPiece, text) | st.builds(CallPiece, st.integers(0, 3), text, text, text)),
+    st.integers(0, 9),
+)
+
+# What the annotations alone cannot say: how to make values that their own rules accept.
+MADE: dict[type, st.SearchStrategy[Any]] = {
+    str: text,
+    float: numbers,
+    Decimal: money,
+    Rope: ropes,
+    Usage: st.builds(Usage, input=st.integers(0, 9), cached=st.integers(0, 9), estimated=st.integers(0, 9)),
+    Config: configs,
+    Rule: rules,
+    HookSpec: hooks,
+    Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
+    AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),
+}
+for made, strategy in MADE.items():
+    st.register_type_strategy(made, strategy)

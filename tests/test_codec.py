@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from typing import Any, get_args
 
 import attrs
@@ -11,16 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, Config, Limits, ToolSpec
+from turnwheel.effects.config import Approval, Config, ToolSpec
 from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
 from turnwheel.effects.history import History
-from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Part, StopReason
-from turnwheel.effects.model import ModelSpec, Price
-from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta
-from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
-from turnwheel.effects.pieces import CallPiece, Piece, Rope, TextPiece
-from turnwheel.effects.policy import Policy
+from turnwheel.effects.model import ModelSpec
+from turnwheel.effects.notices import Notice
+from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.records import Change, Record
 from turnwheel.effects.requests import Request, View
 from turnwheel.effects.usage import Usage
@@ -29,55 +25,6 @@ from turnwheel.engine.entries import VERSION, Entry, Stepped, TakenOver
 from turnwheel.engine.written import entry_of, written
 from turnwheel.states.batch import Batch, Phase
 from turnwheel.states.state import CompactStage, Executing, Stage, State, Streaming
-
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-numbers = st.floats(allow_nan=False, allow_infinity=False)
-money = st.decimals(min_value=0, max_value=100, places=4)
-globs = st.lists(st.tuples(text, text), max_size=2).map(tuple)
-rules = st.builds(Rule, verdict=st.sampled_from(Verdict), tool=text.filter(str.strip), where=globs)
-hooks = st.builds(
-    HookSpec,
-    name=text.filter(str.strip),
-    hook=st.sampled_from(Hook),
-    where=globs,
-    timeout=st.none() | st.just(2.5),
-)
-configs = st.builds(
-    Config,
-    model=st.builds(
-        ModelSpec, name=text.filter(str.strip), price=st.builds(Price, input=money, output=money)
-    ),
-    system=text,
-    tools=st.lists(st.sampled_from([ToolSpec(name="a"), ToolSpec(name="b", timeout=None)]), unique=True).map(
-        tuple
-    ),
-    limits=st.builds(Limits, turns=st.none() | st.integers(1, 9), usd=st.none() | money.filter(bool)),
-    rules=st.lists(rules, max_size=2).map(tuple),
-    hooks=st.lists(hooks, max_size=2, unique_by=lambda hook: hook.name).map(tuple),
-    policy=st.builds(Policy, mode=st.sampled_from(PermissionMode), answer_within=st.none() | st.just(0.5)),
-    instructions=st.lists(text, max_size=2).map(tuple),
-)
-ropes = st.builds(
-    Rope.of,
-    st.lists(st.builds(TextPiece, text) | st.builds(CallPiece, st.integers(0, 3), text, text, text)),
-    st.integers(0, 9),
-)
-
-# What the annotations alone cannot say: how to make values that their own rules accept.
-MADE: dict[type, st.SearchStrategy[Any]] = {
-    str: text,
-    float: numbers,
-    Decimal: money,
-    Rope: ropes,
-    Usage: st.builds(Usage, input=st.integers(0, 9), cached=st.integers(0, 9), estimated=st.integers(0, 9)),
-    Config: configs,
-    Rule: rules,
-    HookSpec: hooks,
-    Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
-    AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),
-}
-for made, strategy in MADE.items():
-    st.register_type_strategy(made, strategy)
 
 UNIONS: dict[str, Any] = {
     "Event": Event,

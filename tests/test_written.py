@@ -6,15 +6,20 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import Interrupted
 from turnwheel.effects.model import ModelSpec
-from turnwheel.engine.entries import VERSION, Posted, RunOpened, TakenOver
+from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, TakenOver
+from turnwheel.engine.journal import fold
 from turnwheel.engine.migrations import CHANGES, OLDEST
 from turnwheel.engine.written import MARK, entry_of, written
 
@@ -86,6 +91,166 @@ def test_what_cannot_be_read_says_where_and_what_to_do(line: bytes, said: str) -
         entry_of(line, "journal line 3")
     assert "restore it from a backup" in str(caught.value)
     assert len(str(caught.value)) < 1_000
+
+
+# Any entry at all
+
+
+def kinds(union: Any) -> Any:
+    """Any entry of the closed *union*."""
+    return st.sampled_from(get_args(union)).flatmap(st.from_type)
+
+
+entries: st.SearchStrategy[Entry] = kinds(Entry)
+
+
+@given(entry=entries)
+@settings(max_examples=200)
+def test_any_entry_that_is_written_is_read_as_it_was(entry: Entry) -> None:
+    """Nothing is lost, and nothing added."""
+    assert entry_of(written(entry)) == entry
+
+
+@given(entry=entries)
+@settings(max_examples=200)
+def test_any_entry_of_version_2_is_read_as_it_was(entry: Entry) -> None:
+    """No field of it is lost on its way to the present."""
+    assert entry_of(in_version_2(entry)) == entry
+
+
+def in_version_2(entry: Entry) -> bytes:
+    """*entry* as version 2 wrote it, where it was possible then."""
+    plain = json.loads(written(entry))
+    del plain[MARK]
+    if isinstance(entry, RunOpened):
+        plain["version"] = 2
+    return json.dumps(plain).encode()
+
+
+# What is no entry
+
+JOURNALS = sorted((ROOT / "tests" / "golden").glob("v*/[!r]*.jsonl"))
+LINES = [line for path in JOURNALS for line in path.read_bytes().splitlines()]
+lines = st.sampled_from(LINES)
+shares = st.floats(0, 1, exclude_max=True)
+TAGS = sorted({word for line in LINES for word in re.findall(rb'"type":"(\w+)"', line)})
+
+odd: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([1e308, -1e308, 2**64, 10**4_000, "1e999999", "nan", "inf", "=", "AAA", "\x00", ""]),
+    st.text(max_size=3),
+    st.just([]),
+    st.just({}),
+    st.sampled_from(TAGS).map(lambda tag: {"type": tag.decode()}),
+)
+
+
+def read_or_refused(data: bytes) -> Entry | None:
+    """The entry that *data* is; None where it is refused, as it should be."""
+    said = ""
+    try:
+        return entry_of(data, "entry 7")
+    except JournalError as error:
+        said = str(error)
+    assert said.startswith("entry 7")
+    assert len(said) < 1_000
+    return None
+
+
+@given(line=lines, share=shares)
+@settings(max_examples=300)
+def test_what_was_torn_is_refused(line: bytes, share: float) -> None:
+    """Wherever it was cut; no part of an entry is an entry."""
+    assert read_or_refused(line[: int(len(line) * share)]) is None
+
+
+@given(
+    line=lines,
+    at=st.floats(0, 1, exclude_max=True),
+    put=st.binary(min_size=1, max_size=4),
+    cut=st.integers(0, 9),
+)
+@settings(max_examples=500)
+def test_what_was_damaged_is_an_entry_or_refused(line: bytes, at: float, put: bytes, cut: int) -> None:
+    """Some bytes in the place of others: whatever that makes of it, there is no other error."""
+    place = int(len(line) * at)
+    read_or_refused(line[:place] + put + line[place + cut :])
+
+
+@given(line=lines, data=st.data())
+@settings(max_examples=500)
+def test_what_says_something_else_is_an_entry_or_refused(line: bytes, data: st.DataObject) -> None:
+    """JSON of the right shape with something odd in one place of it, or without it, or with more."""
+    plain = json.loads(line)
+    place: Any = plain
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys))
+        inner = place[key]
+        if not (isinstance(inner, dict | list) and inner) or data.draw(st.booleans()):
+            break
+        place = inner
+    match data.draw(st.sampled_from(["put", "drop", "add"])):
+        case "put":
+            place[key] = data.draw(odd)
+        case "drop":
+            del place[key]
+        case _ if isinstance(place, dict):
+            place[data.draw(st.sampled_from(["v", "type", "more", "at"]))] = data.draw(odd)
+        case _:
+            place.append(data.draw(odd))
+    read_or_refused(json.dumps(plain).encode())
+
+
+@given(path=st.sampled_from(JOURNALS), data=st.data())
+@settings(max_examples=150)
+def test_a_journal_with_an_entry_that_is_not_its_own_is_one_or_refused(
+    path: Path, data: st.DataObject
+) -> None:
+    """One that is missing, doubled, of another session, or says something else."""
+    journal = path.read_bytes().splitlines()
+    place = data.draw(st.integers(0, len(journal) - 1))
+    match data.draw(st.sampled_from(["drop", "double", "foreign", "else"])):
+        case "drop":
+            del journal[place]
+        case "double":
+            journal.insert(data.draw(st.integers(0, len(journal))), journal[place])
+        case "foreign":
+            journal[place] = data.draw(lines)
+        case _:
+            plain = json.loads(journal[place])
+            inner = plain.get("event", plain)
+            inner[data.draw(st.sampled_from(list(inner)))] = data.draw(odd)
+            journal[place] = json.dumps(plain).encode()
+    with suppress(JournalError):
+        fold(journal, "s")
+
+
+@pytest.mark.parametrize(
+    "amount", ["sNaN", "nan", "Infinity", "1e999999", "-1e31", "1e-31", "dear", True, [], ""]
+)
+def test_money_that_is_none_is_refused(amount: object) -> None:
+    """It would break whoever adds it up."""
+    line = {"type": "Titled", "at": 1.0, "title": "", "spent": {"cost": amount}}
+    assert read_or_refused(json.dumps(line).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 1_000_000,
+        b'{"a":' * 1_000_000,
+        b'{"v":' + b"9" * 1_000_000 + b"}",
+        b'{"v":3,"type":"' + b"x" * 10_000_000,
+        b"\x00" * 10_000_000,
+    ],
+    ids=["lists", "objects", "version", "text", "nothing"],
+)
+def test_what_is_large_and_no_entry_is_refused(data: bytes) -> None:
+    """At once, and what is said of it stays small."""
+    assert read_or_refused(data) is None
 
 
 def test_every_older_version_has_its_migration() -> None:
