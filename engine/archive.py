@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMAT = "turnwheel session"
 
 FORMAT_VERSION = 1
-"""The version of what `export` writes."""
+"""The version of what `export` writes; see `entries.VERSION` for when to raise it."""
 
 
 async def export(store: Store, session: str) -> bytes:

@@ -19,7 +19,18 @@ VERSION = 3
 """
 The version of what is written here, and of what the machine makes of it: each entry says it.
 
-An entry of an older one is migrated when it is read, one of a newer one is refused.
+An entry of an older one is migrated when it is read, one of a newer one is refused. Raise it, once in a
+release, with whatever an older turnwheel could not read or would take for something else: a word, a field
+or a value that is new, and one that means something else or leads elsewhere. Then say in `migrations` what
+the older version wrote, and what it did without being told.
+
+Four other things have versions of their own. `snapshots.VERSION`: raise it when a state or the memory
+changes; an older one is refused, since the journal leads to the same machine. `archive.FORMAT_VERSION`:
+raise it when something that an export has goes or means something else; what comes to it is no new version.
+The layout of an SQLite file, `VERSION` beside its tables: raise it with every change of them, and say there
+how older files come up to it; a table that means something else has to have another name, for those that
+have the file open. A row of a store, `About`, has none: what cannot be read of it is made again from the
+journal, so a field that means something else needs another name.
 """
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import final
 
 import attrs
+import msgspec
 
 from ..effects.config import Config
-from ..effects.errors import JournalError
+from ..effects.errors import JournalError, NewerVersion
 from ..effects.history import History
 from ..effects.permissions import PermissionMode, Rule
 from ..effects.records import SetInstructions, SetThinking, WithdrawTool
 from ..effects.usage import Spent
 from ..states.context import AsConfigured, Mail, Memory, NotBegun
 from ..states.state import State
-from .codec import decode, encode
-from .entries import VERSION
+from .codec import UNREADABLE, decode, encode
 from .machine import Machine
+
+VERSION = 3
+"""The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read."""
+
+NAME = "this snapshot"
+
+
+class _Versioned(msgspec.Struct):
+    """As much of a snapshot as any version can read."""
+
+    version: int
 
 
 @final
@@ -77,11 +88,8 @@ def taken(machine: Machine) -> bytes:
 
 def restored(data: bytes, config: Config, history: History) -> Machine:
     """The machine that *data* was taken of."""
-    snapshot = decode(data, Snapshot, "this snapshot")
-    if snapshot.version != VERSION:
-        known = f"known here is {VERSION}: use the turnwheel that wrote it"
-        msg = f"this snapshot has version {snapshot.version}, {known}"
-        raise JournalError(msg)
+    _check_version(data)
+    snapshot = decode(data, Snapshot, NAME)
     if (snapshot.length, snapshot.revision) != (len(history), history.revision):
         msg = (
             f"this snapshot goes with {snapshot.length} messages at revision {snapshot.revision}, "
@@ -90,3 +98,16 @@ def restored(data: bytes, config: Config, history: History) -> Machine:
         raise JournalError(msg)
     kept = {name: getattr(snapshot, name) for name in KEPT}
     return Machine(config, snapshot.state, Memory(history=history, **kept))
+
+
+def _check_version(data: bytes) -> None:
+    """Refuse what another version wrote before anything else of it is looked at."""
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).version
+    except UNREADABLE:
+        return  # it is no snapshot, which is said where it is read
+    if version > VERSION:
+        raise NewerVersion(NAME, version, VERSION)
+    if version < VERSION:
+        msg = f"{NAME} has version {version}, known here is {VERSION}: fold its journal instead"
+        raise JournalError(msg)

@@ -41,6 +41,7 @@ from turnwheel.engine.entries import VERSION, Entry
 from turnwheel.engine.journal import beginning, fold, read
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.migrations import CHANGES
+from turnwheel.engine.snapshots import Snapshot
 from turnwheel.engine.written import MARK, entry_of, written
 from turnwheel.states.batch import Running
 from turnwheel.states.rules.validity import history_faults
@@ -290,9 +291,9 @@ def test_every_word_is_in_a_journal() -> None:
 # Fields that come and go
 
 
-def words(version: int) -> dict[str, list[str]]:
-    """What the entries of *version* were made of."""
-    found: dict[str, list[str]] = json.loads((GOLDEN / f"v{version}/words.json").read_text("utf-8"))
+def words(version: int, name: str = "words") -> dict[str, list[str]]:
+    """What the entries of *version* were made of, or what else has that *name*."""
+    found: dict[str, list[str]] = json.loads((GOLDEN / f"v{version}/{name}.json").read_text("utf-8"))
     return found
 
 
@@ -303,6 +304,11 @@ def test_a_word_that_changes_is_seen() -> None:
     Where a version is out, an older turnwheel cannot read what has a new field in it: raise `VERSION`.
     """
     assert make.words(Entry) == words(VERSION)
+
+
+def test_a_snapshot_that_changes_is_seen() -> None:
+    """What it is made of is what is committed; where a version is out, raise that of snapshots."""
+    assert make.words(Snapshot) == words(VERSION, "snapshot")
 
 
 @pytest.mark.parametrize("version", VERSIONS[:-1])

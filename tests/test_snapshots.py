@@ -8,7 +8,7 @@ from typing import get_args
 import attrs
 import pytest
 
-from turnwheel.effects.errors import JournalError
+from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -39,7 +39,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import KEPT, Snapshot
+from turnwheel.engine.snapshots import KEPT, VERSION, Snapshot
 from turnwheel.states.batch import Phase
 from turnwheel.states.context import Memory
 from turnwheel.states.state import CompactStage, Stage, State
@@ -192,20 +192,29 @@ def test_a_snapshot_goes_with_its_history_and_no_other() -> None:
             Machine.restore(machine.snapshot(), machine.config, other)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version": 1}', b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version": 3}', b'{"version": "3"}', b"\xff"])
 def test_what_is_no_snapshot_says_so(data: bytes) -> None:
     """Torn and foreign bytes are an error that names them."""
     with pytest.raises(JournalError, match="this snapshot cannot be read"):
         Machine.restore(data, config(), History.of())
 
 
-def test_a_snapshot_of_a_newer_version_is_refused() -> None:
-    """It may hold what is not known here."""
+@pytest.mark.parametrize("more", [{}, {"mood": "good"}])
+def test_a_snapshot_of_a_newer_version_is_refused(more: dict[str, str]) -> None:
+    """Whether it holds what is not known here or not."""
     machine = run_at("streaming").machine
-    newer = json.loads(machine.snapshot())
-    newer["version"] += 1
-    with pytest.raises(JournalError, match="use the turnwheel that wrote it"):
+    newer = {**json.loads(machine.snapshot()), "version": VERSION + 1, **more}
+    says = f"this snapshot has version {VERSION + 1}, known here is {VERSION}: upgrade turnwheel"
+    with pytest.raises(NewerVersion, match=says):
         Machine.restore(json.dumps(newer).encode(), machine.config, machine.memory.history)
+
+
+def test_a_snapshot_of_an_older_version_is_refused() -> None:
+    """It is a convenience, so nothing is migrated: the journal leads to the same machine."""
+    machine = run_at("streaming").machine
+    older = {**json.loads(machine.snapshot()), "version": VERSION - 1}
+    with pytest.raises(JournalError, match="fold its journal instead"):
+        Machine.restore(json.dumps(older).encode(), machine.config, machine.memory.history)
 
 
 def test_half_an_answer_comes_back_with_its_pieces() -> None:

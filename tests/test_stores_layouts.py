@@ -122,7 +122,7 @@ async def test_a_file_of_a_newer_layout_is_refused(path: Path) -> None:
         db.execute(f"pragma user_version = {VERSION + 1}")
     db.close()
     newer = SQLiteStore(path)
-    says = f"has layout {VERSION + 1} and this turnwheel knows {VERSION}: .*; upgrade turnwheel"
+    says = f"the layout of store .* has version {VERSION + 1}, known here is {VERSION}: upgrade turnwheel"
     with pytest.raises(JournalError, match=says):
         await newer.load("s")
     await newer.close()

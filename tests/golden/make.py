@@ -6,9 +6,9 @@ The golden journals: sessions that are played the same each time, and what is ke
 
 For each session there is a file of its journal, an entry a line, as the store has it: ``steering.s.jsonl`` is
 the session ``s`` of the scenario ``steering``. What they lead to stands in ``expected.json``, in words that
-do not change with those of the journal, and what entries are made of in ``words.json``. Journals of a version
-that is out are never written again: they are what people have in their stores. The random runs are for a
-version that is about to be left behind.
+do not change with those of the journal; what entries and snapshots are made of in ``words.json`` and in
+``snapshot.json``. Journals of a version that is out are never written again: they are what people have in
+their stores. The random runs are for a version that is about to be left behind.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ from turnwheel.effects.upkeep import Compaction, Loops, Retries
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.conductor import Setting
 from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
+from turnwheel.engine.snapshots import Snapshot
 from turnwheel.engine.titles import Titles
 from turnwheel.engine.written import written
 from turnwheel.states.state import Done
@@ -997,6 +998,7 @@ async def write(folder: Path, seeds: int) -> None:
         (folder / f"random-{seed}.s.jsonl").write_bytes(in_lines(journal))
     (folder / "expected.json").write_text(in_json(leads), "utf-8")
     (folder / "words.json").write_text(in_json(words(Entry)), "utf-8")
+    (folder / "snapshot.json").write_text(in_json(words(Snapshot)), "utf-8")
 
 
 def words(*roots: Any) -> dict[str, list[str]]:

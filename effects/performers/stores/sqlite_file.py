@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, final
 
-from ...errors import JournalError, StoreError, TurnwheelError
+from ...errors import NewerVersion, StoreError, TurnwheelError
 from .sqlite_layout import SCHEMA, UPGRADES, VERSION
 
 if TYPE_CHECKING:
@@ -214,11 +214,8 @@ def _layout(db: sqlite3.Connection, path: Path) -> int:
         msg = f"store {str(path)!r} is the database of another program; name another path"
         raise StoreError(msg)
     if version > VERSION:
-        msg = (
-            f"store {str(path)!r} has layout {version} and this turnwheel knows {VERSION}: "
-            "it was written by a newer one; upgrade turnwheel"
-        )
-        raise JournalError(msg)
+        where = f"the layout of store {str(path)!r}"
+        raise NewerVersion(where, version, VERSION)
     return version
 
 
