@@ -4,22 +4,27 @@ What older versions wrote, as small records, and what each is now. Loaded where 
 A record here is one that changed, as it was until the version in its name; what did not change is read as it
 is written today. A migration is a pure function from a record to the next one, which is today's or is itself
 in here: reading a version applies all that changed since, innermost first, and knows of no other version.
+
+A setting that came to a record needs no record of its own, but a migration all the same: it says what was
+done before one could say so, whatever the default of today is.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
+from cattrs.gen import make_dict_structure_fn
 
-from ..effects.config import Config
+from ..effects.config import Config, ToolSpec
 from ..effects.errors import JournalError, NewerVersion
 from .codec import make_converter
 from .entries import VERSION, Entry, RunOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
 
     import cattrs
 
@@ -48,18 +53,29 @@ def _run_opened(old: RunOpened2) -> RunOpened:
     return RunOpened(at=old.at, run=old.run, config=old.config)
 
 
+def _tool_spec(old: ToolSpec) -> ToolSpec:
+    return attrs.evolve(old, secrets=())
+
+
 @final
 @attrs.frozen
 class Changed:
-    """A record *old* that is *new* in the next version, and *how* the one becomes the other."""
+    """
+    A record *old* that is *new* in the next version, and *how* the one becomes the other.
+
+    The two are the same where something was added: then *how* says what it was before.
+    """
 
     old: type
     new: type
     how: Callable[[Any], object]
 
 
+Reader = Callable[[Any, Any], Any]
+"""Makes what it is told, a class, of what JSON is made of."""
+
 CHANGES: Mapping[int, tuple[Changed, ...]] = {
-    2: (Changed(RunOpened2, RunOpened, _run_opened),),
+    2: (Changed(RunOpened2, RunOpened, _run_opened), Changed(ToolSpec, ToolSpec, _tool_spec)),
 }
 """What changed after each version."""
 
@@ -86,15 +102,31 @@ def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:
 @cache
 def _reader(version: int) -> cattrs.Converter:
     """A converter that reads entries of *version* as those of today."""
-    return make_converter(lambda made: _teach(made, version))
+    since = [changed for past in range(version, VERSION) for changed in CHANGES[past]]
+    return make_converter(partial(teach, since))
 
 
-def _teach(made: cattrs.Converter, version: int) -> None:
-    """Have *made* read what changed since *version* as it was then; a record's own parts come before it."""
-    for since in range(version, VERSION):
-        for changed in CHANGES[since]:
-            made.register_structure_hook(changed.new, _hook(made, changed))
+def teach(changes: Iterable[Changed], made: cattrs.Converter) -> None:
+    """Have *made* read the records that have *changes*, which are in the order they came, as before them."""
+    readers: dict[type, Reader] = {}
+    for changed in changes:
+        read = readers.get(changed.old) or _as_written(made, changed)
+        readers[changed.new] = _then(read, changed)
+        made.register_structure_hook(changed.new, readers[changed.new])
 
 
-def _hook(made: cattrs.Converter, changed: Changed) -> Callable[[Any, Any], object]:
-    return lambda value, _: changed.how(made.structure(value, changed.old))
+def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
+    """Reads the old record of *changed* by its fields; what it is made of may have changed, too."""
+    if changed.old is not changed.new:
+        return made.structure
+
+    @cache
+    def by_fields() -> Reader:
+        return make_dict_structure_fn(changed.old, made)
+
+    # Not before there is something to read: until then, what it is made of gets readers of its own.
+    return lambda value, kind: by_fields()(value, kind)  # noqa: PLW0108  # as just said
+
+
+def _then(read: Reader, changed: Changed) -> Reader:
+    return lambda value, _: changed.how(read(value, changed.old))

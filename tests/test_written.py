@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import attrs
+import cattrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,9 +21,10 @@ from turnwheel.effects.config import Config
 from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import Interrupted
 from turnwheel.effects.model import ModelSpec
+from turnwheel.engine.codec import make_converter
 from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import fold
-from turnwheel.engine.migrations import CHANGES, OLDEST
+from turnwheel.engine.migrations import CHANGES, OLDEST, Changed, teach
 from turnwheel.engine.written import MARK, entry_of, written
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -256,6 +260,57 @@ def test_what_is_large_and_no_entry_is_refused(data: bytes) -> None:
 def test_every_older_version_has_its_migration() -> None:
     """From the oldest that is read to the one before today's, and no other."""
     assert list(CHANGES) == list(range(OLDEST, VERSION))
+
+
+@attrs.frozen(kw_only=True)
+class Wheel1:
+    """The first wheel had its size as text."""
+
+    size: str
+
+
+@attrs.frozen(kw_only=True)
+class Wheel:
+    """What became of it; the third version has spokes."""
+
+    size: int
+    spokes: int = 8
+
+
+@attrs.frozen(kw_only=True)
+class Cart2:
+    """A cart with one wheel."""
+
+    wheel: Wheel
+
+
+@attrs.frozen(kw_only=True)
+class Cart:
+    """A cart with any number of them."""
+
+    wheels: tuple[Wheel, ...] = ()
+    name: str = ""
+
+
+FIRST = Changed(Wheel1, Wheel, lambda old: Wheel(size=int(old.size)))
+SECOND = (
+    Changed(Wheel, Wheel, lambda old: attrs.evolve(old, spokes=0)),
+    Changed(Cart2, Cart, lambda old: Cart(wheels=(old.wheel,))),
+)
+
+
+def test_what_changed_twice_goes_the_whole_way() -> None:
+    """A record in a record, one that was another one, and one that got more; each version from its own on."""
+    first = make_converter(partial(teach, (FIRST, *SECOND)))
+    assert first.structure({"wheel": {"size": "3"}}, Cart) == Cart(wheels=(Wheel(size=3, spokes=0),))
+    second = make_converter(partial(teach, SECOND))
+    assert second.structure({"wheel": {"size": 3}}, Cart) == Cart(wheels=(Wheel(size=3, spokes=0),))
+    with pytest.raises(cattrs.BaseValidationError):
+        second.structure({"wheel": {"size": 3, "more": 1}}, Cart)
+    third = make_converter(partial(teach, ()))
+    assert third.structure({"wheels": [{"size": 3}]}, Cart) == Cart(wheels=(Wheel(size=3),))
+    with pytest.raises(cattrs.BaseValidationError):
+        third.structure({"wheel": {"size": 3}}, Cart)
 
 
 def test_what_older_versions_were_like_is_loaded_for_them_only() -> None:
