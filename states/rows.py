@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.events import ControlReceived, Event, UserSent, UserSteered
+from ..effects.events import (
+    AgentProgressed,
+    ControlReceived,
+    Event,
+    ToolProgressed,
+    UserSent,
+    UserSteered,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +25,20 @@ WELCOME: Mapping[type[Event], str] = {
     ControlReceived: "it holds from now on",
 }
 """What may come in at any time and leaves a state as it is, with what becomes of it."""
+
+ENDED_BY_HOOK: Mapping[str, str] = {
+    "executing.stopping": "a hook ends the run; tools are cancelled",
+    "dispatching.stopping": "a hook ends the run; a child is cancelled",
+    "thinking.end": "a hook ends the run",
+}
+"""Where a hook leads that ends the run while a question is open."""
+
+WITHDRAWN: Mapping[str, str] = {
+    "executing.stopping": "questions are withdrawn, tools cancelled",
+    "dispatching.stopping": "questions are withdrawn, a child cancelled",
+    "thinking.end": "questions are withdrawn, nothing ran",
+}
+"""Where an interrupt leads while a question is open."""
 
 
 @final
@@ -66,4 +87,22 @@ def winds_down(why: str, **more: str) -> Mapping[str, str]:
         "dispatching.stopping": f"{why}; a child is still at work",
         "thinking.go": f"{why}; the rest was skipped",
         **{target.replace("_", "."): reason for target, reason in more.items()},
+    }
+
+
+def refused(why: str) -> Mapping[str, str]:
+    """More ways `on` from an open question where the call is given up, because of *why*."""
+    return {
+        "executing_stopping": f"{why}; tools are still at work",
+        "confirming_stopping": f"{why}; other questions stay open",
+        "dispatching_stopping": f"{why}; a child is still at work",
+        "thinking_end": f"{why}, which ends the run",
+    }
+
+
+def progress(state: str) -> Mapping[type[Event], Mapping[str, str]]:
+    """What whoever is at work tells, which leaves *state* as it is."""
+    return {
+        ToolProgressed: {state: "a tool said something"},
+        AgentProgressed: {state: "a child told what it has spent"},
     }

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from ..effects.events import (
     AgentFinished,
-    AgentProgressed,
     ApprovalGiven,
     CallCancelled,
     Entered,
@@ -38,7 +37,7 @@ from ..effects.events import (
     ToolProgressed,
     UserSteered,
 )
-from .rows import Row, on, rows, winds_down
+from .rows import ENDED_BY_HOOK, WITHDRAWN, Row, on, progress, refused, rows, winds_down
 
 TABLE: tuple[Row, ...] = (
     # Thinking: between model calls
@@ -228,37 +227,15 @@ TABLE: tuple[Row, ...] = (
     *rows(
         "confirming",
         {
-            ApprovalGiven: on(
-                "a question was answered",
-                executing_stopping="denied; tools are still at work",
-                confirming_stopping="denied; other questions stay open",
-                dispatching_stopping="denied; a child is still at work",
-                thinking_end="denied, which ends the run",
-            ),
-            TimerFired: on(
-                "nobody answered in time",
-                executing_stopping="so it is denied; tools are still at work",
-                confirming_stopping="so it is denied; other questions stay open",
-                dispatching_stopping="so it is denied; a child is still at work",
-                thinking_end="so it is denied, which ends the run",
-            ),
-            HookAnswered: {
-                "confirming": "hooks answered",
-                "executing.stopping": "a hook ends the run; tools are cancelled",
-                "dispatching.stopping": "a hook ends the run; a child is cancelled",
-                "thinking.end": "a hook ends the run",
-            },
+            ApprovalGiven: on("a question was answered", **refused("denied")),
+            TimerFired: on("nobody answered in time", **refused("so it is denied")),
+            HookAnswered: {"confirming": "hooks answered", **ENDED_BY_HOOK},
             ToolFinished: {"confirming": "a tool ended", **winds_down("the budget is used up")},
             AgentFinished: {"confirming": "a child ended", **winds_down("the budget is used up")},
-            ToolProgressed: {"confirming": "a tool said something"},
-            AgentProgressed: {"confirming": "a child told what it has spent"},
+            **progress("confirming"),
             CallCancelled: on("a call is given up"),
             UserSteered: winds_down("questions are withdrawn"),
-            Interrupted: {
-                "executing.stopping": "questions are withdrawn, tools cancelled",
-                "dispatching.stopping": "questions are withdrawn, a child cancelled",
-                "thinking.end": "questions are withdrawn, nothing ran",
-            },
+            Interrupted: WITHDRAWN,
         },
     ),
     *rows(
@@ -274,23 +251,13 @@ TABLE: tuple[Row, ...] = (
                 confirming_stopping="other questions stay open",
                 thinking_end="so it is denied, which ends the run",
             ),
-            HookAnswered: {
-                "confirming.stopping": "hooks answered",
-                "executing.stopping": "a hook ends the run; tools are cancelled",
-                "dispatching.stopping": "a hook ends the run; a child is cancelled",
-                "thinking.end": "a hook ends the run",
-            },
+            HookAnswered: {"confirming.stopping": "hooks answered", **ENDED_BY_HOOK},
             ToolFinished: {"confirming.stopping": "a tool ended", **winds_down("the budget is used up")},
             AgentFinished: {"confirming.stopping": "a child ended", **winds_down("the budget is used up")},
-            ToolProgressed: {"confirming.stopping": "a tool said something"},
-            AgentProgressed: {"confirming.stopping": "a child told what it has spent"},
+            **progress("confirming.stopping"),
             CallCancelled: winds_down("a call is given up", confirming_stopping="other questions stay open"),
             UserSteered: winds_down("questions are withdrawn"),
-            Interrupted: {
-                "executing.stopping": "questions are withdrawn, tools cancelled",
-                "dispatching.stopping": "questions are withdrawn, a child cancelled",
-                "thinking.end": "questions are withdrawn, nothing ran",
-            },
+            Interrupted: WITHDRAWN,
         },
     ),
     # Dispatching: a child is at work
@@ -312,8 +279,7 @@ TABLE: tuple[Row, ...] = (
                 "confirming": "hooks answered; a question is open",
                 "dispatching.stopping": "a hook ends the run; the child is cancelled",
             },
-            ToolProgressed: {"dispatching": "a tool said something"},
-            AgentProgressed: {"dispatching": "a child told what it has spent"},
+            **progress("dispatching"),
             CallCancelled: {
                 "dispatching": "a call is given up",
                 "confirming": "a call is given up, and the next one asked about",
@@ -328,8 +294,7 @@ TABLE: tuple[Row, ...] = (
             AgentFinished: winds_down("a child ended", thinking_end="the interrupt is complete"),
             ToolFinished: {"dispatching.stopping": "a tool ended"},
             HookAnswered: {"dispatching.stopping": "hooks answered"},
-            ToolProgressed: {"dispatching.stopping": "a tool said something"},
-            AgentProgressed: {"dispatching.stopping": "a child told what it has spent"},
+            **progress("dispatching.stopping"),
             CallCancelled: {"dispatching.stopping": "a call is given up"},
             Interrupted: {
                 "dispatching.stopping": "the child is cancelled after all",
