@@ -16,7 +16,7 @@ from turnwheel.effects.performers.stores.memory import MemoryStore
 from turnwheel.effects.performers.stores.sqlite import SQLiteStore
 from turnwheel.effects.performers.tools import Tool, ToolContext, builtin_tools, tool
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
-from turnwheel.effects.policy import Concurrency, Gates, OnDenial, OnMaxTokens, Policy, Steering
+from turnwheel.effects.policy import Concurrency, Gates, OnDenial, OnLost, OnMaxTokens, Policy, Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.secrets import Secrets
 from turnwheel.effects.upkeep import Compaction, Loops, Retries
@@ -57,6 +57,7 @@ __all__ = [
     "MemoryStore",
     "ModelSpec",
     "OnDenial",
+    "OnLost",
     "OnMaxTokens",
     "PermissionMode",
     "Policy",

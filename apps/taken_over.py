@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..effects.events import Event, ModelFailed, ToolFinished
-from ..effects.messages import Outcome, ToolCall
+from ..effects.config import Config
+from ..effects.events import AgentFinished, Event, ModelFailed, ToolFinished, ToolLost
+from ..effects.messages import ToolCall
 from ..effects.requests import AskApproval, Cancel, FireHook, Request, RunAgent, RunTool, SetTimer
 from ..engine.machine import Machine
 from ..engine.recovery import questions, recover
@@ -31,12 +32,19 @@ def asked(session: Session) -> Iterator[AskApproval]:
         yield from () if machine is None else questions(machine)
 
 
-def told(machine: Machine, now: float) -> Iterator[str]:
-    """What is done about each piece of work that was open, a line each; *now* in seconds since the epoch."""
-    recovery = recover(machine, now, kept=True)
+def told(machine: Machine, config: Config, now: float) -> Iterator[str]:
+    """
+    What is done about each piece of work that was open, a line each, by whoever goes on under *config*.
+
+    *now* is in seconds since the epoch.
+    """
+    ahead = Machine(machine.config, machine.state, machine.memory)
+    ahead.reconfigure(config)
+    recovery = recover(ahead, now)
     names = _names(machine)
     for event in recovery.events:
-        yield from _of_event(event, names)
+        asked = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
+        yield from _of_event(event, names, asks=bool(asked))
     for request in recovery.again:
         if not isinstance(request, SetTimer):
             yield from _of_request(request, names)
@@ -55,12 +63,16 @@ def _names(machine: Machine) -> dict[str, str]:
     }
 
 
-def _of_event(event: Event, names: dict[str, str]) -> Iterator[str]:
+def _of_event(event: Event, names: dict[str, str], *, asks: bool) -> Iterator[str]:
+    """What *event* means for what was open; *asks*: a person is asked about it."""
     match event:
         case ModelFailed():
             yield "recovered: the answer that was under way is lost, the model is asked again"
-        case ToolFinished(request=request, outcome=Outcome.UNKNOWN):
-            yield f"recovered: {names.get(request, 'a tool')} - it may have run and is not run again"
+        case AgentFinished(request=request):
+            yield f"recovered: {names.get(request, 'an agent')} - it is not there any more, and may have run"
+        case ToolLost(request=request):
+            then = "; you are asked about it" if asks else " and is not run again"
+            yield f"recovered: {names.get(request, 'a tool')} - it may have run{then}"
         case ToolFinished(request=request):
             yield f"recovered: {names.get(request, 'a tool')} - cancelled"
         case _:

@@ -115,7 +115,7 @@ class Work:
         machine = place.session.machine
         if machine is None or machine.done:
             return
-        for line in told(machine, place.agent.clock.now()):
+        for line in told(machine, place.agent.config, place.agent.clock.now()):
             self.aside.line(line, "yellow")
         if self.face is not None:
             for call in calls(machine):

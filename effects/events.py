@@ -146,6 +146,19 @@ class ToolFinished:
 
 @final
 @attrs.frozen(kw_only=True)
+class ToolLost:
+    """
+    The process is gone in which a tool was at work: it may have run.
+
+    Told of those only that must not run twice unknowingly.
+    """
+
+    at: float
+    request: str
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Approve:
     """Yes. *arguments*, where given, take the place of the model's: JSON text, checked as theirs were."""
 
@@ -297,6 +310,7 @@ Answer = (
     ModelFinished
     | ModelFailed
     | ToolFinished
+    | ToolLost
     | ApprovalGiven
     | HookAnswered
     | InstructionsRead
@@ -312,6 +326,7 @@ Event = (
     | ModelFailed
     | ToolProgressed
     | ToolFinished
+    | ToolLost
     | ApprovalGiven
     | HookAnswered
     | InstructionsRead

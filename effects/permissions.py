@@ -50,6 +50,8 @@ class Ground(StrEnum):
     """A person allowed it for good, in this session."""
     HOOK = "hook"
     PERSON = "person"
+    LOST = "lost"
+    """The process in which it was at work is gone, and it may have run."""
 
 
 @final
@@ -83,6 +85,11 @@ class Rule:
     def __str__(self) -> str:
         where = ",".join(f"{name}={glob}" for name, glob in self.where)
         return f"{self.verdict} {self.tool}{':' if where else ''}{where}"
+
+
+def runs_again(why: str) -> bool:
+    """Whether *why* a question is open is that the call may have run: a yes makes it run again."""
+    return why.startswith(f"{Ground.LOST}: ")
 
 
 def _plain(value: object) -> str:

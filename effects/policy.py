@@ -19,6 +19,17 @@ class OnDenial(StrEnum):
     INTERRUPT = "interrupt"
 
 
+class OnLost(StrEnum):
+    """
+    When the process is gone in which an unsafe tool was at work, so that it may have run.
+
+    `REPORT`: its model is told so. `ASK`: a person is asked whether it runs again.
+    """
+
+    REPORT = "report"
+    ASK = "ask"
+
+
 class OnMaxTokens(StrEnum):
     """After a cut-off answer: compact when the context is over its threshold, compact always, or stop."""
 
@@ -73,6 +84,7 @@ class Policy:
     """
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
+    on_lost: OnLost = attrs.field(default=OnLost.REPORT, converter=OnLost)
     on_max_tokens: OnMaxTokens = attrs.field(
         default=OnMaxTokens.COMPACT_OVER_THRESHOLD, converter=OnMaxTokens
     )

@@ -16,7 +16,7 @@ import attrs
 
 from .config import Limits
 from .hooks import Hook
-from .permissions import PermissionMode
+from .permissions import PermissionMode, runs_again
 
 
 class Purpose(StrEnum):
@@ -111,6 +111,11 @@ class AskApproval:
     arguments: str
     why: str = ""
     due: float | None = None
+
+    @property
+    def again(self) -> bool:
+        """Whether the call may have run before, in a process that was lost: a yes makes it run again."""
+        return runs_again(self.why)
 
 
 @final

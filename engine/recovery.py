@@ -2,9 +2,9 @@
 Taking over a run whose process is gone: what becomes of the requests that were open.
 
 A request in the journal was perhaps started, perhaps finished, and nobody knows. Models are asked again, and
-what they had said is dropped. Reads run again, idempotent tools run again with the key they had; an unsafe
-tool is reported as one that may have run. Questions, children and timers are simply open again, and hooks are
-asked again. Exactly once is never claimed.
+what they had said is dropped. Reads run again, idempotent tools run again with the key they had; of an unsafe
+tool the machine is told that it may have run, and decides by policy what that means. Questions, children and
+timers are simply open again, and hooks are asked again. Exactly once is never claimed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, assert_never, final
 import attrs
 
 from ..effects.config import SideEffect, ToolSpec
-from ..effects.events import AgentFinished, Event, Failure, HookAnswered, ModelFailed, ToolFinished
+from ..effects.events import (
+    AgentFinished,
+    Event,
+    Failure,
+    HookAnswered,
+    ModelFailed,
+    ToolFinished,
+    ToolLost,
+)
 from ..effects.hooks import Hook
 from ..effects.messages import Outcome, ToolCall
 from ..effects.requests import (
@@ -44,9 +52,8 @@ from ..states.batch import (
 from ..states.judging import question
 from ..states.opening import source_of
 from ..states.rules import hooks, texts
-from ..states.rules.children import child_prompt, child_tools
+from ..states.rules.children import child_prompt
 from ..states.rules.gate import Law
-from ..states.rules.resources import reach
 from ..states.rules.schema import arguments_of
 from ..states.starting import child_run, tool_run
 from ..states.state import (
@@ -71,7 +78,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
-Found = Request | Cancel | ToolFinished | AgentFinished | HookAnswered | ModelFailed
+Found = Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed
 """What may become of a request that was open."""
 
 
@@ -84,21 +91,16 @@ class Recovery:
     events: tuple[Event, ...] = ()
 
 
-def recover(machine: Machine, now: float, *, kept: bool) -> Recovery:
-    """
-    How *machine*, folded from its journal, goes on at the time *now*.
-
-    *kept* says whether children have journals of their own. Where they have not, one that was at work is
-    what an unsafe tool is.
-    """
-    found = _found(machine, now, kept=kept)
+def recover(machine: Machine, now: float) -> Recovery:
+    """How *machine*, folded from its journal, goes on at the time *now*."""
+    found = _found(machine, now)
     return Recovery(
         again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
         events=tuple([one for one in found if not isinstance(one, Request | Cancel)]),
     )
 
 
-def _found(machine: Machine, now: float, *, kept: bool) -> list[Found]:
+def _found(machine: Machine, now: float) -> list[Found]:
     state = machine.state
     match state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
@@ -112,7 +114,7 @@ def _found(machine: Machine, now: float, *, kept: bool) -> list[Found]:
         case Compacting(stage=Pausing(request=request, due=due)):
             return [SetTimer(id=request, due=due)]
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
-            return [one for call in batch.calls for one in _call(call, machine, now, kept=kept)]
+            return [one for call in batch.calls for one in _call(call, machine, now)]
         case _:
             return []
 
@@ -170,7 +172,7 @@ def _hook(  # the hook, its request and payload, and where and when
 
 
 def _call(  # noqa: PLR0911  # one return for each phase
-    call: Call, machine: Machine, now: float, *, kept: bool
+    call: Call, machine: Machine, now: float
 ) -> tuple[Found, ...]:
     """What becomes of the open requests of *call*, if it has any."""
     wish = call.call
@@ -186,7 +188,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
             told = hooks.told_of_result(result, arguments)
             return (_hook(hook, request, told, machine, now, wish),)
         case Delegated() as phase:
-            return _child(call, phase, machine, now, kept=kept)
+            return _child(call, phase, machine, now)
         case Running() as phase:
             return (_tool(call, phase, machine, now),)
         case _:
@@ -213,25 +215,23 @@ def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
-def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished:
+def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished | ToolLost:
     spec, request = machine.config.tool(call.call.name), phase.request
     if spec is None or spec.side_effect is SideEffect.UNSAFE:
-        return ToolFinished(at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN)
+        return ToolLost(at=now, request=request)
     if phase.told is Order.STOP or _denied(call, spec, machine):
         return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
     return tool_run(call.call, spec, request)
 
 
 def _child(
-    call: Call, phase: Delegated, machine: Machine, now: float, *, kept: bool
+    call: Call, phase: Delegated, machine: Machine, now: float
 ) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
     config, request = machine.config, phase.request
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child, spec = config.child(name), config.tool(call.call.name)
-    reads = child is not None and all(
-        reach(config.tool(tool), None).reads for tool in child_tools(config, child)
-    )
-    if child is None or spec is None or not (kept or reads):
+    if child is None or spec is None:
+        # Nobody is asked about it: it is not there any more, so there is nothing to run again.
         lost = AgentFinished(
             at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN, spent=phase.spent
         )

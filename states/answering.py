@@ -13,6 +13,7 @@ from ..effects.events import (
     HookAnswered,
     TimerFired,
     ToolFinished,
+    ToolLost,
 )
 from ..effects.hooks import Hook
 from ..effects.messages import Outcome
@@ -33,10 +34,12 @@ from .batch import (
     Settled,
     Stopping,
     Timer,
+    Tried,
     Vetted,
 )
 from .hooking import ask_hooks, heard
 from .judging import approved, cleared, hooks_answered, law, spec_of, tell_judged
+from .lost import asked_again
 from .rules import texts
 from .rules.gate import Judgement
 from .rules.hooks import asked_at, opinion, told_of_result
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .draft import Draft
 
-Answered = ToolFinished | AgentFinished | ApprovalGiven | HookAnswered | TimerFired
+Answered = ToolFinished | ToolLost | AgentFinished | ApprovalGiven | HookAnswered | TimerFired
 """The events that answer a request of a call."""
 
 
@@ -64,6 +67,8 @@ def answered(  # noqa: PLR0911  # one return for each kind of answer
     match event, phase:
         case ToolFinished(), Running():
             return _ran(batch, index, event, ctx, draft)
+        case ToolLost(), Running():
+            return batch.with_call(index, _lost(batch.calls[index], phase, batch, ctx, draft))
         case AgentFinished(), Delegated():
             return _ran(batch, index, event, ctx, draft)
         case ApprovalGiven(), Asked() if event.request == phase.request:
@@ -76,8 +81,7 @@ def answered(  # noqa: PLR0911  # one return for each kind of answer
             return _vetted(batch, index, phase, event, ctx, draft)
         case HookAnswered(), Reviewed():
             heard(phase.hook, event, draft, batch.calls[index].call.id)
-            call = Call(call=batch.calls[index].call, phase=Settled(result=phase.result))
-            return batch.with_call(index, call)
+            return batch.with_call(index, batch.calls[index].at(Settled(result=phase.result)))
         case _:
             return None
 
@@ -92,7 +96,7 @@ def _too_late(event: ApprovalGiven, phase: Asked) -> bool:
 
 
 def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Context, draft: Draft) -> Batch:
-    """*batch*, in which a call is over; hooks are asked about it, unless the run is being interrupted."""
+    """*batch*, in which a call is over, and what that used is known."""
     call = batch.calls[index]
     if isinstance(event, ToolFinished):
         spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
@@ -102,10 +106,21 @@ def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Con
     tell(result, spent.seconds, draft)
     if spent != Spent():
         draft.add(AddUsage(spent=spent))
-    ended = Call(call=call.call, phase=Settled(result=result))
-    if batch.stopping is not Stopping.INTERRUPTED:
-        ended = _reviewed(ended, result, ctx, draft)
+    ended = _over(call, result, batch, ctx, draft)
     return within_budget(batch.with_call(index, ended), ctx, draft)
+
+
+def _lost(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """
+    *call*, of which nobody knows whether it has run: a person is asked, or its model is told so.
+
+    What it took is not known either, so no budget is looked at before the next call is over.
+    """
+    if (asked := asked_again(call, phase, batch, ctx, draft)) is not None:
+        return asked
+    result = result_of(call, Outcome.UNKNOWN, texts.LOST)
+    tell(result, 0.0, draft)
+    return _over(call, result, batch, ctx, draft)
 
 
 def _all_of(phase: Phase, event: AgentFinished) -> Spent:
@@ -114,17 +129,18 @@ def _all_of(phase: Phase, event: AgentFinished) -> Spent:
     return event.spent if event.spent.usage.total >= told.usage.total else told
 
 
-def _reviewed(call: Call, result: ToolResult, ctx: Context, draft: Draft) -> Call:
-    """*call*, which ended with *result*, in the hands of the hooks that look at such results."""
-    if not ctx.config.hooks:
-        return call
+def _over(call: Call, result: ToolResult, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """*call*, which ended with *result*; hooks look at that first, unless the run is being interrupted."""
+    over = call.at(Settled(result=result))
+    if batch.stopping is Stopping.INTERRUPTED or not ctx.config.hooks:
+        return over
     hook = Hook.POST_TOOL_USE_FAILURE if result.is_error else Hook.POST_TOOL_USE
     arguments = arguments_of(call.call.arguments) or {}
     names = asked_at(ctx.config, hook, call.call.name, arguments)
     if not names:
-        return call
+        return over
     request = ask_hooks(hook, names, told_of_result(result, arguments), draft, call.call.id)
-    return Call(call=call.call, phase=Reviewed(request=request, hook=hook, result=result))
+    return call.at(Reviewed(request=request, hook=hook, result=result))
 
 
 # Hooks and people
@@ -142,13 +158,19 @@ def _vetted(
 def _decided(
     batch: Batch, index: int, phase: Asked, event: ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch:
-    """*batch* after a person's answer. A yes only allows: when the call runs, its turn decides."""
+    """
+    *batch* after a person's answer. A yes only allows: when the call runs, its turn decides.
+
+    "Always" is about calls to come, and none of them was asked about where a call may have run before.
+    """
     call, decision = batch.calls[index], event.decision
     withdraw(call, draft, closed=event.request)
     draft.add(ApprovalAnswered(request=event.request, decision=decision, by=event.by))
     match decision:
         case Approve(arguments=edited):
             return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))
+        case ApproveAlways() if call.tried is Tried.LOST:
+            return batch.with_call(index, approved(call, phase, "", batch, ctx, draft))
         case ApproveAlways(where=where):
             rule = Rule(verdict=Verdict.ALLOW, tool=call.call.name, where=where)
             draft.add(GrantRule(rule=rule))
@@ -157,7 +179,7 @@ def _decided(
         case Deny(message=message):
             _tell_denied(call, message, draft)
             denied = settled(call, Outcome.DENIED, message or texts.DENIED, draft)
-            return _denied(batch.with_call(index, denied), ctx, draft, ends=decision.interrupt)
+            return _denied(batch.with_call(index, denied), denied.tried, ctx, draft, ends=decision.interrupt)
         case _:
             assert_never(decision)
 
@@ -177,6 +199,8 @@ def _answered_too(batch: Batch, rule: Rule, ctx: Context, draft: Draft) -> Batch
         spec = spec_of(batch, call, ctx)
         if spec is None or not isinstance(phase, Asked) or not rule.covers(call.call.name, arguments):
             continue
+        if call.tried is Tried.LOST:
+            continue
         # What a hook wants somebody to look at, somebody still looks at.
         found = law(ctx, draft).judge(spec, arguments, opinion(phase.hooks.said))
         if found.verdict is Verdict.ALLOW:
@@ -192,13 +216,20 @@ def _late(batch: Batch, index: int, closed: str, ctx: Context, draft: Draft) -> 
     withdraw(call, draft, closed=closed, late=True)
     why = texts.not_answered(within or 0.0)
     _tell_denied(call, "nobody answered in time", draft)
-    return _denied(batch.with_call(index, settled(call, Outcome.DENIED, why, draft)), ctx, draft, ends=False)
+    denied = settled(call, Outcome.DENIED, why, draft)
+    return _denied(batch.with_call(index, denied), call.tried, ctx, draft, ends=False)
 
 
-def _denied(batch: Batch, ctx: Context, draft: Draft, *, ends: bool) -> Batch:
-    """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
+def _denied(batch: Batch, tried: Tried, ctx: Context, draft: Draft, *, ends: bool) -> Batch:
+    """
+    *batch* after a no, by policy; other open questions stay open unless the run is to end.
+
+    A no to running again what was *tried* is none to what the model wanted: that may have run.
+    """
     if ends:
         return _stop_run(batch, draft)
+    if tried is Tried.LOST:
+        return batch
     match ctx.config.policy.on_denial:
         case OnDenial.GO_ON:
             return batch

@@ -160,13 +160,34 @@ AtWork = Hooked | Asked | Vetted | Running | Delegated | Reviewed
 """Phases that wait for an answer to their *request*."""
 
 
+class Tried(StrEnum):
+    """Whether a call was tried before: never, or by a process that was lost, so that it may have run."""
+
+    NEVER = "never"
+    LOST = "lost"
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Call:
-    """One call of a batch. *call* has the arguments it will run with, which a person may have edited."""
+    """
+    One call of a batch. *call* has the arguments it will run with, which a person may have edited.
+
+    *tried* is about what was before its *phase*.
+    """
 
     call: ToolCall
     phase: Phase = Queued()
+    tried: Tried = Tried.NEVER
+
+    def at(self, phase: Phase) -> Call:
+        """This call in *phase*."""
+        return Call(call=self.call, phase=phase, tried=self.tried)
+
+    def given(self, arguments: str) -> Call:
+        """This call with other *arguments*."""
+        wish = attrs.evolve(self.call, arguments=arguments)
+        return Call(call=wish, phase=self.phase, tried=self.tried)
 
     @property
     def open(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from ..effects.events import (
     Interrupted,
     TimerFired,
     ToolFinished,
+    ToolLost,
     ToolProgressed,
     UserSteered,
 )
@@ -32,7 +33,7 @@ from ..effects.notices import DoneReason, InputReceived, InterruptRequested, Too
 from ..effects.policy import Steering
 from ..effects.records import AppendMessage
 from .answering import answered
-from .batch import Allowed, Asked, Batch, Call, Delegated, Hooked, Queued, Running, Settled, Stopping, Vetted
+from .batch import Allowed, Asked, Batch, Delegated, Hooked, Queued, Running, Settled, Stopping, Vetted
 from .draft import Draft
 from .inputs import received
 from .rules import texts
@@ -80,7 +81,9 @@ def _changed(  # noqa: PLR0911  # one return for each kind of event
         case Entered() if not batch.open:
             # The answer's usage is in the memory by now, so a budget is seen before its first tool runs.
             return _steered(within_budget(batch, ctx, draft), ctx, draft)
-        case ToolFinished() | AgentFinished() | ApprovalGiven() | HookAnswered() | TimerFired() as event:
+        case (
+            ToolFinished() | ToolLost() | AgentFinished() | ApprovalGiven() | HookAnswered() | TimerFired()
+        ) as event:
             return answered(batch, event, ctx, draft)
         case ToolProgressed(request=request, text=text):
             return _progressed(batch, request, text, draft)
@@ -115,8 +118,7 @@ def _has_spent(batch: Batch, request: str, spent: Spent) -> Batch | None:
     phase = None if index is None else batch.calls[index].phase
     if index is None or not isinstance(phase, Delegated):
         return None
-    call = Call(call=batch.calls[index].call, phase=attrs.evolve(phase, spent=spent))
-    return batch.with_call(index, call)
+    return batch.with_call(index, batch.calls[index].at(attrs.evolve(phase, spent=spent)))
 
 
 def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:

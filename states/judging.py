@@ -73,7 +73,7 @@ def consider(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
         return settled(call, Outcome.ERROR, fault, draft)
     if ctx.config.policy.gates is Gates.HOOKS_FIRST and (names := unheard(call.call, Hearing(), ctx)):
         request, hooks = _ask_hooks(call.call, names, Hearing(), draft)
-        return Call(call=call.call, phase=Hooked(request=request, hooks=hooks))
+        return call.at(Hooked(request=request, hooks=hooks))
     return judged(call, spec, Hearing(), ctx, draft)
 
 
@@ -101,7 +101,7 @@ def judged(call: Call, spec: ToolSpec, hooks: Hearing, ctx: Context, draft: Draf
         case Verdict.DENY:
             return settled(call, Outcome.DENIED, texts.denied(found), draft)
         case Verdict.ASK:
-            return _asked(call, found, hooks, ctx, draft)
+            return ask(call, found, hooks, ctx, draft)
         case Verdict.ALLOW:
             return cleared(call, found.ground, hooks, ctx, draft)
 
@@ -116,7 +116,7 @@ def tell_judged(call: Call, found: Judgement, draft: Draft) -> None:
     )
 
 
-def _asked(call: Call, found: Judgement, hooks: Hearing, ctx: Context, draft: Draft) -> Call:
+def ask(call: Call, found: Judgement, hooks: Hearing, ctx: Context, draft: Draft) -> Call:
     """*call*, about which a person is asked, because of what was *found*."""
     wish, within = call.call, ctx.config.policy.answer_within
     request = draft.new_id()
@@ -137,7 +137,7 @@ def _asked(call: Call, found: Judgement, hooks: Hearing, ctx: Context, draft: Dr
             due=asked.due,
         )
     )
-    return Call(call=wish, phase=phase)
+    return call.at(phase)
 
 
 def question(wish: ToolCall, asked: Asked) -> AskApproval:
@@ -156,9 +156,9 @@ def cleared(call: Call, ground: Ground, hooks: Hearing, ctx: Context, draft: Dra
     """*call*, which was allowed on *ground*; hooks that have not been heard are asked now."""
     names = unheard(call.call, hooks, ctx)
     if not names:
-        return Call(call=call.call, phase=Allowed(ground=ground))
+        return call.at(Allowed(ground=ground))
     request, asked = _ask_hooks(call.call, names, hooks, draft)
-    return Call(call=call.call, phase=Vetted(request=request, ground=ground, hooks=asked))
+    return call.at(Vetted(request=request, ground=ground, hooks=asked))
 
 
 # The hooks answered
@@ -177,7 +177,7 @@ def hooks_answered(
     said = opinion(hooks.said)
     # What is denied is denied as the model wrote it: it would not know what was wrong with anything else.
     if latest.arguments and said.verdict is not Verdict.DENY:
-        call = Call(call=attrs.evolve(call.call, arguments=latest.arguments), phase=call.phase)
+        call = call.given(latest.arguments)
     spec = spec_of(batch, call, ctx)
     fault = fault_in(call.call, spec, batch.offered)
     if spec is None or fault:
@@ -188,7 +188,7 @@ def hooks_answered(
         return denied or cleared(call, Ground.PERSON, hooks, ctx, draft), latest
     if said.verdict is not Verdict.DENY and (names := unheard(call.call, hooks, ctx)):
         request, asked = _ask_hooks(call.call, names, hooks, draft)
-        return Call(call=call.call, phase=attrs.evolve(phase, request=request, hooks=asked)), latest
+        return call.at(attrs.evolve(phase, request=request, hooks=asked)), latest
     return judged(call, spec, hooks, ctx, draft), latest
 
 
@@ -216,7 +216,7 @@ def approved(call: Call, phase: Asked, edited: str, batch: Batch, ctx: Context, 
     model wrote: it is what the model said.
     """
     if edited:
-        call = Call(call=attrs.evolve(call.call, arguments=edited), phase=phase)
+        call = call.given(edited)
     tell_judged(
         call, Judgement(Verdict.ALLOW, Ground.PERSON, "with other arguments" if edited else ""), draft
     )

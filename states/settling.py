@@ -26,11 +26,13 @@ from .batch import (
     Delegated,
     Hooked,
     Order,
+    Phase,
     Queued,
     Reviewed,
     Running,
     Settled,
     Stopping,
+    Tried,
     Vetted,
 )
 from .rules import texts
@@ -52,15 +54,24 @@ def settled(
     """*call* with its result, which is told to whoever watches."""
     result = result_of(call, outcome, content, files)
     tell(result, seconds, draft)
-    return Call(call=call.call, phase=Settled(result=result))
+    return call.at(Settled(result=result))
 
 
 def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
-    """The result of *call*."""
+    """The result of *call*; where an earlier try of it may have run, it does not say that it did not."""
     wish = call.call
+    if call.tried is Tried.LOST:
+        outcome, content = _doubtful(call.phase, outcome, content)
     return ToolResult(
         call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
     )
+
+
+def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, str]:
+    """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
+    if not isinstance(phase, Running):
+        return Outcome.UNKNOWN, texts.not_run_again(content)
+    return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, texts.run_again(content)
 
 
 def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
@@ -107,7 +118,7 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
             return unstarted(call, level, draft)
         case Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
             draft.add(Cancel(request=request))
-            return Call(call=call.call, phase=Settled(result=result))
+            return call.at(Settled(result=result))
         case _:
             return call
 
@@ -118,7 +129,7 @@ def told_to_stop(call: Call, draft: Draft) -> Call | None:
     if not isinstance(phase, Running | Delegated) or phase.told is Order.STOP:
         return None
     draft.add(Cancel(request=phase.request))
-    return Call(call=call.call, phase=attrs.evolve(phase, told=Order.STOP))
+    return call.at(attrs.evolve(phase, told=Order.STOP))
 
 
 def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:

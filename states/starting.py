@@ -193,7 +193,7 @@ def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context
         tool_run(wish, spec, request),
         ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
     )
-    return Call(call=wish, phase=Running(request=request))
+    return call.at(Running(request=request))
 
 
 def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
@@ -216,4 +216,4 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
         child_run(wish, child, ctx.config, limits, ctx.memory.mode, request),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
-    return Call(call=wish, phase=Delegated(request=request, limits=limits))
+    return call.at(Delegated(request=request, limits=limits))

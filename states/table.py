@@ -34,6 +34,7 @@ from ..effects.events import (
     ModelStreamed,
     TimerFired,
     ToolFinished,
+    ToolLost,
     ToolProgressed,
     UserSteered,
 )
@@ -185,6 +186,7 @@ TABLE: tuple[Row, ...] = (
             ToolFinished: on(
                 "a tool ended", executing_stopping="the budget is used up; other tools are still at work"
             ),
+            ToolLost: on("a tool may have run; that is told, or asked about"),
             HookAnswered: on(
                 "hooks answered",
                 executing_stopping="a hook ends the run; tools are cancelled",
@@ -204,6 +206,12 @@ TABLE: tuple[Row, ...] = (
         {
             ToolFinished: winds_down(
                 "a tool ended",
+                dispatching_stopping="a child that was approved is started after all",
+                thinking_end="the interrupt is complete",
+            ),
+            ToolLost: winds_down(
+                "a tool may have run",
+                confirming_stopping="a tool may have run, which is asked about",
                 dispatching_stopping="a child that was approved is started after all",
                 thinking_end="the interrupt is complete",
             ),
@@ -231,6 +239,7 @@ TABLE: tuple[Row, ...] = (
             TimerFired: on("nobody answered in time", **refused("so it is denied")),
             HookAnswered: {"confirming": "hooks answered", **ENDED_BY_HOOK},
             ToolFinished: {"confirming": "a tool ended", **winds_down("the budget is used up")},
+            ToolLost: {"confirming": "a tool may have run; that is told, or asked about"},
             AgentFinished: {"confirming": "a child ended", **winds_down("the budget is used up")},
             **progress("confirming"),
             CallCancelled: on("a call is given up"),
@@ -253,6 +262,7 @@ TABLE: tuple[Row, ...] = (
             ),
             HookAnswered: {"confirming.stopping": "hooks answered", **ENDED_BY_HOOK},
             ToolFinished: {"confirming.stopping": "a tool ended", **winds_down("the budget is used up")},
+            ToolLost: {"confirming.stopping": "a tool may have run; that is told, or asked about"},
             AgentFinished: {"confirming.stopping": "a child ended", **winds_down("the budget is used up")},
             **progress("confirming.stopping"),
             CallCancelled: winds_down("a call is given up", confirming_stopping="other questions stay open"),
@@ -274,6 +284,10 @@ TABLE: tuple[Row, ...] = (
                 "confirming": "a tool ended, and what was allowed is asked about after all",
                 "dispatching.stopping": "the budget is used up; the child is still at work",
             },
+            ToolLost: {
+                "dispatching": "a tool may have run, which is told",
+                "confirming": "a tool may have run, which is asked about, or the next one is",
+            },
             HookAnswered: {
                 "dispatching": "hooks answered",
                 "confirming": "hooks answered; a question is open",
@@ -293,6 +307,10 @@ TABLE: tuple[Row, ...] = (
         {
             AgentFinished: winds_down("a child ended", thinking_end="the interrupt is complete"),
             ToolFinished: {"dispatching.stopping": "a tool ended"},
+            ToolLost: {
+                "dispatching.stopping": "a tool may have run, which is told",
+                "confirming.stopping": "a tool may have run, which is asked about",
+            },
             HookAnswered: {"dispatching.stopping": "hooks answered"},
             **progress("dispatching.stopping"),
             CallCancelled: {"dispatching.stopping": "a call is given up"},

@@ -79,7 +79,7 @@ class AskBook:
             self.no = (question.call,)
             return
         self.yes = (question.call,)
-        if isinstance(decision, ApproveAlways):
+        if isinstance(decision, ApproveAlways) and not question.again:
             self.rule = rule = Rule(verdict=Verdict.ALLOW, tool=question.tool, where=decision.where)
             judged = {told.call for told in now.effects if isinstance(told, CallJudged)}
             others = [one.asked for one in self.open.values() if one.asked.call in judged - {question.call}]

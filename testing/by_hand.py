@@ -28,6 +28,7 @@ from ..effects.events import (
     ModelStreamed,
     TimerFired,
     ToolFinished,
+    ToolLost,
     UserSent,
     UserSteered,
 )
@@ -174,6 +175,10 @@ class ByHand:
         return self.feed(
             ToolFinished(at=self._tick(), request=request, content=content, outcome=outcome, seconds=seconds)
         )
+
+    def lose(self, tool: str) -> tuple[Effect, ...]:
+        """The process is gone in which the first call of *tool* that is at work was: it may have run."""
+        return self.feed(ToolLost(at=self._tick(), request=self._waiting(tool, Running)))
 
     def report(self, tool: str, content: str = "found it", spent: Spent = Spent()) -> tuple[Effect, ...]:  # noqa: B008  # a frozen value
         """The first child that *tool* started comes back."""

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 
 from ..effects.config import ToolKind
-from ..effects.events import AgentFinished, ApprovalGiven, Approve, Deny, HookAnswered, ToolFinished
+from ..effects.events import (
+    AgentFinished,
+    ApprovalGiven,
+    Approve,
+    Deny,
+    HookAnswered,
+    ToolFinished,
+    ToolLost,
+)
 from ..effects.hooks import Hook
 from ..effects.messages import Role
 from ..effects.notices import CallJudged, InterruptRequested, ToolEnded
@@ -24,34 +32,16 @@ from .endings import Entry, ending_faults, faulty, kept_faults
 from .hookbook import asked_at
 from .invariants import start_faults
 from .law import Case
+from .lostbook import asks_again, due, judged_faults, lost_call
 from .steps import stopping
 
 if TYPE_CHECKING:
     from ..effects import Effect
     from ..effects.config import Config
     from ..effects.messages import Message
-    from ..effects.permissions import PermissionMode
-    from ..effects.requests import Request
     from ..states.context import Memory
-    from .askbook import AskBook
-    from .purse import Purse
+    from .around import Around
     from .steps import Step
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Around:
-    """
-    What the other books say of a step: what its event *answered*, what persons said in *asks*.
-
-    And the *mode*, the *purse* after it, and whether something *urgent* waits to be read.
-    """
-
-    answered: Request | None
-    asks: AskBook
-    mode: PermissionMode
-    purse: Purse
-    urgent: bool
 
 
 @final
@@ -97,15 +87,27 @@ class CallBook:
 
     def take(self, now: Step, around: Around) -> list[str]:
         """The faults of the step *now*; *around* is what the other books say of it."""
+        faults = self._lost(now, around)
         self._event(now, around)
-        faults: list[str] = []
         for effect in now.effects:
             faults += self._effect(effect, now, around)
-        if isinstance(now.event, ToolFinished | AgentFinished):
+        if isinstance(now.event, ToolFinished | ToolLost | AgentFinished):
             faults += self._reviewed(now, around)
         if now.remembered.granted != self.granted:
             faults.append(f"granted were {self.granted}, the memory has {now.remembered.granted}")
         return faults + self._left(now, around)
+
+    def _lost(self, now: Step, around: Around) -> list[str]:
+        """A call may have run: where that is due, a person is asked whether it runs again."""
+        call = lost_call(now, around.answered)
+        if not call:
+            return []
+        entry, asked = self.calls[call], asks_again(now, call)
+        case = self._case(entry, now, around)
+        if asked:
+            self._note(call, lost=True, started=False, asked=False, approved=False)
+        right = asked is due(now, entry, case, self.offered, stopped=around.stopped)
+        return [] if right else [f"{call} may have run, and that somebody is asked is {asked}"]
 
     def _event(self, now: Step, around: Around) -> None:
         """Hooks and persons say what is to become of a call, and with which arguments."""
@@ -120,8 +122,12 @@ class CallBook:
             yes = answered.call in around.asks.yes
             if isinstance(decision, Approve) and decision.arguments and yes:
                 self._note(answered.call, given=decision.arguments)
-        if around.asks.no and now.config.policy.on_denial is OnDenial.SKIP_REST:
+        if self._denied(around) and now.config.policy.on_denial is OnDenial.SKIP_REST:
             self.skips = True
+
+    def _denied(self, around: Around) -> list[str]:
+        """The calls that a person did not let run; one that may have run is none of them."""
+        return [call for call in around.asks.no if not self.calls[call].lost]
 
     def _heard(self, event: HookAnswered, call: str) -> None:
         answers = [one.answer for one in event.said if not one.fault]
@@ -193,6 +199,8 @@ class CallBook:
         self._note(call, judged=judged)
         if not entry.unstarted:
             return [f"{judged} comes late"]
+        if judged.ground is Ground.LOST:
+            return judged_faults(judged, now)
         if judged.ground is Ground.PERSON:
             said = around.asks.yes if judged.verdict is Verdict.ALLOW else around.asks.no
             return [] if call in said else [f"{judged} is no person's word"]
@@ -298,7 +306,7 @@ class CallBook:
     def _reviewed(self, now: Step, around: Around) -> list[str]:
         """Hooks look at what came of a call that ran, unless the run is being interrupted."""
         work = around.answered
-        if not isinstance(work, RunTool | RunAgent):
+        if not isinstance(work, RunTool | RunAgent) or asks_again(now, work.call):
             return []
         entry = self.calls[work.call]
         failed = entry.ended is None or entry.ended.outcome != "ok"
@@ -329,7 +337,7 @@ class CallBook:
             for call in (*around.asks.yes, *around.asks.no)
             if call not in said
         ]
-        if _ends(now, around) and not _stopped(now):
+        if _ends(now, around, self._denied(around)) and not _stopped(now):
             faults.append(f"{now.event} ends the run, and it goes on")
         return faults + self._asked_in_vain(now, around) + self._given_up(now, around)
 
@@ -339,6 +347,8 @@ class CallBook:
         for question in around.asks.open.values() if around.asks.rule else ():
             entry = self.calls[question.asked.call]
             case = self._case(entry, now, around)
+            if question.asked.again:
+                continue
             covered = around.asks.rule is not None and around.asks.rule.covers(entry.name, entry.arguments)
             if covered and case is not None and case.verdict is Verdict.ALLOW:
                 faults.append(f"{question} is open, and {around.asks.rule} was granted")
@@ -368,8 +378,8 @@ def _stopped(now: Step) -> bool:
     return any(isinstance(effect, InterruptRequested) for effect in now.effects)
 
 
-def _ends(now: Step, around: Around) -> bool:
-    """Whether a no that was said in *now* ends the run."""
+def _ends(now: Step, around: Around, denied: list[str]) -> bool:
+    """Whether a no that was said in *now*, by which calls are *denied*, ends the run."""
     match now.event, around.answered:
         case HookAnswered(said=said), FireHook(hook=Hook.PRE_TOOL_USE):
             denials = [one.answer for one in said if one.answer.verdict is Verdict.DENY and not one.fault]
@@ -377,4 +387,4 @@ def _ends(now: Step, around: Around) -> bool:
         case ApprovalGiven(decision=Deny(interrupt=True)), _:
             return True
         case _:
-            return bool(around.asks.no) and now.config.policy.on_denial is OnDenial.INTERRUPT
+            return bool(denied) and now.config.policy.on_denial is OnDenial.INTERRUPT

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.config import READER, SideEffect, ToolKind
-from ..effects.events import AgentFinished, CallCancelled, Interrupted, ModelFinished, ToolFinished
+from ..effects.events import (
+    AgentFinished,
+    CallCancelled,
+    Interrupted,
+    ModelFinished,
+    ToolFinished,
+    ToolLost,
+)
 from ..effects.messages import Binary, Outcome
 from ..effects.notices import InterruptRequested
 from ..effects.permissions import Verdict
@@ -38,7 +45,8 @@ class Entry:
     What is known of one call: what it is *given* to run with, as text, and how far it has got.
 
     *said* are the verdicts of hooks, which have been asked or not (*heard*); *judged* is the last judgement.
-    It may have been *asked* about and *approved*, be *started*, and have *ended*, with *files*.
+    It may have been *asked* about and *approved*, be *started*, and have *ended*, with *files*. *lost*: it
+    may have run before, in a process that is gone.
     """
 
     name: str
@@ -50,6 +58,7 @@ class Entry:
     asked: bool = False
     approved: bool = False
     started: bool = False
+    lost: bool = False
     ended: ToolEnded | None = None
     files: tuple[Binary, ...] = ()
 
@@ -93,7 +102,9 @@ def ending_faults(  # all that may be a reason to end
     *purse* says what there is left; *skipped*: a denial or a person's word gives up the rest of the batch.
     """
     if entry.started:
-        return _of_work(told, now)
+        return _of_work(told, entry, now)
+    if entry.lost:
+        return _doubtful(told, entry, now, offered, purse, skipped=skipped)
     match told.outcome:
         case Outcome.DENIED:
             right = entry.judged is not None and entry.judged.verdict is Verdict.DENY
@@ -106,6 +117,17 @@ def ending_faults(  # all that may be a reason to end
         case _:
             right = False
     return [] if right else [f"{told} of {entry}, which never ran, after {now.event}"]
+
+
+def _doubtful(  # as above
+    told: ToolEnded, entry: Entry, now: Step, offered: tuple[str, ...], purse: Purse, *, skipped: bool
+) -> list[str]:
+    """What may have run and does not run again ends for the same reasons, and never as if it had not run."""
+    denied = entry.judged is not None and entry.judged.verdict is Verdict.DENY
+    given_up = skipped or purse.over(now.config) or _cancelled(told.call, now)
+    why = denied or given_up or faulty(entry, offered, now.config)
+    right = told.outcome is Outcome.UNKNOWN and "may have run. It was not run again: " in told.content
+    return [] if why and right else [f"{told} of {entry}, which may have run, after {now.event}"]
 
 
 def _cannot_run(
@@ -142,17 +164,29 @@ def kept_faults(result: ToolResult, entry: Entry, config: Config) -> list[str]:
     return faults if right else [*faults, f"of {ended} {result.content!r} is kept, allowed are {limit}"]
 
 
-def _of_work(told: ToolEnded, now: Step) -> list[str]:
+def _of_work(told: ToolEnded, entry: Entry, now: Step) -> list[str]:
     """What ran ends as it says; where it is not waited for, a read was cancelled and the rest unknown."""
     event = now.event
+    if isinstance(event, ToolFinished | AgentFinished) and entry.lost:
+        return _again(told, event)
     if isinstance(event, ToolFinished | AgentFinished):
         said = (event.outcome, event.content)
         return [] if (told.outcome, told.content) == said else [f"{told} after {event}"]
+    if isinstance(event, ToolLost):
+        right = told.outcome is Outcome.UNKNOWN and "it may have run" in told.content
+        return [] if right else [f"{told} after {event}"]
     spec = now.config.tool(told.tool)
     reads = spec is not None and spec.side_effect is SideEffect.READ_ONLY
-    due = Outcome.CANCELLED if reads else Outcome.UNKNOWN
+    due = Outcome.CANCELLED if reads and not entry.lost else Outcome.UNKNOWN
     twice = isinstance(event, Interrupted) and stopping(now.state) is Stopping.INTERRUPTED
     return [] if twice and told.outcome is due else [f"{told} was at work at {event}"]
+
+
+def _again(told: ToolEnded, event: ToolFinished | AgentFinished) -> list[str]:
+    """What was run again ends as that says, and its result tells of the first try."""
+    outcome = Outcome.UNKNOWN if event.outcome is Outcome.CANCELLED else event.outcome
+    says = told.content.startswith(event.content) and "may have run" in told.content[len(event.content) :]
+    return [] if told.outcome is outcome and says else [f"{told} of what was run again, after {event}"]
 
 
 def _untrusted(now: Step) -> bool:

@@ -17,7 +17,7 @@ from ..effects.messages import Role
 from ..effects.notices import DoneReason, InputBlocked, InputTaken, RunEnded
 from ..effects.permissions import Verdict
 from ..effects.records import AddContext, AppendMessage, CountContinue, SetInstructions
-from ..effects.requests import CallModel, FireHook, Purpose, ReadInstructions
+from ..effects.requests import AskApproval, CallModel, FireHook, Purpose, ReadInstructions
 from ..states.rules.compaction import INSTRUCTIONS
 from ..states.rules.texts import CONTINUE
 from ..states.thinking import NATURAL
@@ -155,6 +155,11 @@ class HookBook:
         match effect:
             case FireHook():
                 return self._asks(effect, now, calls)
+            case AskApproval() if effect.again:
+                # Who was asked before is not known any more, but for those that look at such a call.
+                about = calls.about(effect.call)
+                self.asked[effect.call] = asked_at(now.config, Hook.PRE_TOOL_USE, *about)
+                return []
             case InputTaken():
                 return _overlooked(Hook.USER_PROMPT_SUBMIT, now)
             case SetInstructions(text=text):

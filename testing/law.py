@@ -52,10 +52,14 @@ class Case:
         return Verdict.DENY if self.mode is PermissionMode.DONT_ASK else Verdict.ASK
 
     def rests_on(self, judged: CallJudged) -> bool:
-        """Whether the ground that *judged* names is there; a person's word is not looked for here."""
+        """
+        Whether the ground that *judged* names is there.
+
+        A person's word is not looked for here, nor is a process that was lost.
+        """
         verdict, detail = judged.verdict, judged.detail
         match judged.ground:
-            case Ground.PERSON:
+            case Ground.PERSON | Ground.LOST:
                 return True
             case Ground.RULE:
                 return self._stands(self.config.rules, verdict, detail)

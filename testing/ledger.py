@@ -43,8 +43,9 @@ from ..effects.requests import (
 from ..engine.transition import ignored
 from ..states.batch import Stopping
 from ..states.state import Confirming, Dispatching, Done, Executing, Streaming
+from .around import Around
 from .askbook import AskBook
-from .callbook import Around, CallBook
+from .callbook import CallBook
 from .hookbook import HookBook
 from .invariants import payment_faults, request_faults, step_faults, untouched_faults
 from .loopbook import LoopBook
@@ -152,6 +153,7 @@ class Ledger:
             mode=self.settings.mode,
             purse=self.purse,
             urgent=self.mail.urgent,
+            stopped=answered is not None and answered.id in self.cancelled,
         )
         faults += self.calls.take(now, around) + self.loops.take(now, self.view.messages)
         faults += self.hooks.take(now, answered, self.calls, self.loops.warns)

@@ -13,7 +13,7 @@ from ..effects.events import Approve, Deny, Failure
 from ..effects.hooks import Hook, HookAnswer, HookSpec
 from ..effects.model import ModelSpec
 from ..effects.pieces import CallPiece, ReasoningPiece, TextPiece
-from ..effects.policy import Concurrency, Gates, Policy, Steering
+from ..effects.policy import Concurrency, Gates, OnLost, Policy, Steering
 from ..effects.usage import Usage
 from .by_hand import ByHand, calls, config
 
@@ -60,6 +60,11 @@ def _talk(run: ByHand) -> None:
     run.stream(ReasoningPiece("hm", "proof"), TextPiece("well, "), CallPiece(0, "w", "note", '{"pa'))
 
 
+_ASKS = Policy(on_lost=OnLost.ASK)
+_UNSAFE: tuple[Deed, ...] = (_calls("write"), lambda run: run.decide("write", Approve()))
+_LOST: tuple[Deed, ...] = (*_UNSAFE, lambda run: run.lose("write"))
+
+
 _WAYS: dict[str, tuple[Config, tuple[Deed, ...]]] = {
     "thinking.reading": (config(instructions=("AGENTS.md",)), ()),
     "thinking.opening": (
@@ -86,6 +91,8 @@ _WAYS: dict[str, tuple[Config, tuple[Deed, ...]]] = {
     "streaming.stopping": (config(), (_talk, ByHand.interrupt)),
     "streaming.stopping, hurried": (config(), (_talk, lambda run: run.steer("left", Steering.NOW))),
     "executing": (config(), (_calls("look", "write"),)),
+    "executing, unsafe": (config(), _UNSAFE),
+    "executing, again": (config(policy=_ASKS), (*_LOST, lambda run: run.decide("write", Approve()))),
     "executing, hooked": (_gates(Gates.HOOKS_FIRST), (_calls("write"),)),
     "executing, vetted": (
         _gates(Gates.RULES_FIRST),
@@ -105,6 +112,7 @@ _WAYS: dict[str, tuple[Config, tuple[Deed, ...]]] = {
         _gates(Gates.HOOKS_FIRST),
         (_calls("write"), lambda run: run.answer(HookAnswer(verdict="ask", context="mind the gap"))),
     ),
+    "confirming, lost": (config(policy=_ASKS), _LOST),
     "confirming.stopping": (
         _crowded(60.0),
         (_calls("write", "peek"), lambda run: run.decide("write", Deny())),

@@ -22,7 +22,7 @@ RARE = {
     "compacting.stopping": 600,
     "streaming.stopping": 50,
     "executing": 20,
-    "executing.stopping": 300,
+    "executing.stopping": 400,
     "confirming": 60,
     "confirming.stopping": 800,
     "dispatching": 50,
@@ -46,6 +46,7 @@ USUAL: Mapping[str, int] = {
     "progress": 4,
     "cancel": 5,
     "reconfigure": 1,
+    "crash": 2,
 }
 """How often each move is made."""
 
@@ -59,7 +60,7 @@ PLANS: Plans = {("",): 35, ("", ""): 15, ("", "", ""): 8, ("steer", "answer"): 5
 """What is done in a glance: nothing means anything."""
 
 SAID: Plans = {("prompt",): 14, ("steer",): 14, ("control",): 14, ("interrupt",): 10, ("progress",): 4}
-STOPPED: Plans = {("give up",): 30, ("cancel",): 20, ("hook",): 40, ("steer",): 25, ("progress",): 10}
+STOPPED: Plans = {("give up",): 60, ("cancel",): 20, ("hook",): 40, ("steer",): 25, ("progress",): 10}
 PLANS_THERE: Mapping[str, Plans] = {
     **dict.fromkeys(("thinking.reading", "thinking.opening", "thinking.admitting", "thinking.ending"), SAID),
     **dict.fromkeys(("compacting.consulting", "compacting.stopping"), SAID),
@@ -77,8 +78,10 @@ PLANS_THERE: Mapping[str, Plans] = {
         ("squander",): 15,
         ("yes", "end"): 10,
         ("yes", "yes", "end"): 10,
-        ("yes", "yes", "no to all", "give up"): 50,
+        ("yes", "yes", "no to all", "give up"): 70,
         ("yes", "yes", "no to all", "hook", "work"): 25,
+        ("yes", "yes", "no to all", "lost is told", "crash"): 40,
+        ("yes", "yes", "no to all", "lost is asked", "crash"): 20,
         ("yes", "yes", "no", "hook"): 12,
         ("yes", "yes", "no", "end"): 30,
         ("yes", "yes", "yes", "no", "end"): 30,
@@ -103,6 +106,15 @@ PLANS_THERE: Mapping[str, Plans] = {
     "dispatching.stopping": {("hook",): 10, ("progress",): 10},
 }
 """The same for glances from states where something rare may follow that nothing else leads to often."""
+
+CRASHES: Plans = {
+    ("lost is told", "crash"): 50,
+    ("lost is asked", "crash"): 20,
+    ("lost is asked", "crash", "yes"): 10,
+    ("lost is asked", "crash", "no"): 10,
+    ("lost is asked", "crash", "answer", "crash"): 10,
+}
+"""The same while a tool is at work that must not run twice unknowingly."""
 
 MOODS: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "calm": (35, {}),

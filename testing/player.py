@@ -16,7 +16,7 @@ from typing import final
 import attrs
 
 from ..effects import Effect
-from ..effects.config import Config
+from ..effects.config import Config, SideEffect
 from ..effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -52,12 +52,13 @@ from ..effects.requests import (
 from ..effects.usage import Spent
 from ..engine.entries import RunOpened
 from ..engine.machine import Machine
-from ..states.batch import Settled
+from ..engine.recovery import recover
+from ..states.batch import Running, Settled
 from ..states.state import Confirming, Dispatching, Executing, State
 from . import habits, hooking, replies, settings
 from .choices import Choices, Seeded, chance, pick, weighted
 from .people import People
-from .plans import GLANCE, HASTE, MIXED, MOODS, PLANS, PLANS_THERE, RARE, USUAL
+from .plans import CRASHES, GLANCE, HASTE, MIXED, MOODS, PLANS, PLANS_THERE, RARE, USUAL
 from .settingbook import inherited_faults
 from .steps import Happening
 from .strays import stray
@@ -184,15 +185,27 @@ class Player:
         """How many glances are taken at what may follow: more where calls are in many phases at once."""
         state = self._run.machine.state
         whole, rest = divmod(RARE.get(state.label, 0), 100)
+        whole += self._doubtful
         if isinstance(state, Executing | Confirming | Dispatching):
             whole += MIXED[min(len({type(call.phase) for call in state.batch.calls} - {Settled}), 3)]
         return whole + chance(self.choices, rest)
+
+    @property
+    def _doubtful(self) -> bool:
+        """Whether a tool is at work that must not run twice unknowingly."""
+        machine = self._run.machine
+        if not isinstance(machine.state, Executing | Confirming | Dispatching):
+            return False
+        at_work = [call for call in machine.state.batch.calls if isinstance(call.phase, Running)]
+        specs = [machine.config.tool(call.call.name) for call in at_work]
+        return any(spec is None or spec.side_effect is SideEffect.UNSAFE for spec in specs)
 
     def _glance(self) -> None:
         """Look at what follows from a few moves, every promise checked, and be back as if nothing was."""
         here, streams, now, called = self._run, dict(self._streams), self._now, self._called
         self._run = here.fork()
-        for move in weighted(self.choices, {**PLANS, **PLANS_THERE.get(here.machine.state.label, {})}):
+        there = PLANS_THERE.get(here.machine.state.label, {})
+        for move in weighted(self.choices, {**PLANS, **there, **(CRASHES if self._doubtful else {})}):
             if not self._run.machine.done:
                 self._move({move: 1} if move else GLANCE)
         self._run, self._streams, self._now, self._called = here, streams, now, called
@@ -234,10 +247,21 @@ class Player:
                 run.reconfigure(settings.changed(self.choices, run.machine.config))
             case "ask again" | "plan only" as how:
                 run.feed(self.people.change(at, MODES[how]))
-            case "side by side" | "no is the end" | "no skips nothing" as change:
+            case "crash":
+                self._crash()
+            case _ as change if change in settings.CHANGES:
                 run.reconfigure(settings.CHANGES[change](run.machine.config))
             case _:
                 run.feed(self.people.prompt(at))
+
+    def _crash(self) -> None:
+        """The process is lost; the next one may be set up differently, and says what became of the work."""
+        run = self._run
+        if chance(self.choices, 30):
+            run.reconfigure(settings.changed(self.choices, run.machine.config))
+        for event in recover(run.machine, self._now).events:
+            if not run.feed(event):
+                run.broken([f"{event} is what became of an open request and was ignored"])
 
     def _ready(self, how: str, *, others: bool = True) -> dict[str, int]:
         """

@@ -13,7 +13,7 @@ from ..effects.config import Approval, ChildSpec, Config, Limits, SideEffect, To
 from ..effects.hooks import Hook, HookSpec
 from ..effects.model import ModelSpec, Price
 from ..effects.permissions import PermissionMode, Rule, Verdict
-from ..effects.policy import Concurrency, Gates, OnDenial, OnMaxTokens, Policy
+from ..effects.policy import Concurrency, Gates, OnDenial, OnLost, OnMaxTokens, Policy
 from ..effects.upkeep import Compaction, Loops, Retries
 from .choices import Choices, chance, pick, weighted
 
@@ -190,6 +190,7 @@ def _vetted(choices: Choices) -> Config:
             gates=weighted(choices, {Gates.RULES_FIRST: 70, Gates.HOOKS_FIRST: 30}),
             mode=weighted(choices, {PermissionMode.DEFAULT: 85, PermissionMode.BYPASS: 15}),
             on_denial=OnDenial.SKIP_REST,
+            on_lost=pick(choices, tuple(OnLost)),
             max_parallel=9,
             answer_within=weighted(choices, {None: 50, 3.0: 50}),
         ),
@@ -244,14 +245,32 @@ def _family(choices: Choices) -> Config:
     )
 
 
+def _doubted(choices: Choices) -> Config:
+    """Tools that must not run twice unknowingly, side by side with children, all of which are asked about."""
+    return Config(
+        model=ModelSpec(name="wire:model"),
+        tools=tuple([tool for tool in TOOLS if tool.name in {"write", "send"}]),
+        children=children(choices),
+        loops=Loops.never(),
+        hooks=weighted(choices, {(): 70, HOOKS[2:4]: 30}),
+        policy=Policy(
+            concurrency=pick(choices, (Concurrency.PARALLEL, Concurrency.PARALLEL_READS)),
+            on_denial=OnDenial.SKIP_REST,
+            on_lost=pick(choices, tuple(OnLost)),
+            max_parallel=9,
+        ),
+    )
+
+
 KINDS: Mapping[str, Callable[[Choices], Config]] = {
     "any": _any,
     "crowd": _crowd,
     "vetted": _vetted,
     "long": _long,
     "family": _family,
+    "doubted": _doubted,
 }
-OFTEN: Mapping[str, int] = {"any": 24, "crowd": 26, "vetted": 36, "long": 9, "family": 5}
+OFTEN: Mapping[str, int] = {"any": 22, "crowd": 24, "vetted": 36, "long": 8, "family": 4, "doubted": 6}
 """The kinds of worlds, and how often each is met."""
 
 
@@ -298,6 +317,7 @@ def policy(choices: Choices) -> Policy:
     """Any policy."""
     return Policy(
         on_denial=pick(choices, tuple(OnDenial)),
+        on_lost=pick(choices, tuple(OnLost)),
         on_max_tokens=pick(choices, tuple(OnMaxTokens)),
         concurrency=weighted(
             choices, {Concurrency.SERIAL: 25, Concurrency.PARALLEL_READS: 45, Concurrency.PARALLEL: 30}
@@ -363,5 +383,7 @@ CHANGES: Mapping[str, Callable[[Config], Config]] = {
     "side by side": partial(_decides, concurrency=Concurrency.PARALLEL),
     "no is the end": partial(_decides, on_denial=OnDenial.INTERRUPT),
     "no skips nothing": partial(_decides, on_denial=OnDenial.GO_ON),
+    "lost is told": partial(_decides, on_lost=OnLost.REPORT),
+    "lost is asked": partial(_decides, on_lost=OnLost.ASK),
 }
 """Changes that lead, in the right moment, where nothing else does."""

@@ -76,7 +76,6 @@ from turnwheel.engine.children import ChildLink, Children
 from turnwheel.engine.conductor import Setting
 from turnwheel.engine.entries import Entry, Stepped
 from turnwheel.engine.journal import fold
-from turnwheel.engine.recovery import recover
 from turnwheel.engine.written import entry_of
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.testing.clock import FakeClock
@@ -1198,24 +1197,6 @@ async def test_a_child_that_is_over_counts_also_where_it_may_not_work_any_more(o
     later = one.process(says("done"), rules=[Rule(verdict="deny", tool="run_agent")])
     await later.resume()
     assert [(result.outcome, result.content) for result in results(later)] == [(Outcome.OK, "found")]
-
-
-@pytest.mark.parametrize(("name", "again"), [("payer", False), ("digger", True)])
-async def test_a_child_that_nobody_kept_is_what_an_unsafe_tool_is(
-    one: House, name: str, *, again: bool
-) -> None:
-    """For who drives a machine by hand: one that reads is run again, another may have run."""
-    lines: dict[str, Any] = {name: (stalls("I"),)}
-    session = one.process(hires(name), **lines)
-    async with aclosing(session.stream("go")) as notices:
-        async for notice in notices:
-            if isinstance(notice, AgentNoticed):
-                break
-    machine = (await session.load()).machine
-    assert machine is not None
-    recovery = recover(machine, 200.0, kept=False)
-    assert [type(request) for request in recovery.again] == [RunAgent] * again
-    assert [type(event) for event in recovery.events] == [AgentFinished] * (not again)
 
 
 async def test_two_processes_do_not_both_go_on_with_a_child(house: House) -> None:

@@ -499,7 +499,7 @@ def test_a_deadline_is_a_point_in_time_and_not_a_span() -> None:
     (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
     machine = run.machine
     back = Machine.restore(machine.snapshot(), machine.config, machine.memory.history)
-    recovery = recover(back, now=timer.due + 1_000.0, kept=True)
+    recovery = recover(back, now=timer.due + 1_000.0)
     assert (recovery.again, recovery.events) == ((question, timer), ())
     again = ByHand(back)
     again.feed(TimerFired(at=timer.due + 1_000.0, request=timer.id))

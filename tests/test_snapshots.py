@@ -121,7 +121,7 @@ def test_a_snapshot_is_small(place: str) -> None:
 def test_what_a_run_that_is_taken_over_does_again_is_what_it_had_open(place: str) -> None:
     """Each open request is performed again under its own id, or answered by an event that names it."""
     run = run_at(place)
-    found = recover(again(run.machine), now=200.0, kept=True)
+    found = recover(again(run.machine), now=200.0)
     names = [
         getattr(one, "id", None) or getattr(one, "request", None) for one in (*found.again, *found.events)
     ]

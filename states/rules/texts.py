@@ -18,6 +18,7 @@ OVER_BUDGET = "Cancelled: the budget of this run is used up."
 CUT_OFF = "Not run: the answer ended before its calls could be trusted."
 MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
 LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
+AGAIN = "it may have run when its process was lost; run it again?"
 CONTINUE = "Continue where you left off."
 
 
@@ -44,6 +45,16 @@ def shortened(content: str, limit: int, call: str, reader: str) -> str:
     how = f": {reader} with id {call!r} reads them, from offset {side} on" if reader else ""
     head, tail = content[:side], content[len(content) - side :]
     return f"{head}\n[... {out} of {len(content)} characters are left out{how} ...]\n{tail}"
+
+
+def not_run_again(why: str) -> str:
+    """The result of a call that may have run when its process was lost, and does not run again."""
+    return f"The process stopped while this tool was running: it may have run. It was not run again: {why}"
+
+
+def run_again(content: str) -> str:
+    """The result *content* of a call that was run again, and may have run when its process was lost."""
+    return f"{content}\n[The process stopped during an earlier try of this call, which may have run.]"
 
 
 def invalid_arguments(name: str, problem: str) -> str:
