@@ -116,8 +116,9 @@ class Asker:
 
     def _show(self, question: Question) -> None:
         self._screen.lines(*card(question, self._cwd, self._screen.width))
-        always = [] if question.edited else [("a", f"always {one_line(question.tool, 64)}")]
-        self._offer([("y", "yes"), ("n", "no"), *always, ("e", "edit"), ("s", "no, and stop")])
+        always = [("a", f"always {one_line(question.tool, 64)}")] if "a" in _keys(question) else []
+        yes = "run it again" if question.again else "yes"
+        self._offer([("y", yes), ("n", "no"), *always, ("e", "edit"), ("s", "no, and stop")])
 
     def _offer(self, keys: list[tuple[str, str]]) -> None:
         """Show which *keys* can be pressed, and what each says."""
@@ -168,4 +169,4 @@ class Asker:
 
 
 def _keys(question: Question) -> str:
-    return "ynes" if question.edited else "yanes"
+    return "ynes" if question.edited or question.again else "yanes"

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from ..effects.config import ToolSpec
 from ..effects.notices import ApprovalRequested
-from ..effects.permissions import Ground
+from ..effects.permissions import Ground, runs_again
 from ..effects.requests import AskApproval
+from ..states.rules import texts
 from ..states.rules.schema import arguments_of, problem
 from .gist import PREVIEWED, essence, preview
 from .plain import clean, one_line
@@ -73,6 +74,11 @@ class Question:
         """What it is called on screen."""
         return short(self.call)
 
+    @property
+    def again(self) -> bool:
+        """Whether the call may have run before: a yes makes it run again."""
+        return runs_again(self.why)
+
 
 def card(question: Question, cwd: Path, width: int, *, told: bool = False) -> list[Text]:
     """
@@ -89,13 +95,15 @@ def card(question: Question, cwd: Path, width: int, *, told: bool = False) -> li
         Text(f"{INDENT}{sign} {text}", style=STYLES.get(sign, ""))
         for sign, text in preview(question.tool, question.arguments, cwd)
     ]
+    if question.again:
+        lines.append(Text(f"{INDENT}{one_line(texts.AGAIN, width - len(INDENT))}", style="yellow"))
     return [head, *lines, *_aside(question, width, told=told)]
 
 
 def _aside(question: Question, width: int, *, told: bool) -> list[Text]:
     """What else there is to know: why a call is asked about, unless that is its nature; until when."""
     said = [f"asked by {question.agent}"] if question.agent else []
-    if told or not question.why.startswith(f"{Ground.TOOL}:"):
+    if not question.again and (told or not question.why.startswith(f"{Ground.TOOL}:")):
         said.append(question.why)
     if question.within is not None:
         said.append(f"a no after {question.within:g} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..effects.notices import DoneReason
 from ..engine.result import Result
 from ..engine.session import Session
+from ..states.rules import texts
 from .exits import MEANS, exit_for
 from .gist import essence, number
 from .job import Job
@@ -28,4 +29,6 @@ def tell_rest(session: Session, job: Job, screen: Screen) -> None:
         name = f"{INDENT}#{short(question.call)}  {question.tool} "
         about = essence(question.tool, question.arguments, screen.width - len(name))
         screen.line(f"{name}{about}".rstrip())
+        if question.again:
+            screen.line(f"{INDENT * 2}{texts.AGAIN}", "yellow")
     screen.line(f"answer with: {job.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")

@@ -83,7 +83,14 @@ class Questions:
 
 
 def meant(question: Question, decision: Decision) -> Decision:
-    """What *decision* says to *question*: a yes is one to the arguments that were edited."""
+    """
+    What *decision* says to *question*: a yes is one to the arguments that were edited.
+
+    "Always" is for calls as the model makes them, and for those to come: neither was asked about otherwise.
+    """
+    if question.again and isinstance(decision, ApproveAlways):
+        msg = "always is for calls to come; say y to run this one again"
+        raise ConfigError(msg)
     if not question.edited:
         return decision
     if isinstance(decision, ApproveAlways):

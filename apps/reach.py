@@ -63,10 +63,13 @@ class Reach:
         for question in chosen:
             if isinstance(decision, Approve) and decision.arguments:
                 self._fit(question, decision.arguments)
+            if isinstance(decision, ApproveAlways) and question.again:
+                msg = f"{_about(question)} may have run; say yes to it alone, without --always"
+                raise ConfigError(msg)
         by = somebody("deny" if isinstance(decision, Deny) else "approve")
         for question in chosen:
             await self.session.approve(question.id, decision, by=by)
-        return [f"{_done(decision)}: {_about(question)}{_more(decision)}" for question in chosen]
+        return [f"{_done(decision)}: {_about(question)}{_more(decision, question)}" for question in chosen]
 
     def _questions(self, name: str) -> tuple[AskApproval, ...]:
         waiting = self.session.waiting
@@ -137,18 +140,16 @@ def _about(question: AskApproval) -> str:
     return f"#{short(question.call)} {question.tool} {about}".rstrip()
 
 
-def _more(decision: Decision) -> str:
+def _more(decision: Decision, question: AskApproval) -> str:
     match decision:
-        case Approve(arguments=""):
-            return ""
-        case Approve():
-            return ", with other arguments"
+        case Approve(arguments=edited):
+            return ", with other arguments" * bool(edited) + ", so it runs again" * question.again
         case ApproveAlways(where=()):
             return ", and every call of it from now on"
         case ApproveAlways():
             return ", and every such call from now on"
         case Deny(interrupt=ends):
-            return ", and the run stops" * ends
+            return ", so it does not run again" * question.again + ", and the run stops" * ends
 
 
 def _new_id() -> str:

@@ -115,7 +115,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ModelHeld, ResultsCleared
 from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.permissions import Ground, Verdict
-from turnwheel.effects.policy import OnMaxTokens, Steering
+from turnwheel.effects.policy import OnLost, OnMaxTokens, Steering
 from turnwheel.effects.records import Lane
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
@@ -124,6 +124,7 @@ from turnwheel.engine.listing import Listed
 from turnwheel.engine.tree import RunInfo
 from turnwheel.engine.why import Moment, Why
 from turnwheel.states.context import Mail
+from turnwheel.states.rules import texts
 from turnwheel.testing.by_hand import ByHand, config
 from turnwheel.testing.by_hand import calls as wished
 from turnwheel.testing.scripted import ScriptedModel, stalls
@@ -955,6 +956,19 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
     assert [text.plain for text in card(plain, Path(), 80, told=True)][-1] == "  tool: it changes things"
 
 
+def test_a_card_says_that_a_call_may_have_run() -> None:
+    """In words that nobody overlooks; and always is no answer to it."""
+    question = Question(request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {texts.AGAIN}")
+    assert [text.plain for text in card(question, Path(), 80, told=True)] == [
+        "? pay  #1",
+        "    {}",
+        "  it may have run when its process was lost; run it again?",
+    ]
+    assert meant(question, Approve()) == Approve()
+    with pytest.raises(ConfigError, match="say y to run this one again"):
+        meant(question, ApproveAlways())
+
+
 def test_the_account_of_a_call_is_told_with_its_times() -> None:
     """What lies between two moments, where anything does."""
     moments = (
@@ -1086,6 +1100,21 @@ def stopping() -> ByHand:
     return hand
 
 
+def unsafe(on_lost: OnLost = OnLost.REPORT) -> ByHand:
+    """A run in which a write is at work, and another one waits to be asked about."""
+    hand = ByHand(config(policy=Policy(on_lost=on_lost)))
+    hand.say(*wished("write", "write"))
+    hand.decide("write", Approve())
+    return hand
+
+
+def childless() -> ByHand:
+    """A run whose child is configured no more."""
+    hand = at_work("send")
+    hand.machine.reconfigure(config(children=()))
+    return hand
+
+
 def resting() -> ByHand:
     """A run that waits to ask for its summary again."""
     small = ModelSpec(name="wire:model", window=1_000)
@@ -1103,6 +1132,18 @@ LOST: dict[str, tuple[Callable[[], ByHand], list[str]]] = {
     ),
     "a read": (lambda: at_work("look"), ["recovered: look path=a agent=kid prompt=go - is run again"]),
     "a read that was given up": (stopping, ["recovered: look path=a agent=kid prompt=go - cancelled"]),
+    "a tool that may have run": (
+        unsafe,
+        ["recovered: write a - it may have run and is not run again"],
+    ),
+    "a tool that is asked about": (
+        lambda: unsafe(OnLost.ASK),
+        ["recovered: write a - it may have run; you are asked about it"],
+    ),
+    "a child that is gone": (
+        childless,
+        ["recovered: send path=a agent=kid prompt=go - it is not there any more, and may have run"],
+    ),
     "a child": (lambda: at_work("send"), ["recovered: agent kid - goes on"]),
     "a question": (lambda: at_work("write", policy=Policy(answer_within=9.0)), []),
     "a wait": (retrying, ["recovered: the model is asked again when its time has come"]),
@@ -1118,7 +1159,8 @@ LOST: dict[str, tuple[Callable[[], ByHand], list[str]]] = {
 def test_what_becomes_of_lost_work_is_told(name: str) -> None:
     """A line for each piece of it; a question is simply asked again."""
     make, lines = LOST[name]
-    assert list(told(make().machine, 99.0)) == lines
+    machine = make().machine
+    assert list(told(machine, machine.config, 99.0)) == lines
 
 
 # Ctrl-C

@@ -129,6 +129,35 @@ def test_killed_while_a_tool_runs(start: Starts, store: Path, tmp_path: Path) ->
     assert (tmp_path / "ran").read_text("utf-8") == "again\n"
 
 
+@pytest.mark.parametrize(("answer", "ran"), [("approve", 2), ("deny", 1)])
+def test_killed_while_a_tool_runs_that_is_asked_about(
+    answer: str, ran: int, start: Starts, store: Path, tmp_path: Path
+) -> None:
+    """Where settings say so, a person says whether it runs again; no is told as what may have run."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "turnwheel.toml").write_text('policy.on_lost = "ask"\n', "utf-8")
+    command = "echo again >> ran; test -e once || { touch once; echo $$ > fifo; exec sleep 600; }"
+    first = start("--session", "s", "--model", "openai:stand-in-bash", "--allow", "bash", f"run: {command}")
+    orphan = int(fifo.read_text("utf-8"))
+    first.kill()
+    first.wait()
+    os.killpg(orphan, signal.SIGKILL)
+    code, notices, err = finish(start("--resume", "s"))
+    assert (code, "it may have run; you are asked about it" in err) == (3, True)
+    assert "it may have run when its process was lost; run it again?" in err
+    asked = next(notice for notice in notices if notice["type"] == "ApprovalRequested")
+    assert str(asked["why"]).startswith("lost: ")
+    answering = start("s", str(asked["request"]), command=answer)
+    said, _ = answering.communicate(timeout=60)
+    assert {"approve": ", so it runs again", "deny": ", so it does not run again"}[answer] in said
+    assert finish(start("--resume", "s"))[0] == 0
+    ((outcome, content),) = outcomes(ended_well(store))
+    assert outcome is {"approve": Outcome.OK, "deny": Outcome.UNKNOWN}[answer]
+    assert "may have run" in content
+    assert (tmp_path / "ran").read_text("utf-8") == "again\n" * ran
+
+
 def test_killed_while_a_model_answers(start: Starts, store: Path, tmp_path: Path) -> None:
     """What it had said is void, the model is asked once more, and its answer is there once."""
     first = start("--session", "s", "--model", "openai:stand-in-slow", "What is in README.md?")
