@@ -20,6 +20,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from ..effects.config import Config, ToolSpec
 from ..effects.errors import JournalError, NewerVersion
+from ..effects.policy import OnLost, Policy
 from .codec import make_converter
 from .entries import VERSION, Entry, RunOpened
 
@@ -53,6 +54,10 @@ def _run_opened(old: RunOpened2) -> RunOpened:
     return RunOpened(at=old.at, run=old.run, config=old.config)
 
 
+def _policy(old: Policy) -> Policy:
+    return attrs.evolve(old, on_lost=OnLost.REPORT)
+
+
 def _tool_spec(old: ToolSpec) -> ToolSpec:
     return attrs.evolve(old, secrets=())
 
@@ -75,7 +80,11 @@ Reader = Callable[[Any, Any], Any]
 """Makes what it is told, a class, of what JSON is made of."""
 
 CHANGES: Mapping[int, tuple[Changed, ...]] = {
-    2: (Changed(RunOpened2, RunOpened, _run_opened), Changed(ToolSpec, ToolSpec, _tool_spec)),
+    2: (
+        Changed(RunOpened2, RunOpened, _run_opened),
+        Changed(ToolSpec, ToolSpec, _tool_spec),
+        Changed(Policy, Policy, _policy),
+    ),
 }
 """What changed after each version."""
 

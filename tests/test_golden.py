@@ -20,6 +20,8 @@ import pytest
 from turnwheel import MemoryStore, Session
 from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import (
+    Approve,
+    Deny,
     Entered,
     Event,
     HookAnswered,
@@ -191,12 +193,12 @@ class Onward:
         return TimerFired(at=scene.clock.now(), request=request.id)
 
     async def to_the_end(self) -> Machine:
-        """Go on until nothing waits any more."""
+        """Go on until nothing waits any more; what may have run does not run again."""
         await self.session.load()
         while self.session.unfinished or self.session.queue:
             await self.session.resume()
             for question in self.session.waiting:
-                await self.session.approve(question.id)
+                await self.session.approve(question.id, Deny() if question.again else Approve())
         await self.session.close()
         assert self.session.machine is not None
         return self.session.machine

@@ -57,6 +57,8 @@ from turnwheel.effects.config import ChildSpec, Config, Limits, SideEffect, Tool
 from turnwheel.effects.events import (
     AgentFinished,
     AgentProgressed,
+    Approve,
+    ApproveAlways,
     Failure,
     Interrupted,
     ModelFailed,
@@ -67,6 +69,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, Role
 from turnwheel.effects.notices import (
+    ApprovalAnswered,
     Compacted,
     InputBlocked,
     InputTaken,
@@ -254,16 +257,28 @@ GIVEN_UP = {Outcome.DENIED, Outcome.SKIPPED}
 
 
 def test_what_was_given_up_never_runs(plays: list[Play]) -> None:
-    """Nothing is started twice, or after it has ended; and nobody is asked twice whether it may."""
+    """
+    Nothing is started twice, or after it has ended; and nobody is asked twice whether it may.
+
+    What may have run when its process was lost starts again by a person's yes to that, and by nothing else.
+    """
     for play in plays:
         started: list[str] = []
         asked: list[str] = []
+        doubted: dict[str, str] = {}
         over: set[str] = set()
         for effect in play.effects:
             match effect:
                 case RunTool(call=name) | RunAgent(call=name):
                     assert name not in over
+                    assert name not in doubted
                     started.append(name)
+                case AskApproval(call=name) if effect.again:
+                    assert name not in over
+                    started.remove(name)
+                    doubted[name] = effect.id
+                case ApprovalAnswered(request=request, decision=Approve() | ApproveAlways()):
+                    doubted = {name: asks for name, asks in doubted.items() if asks != request}
                 case AskApproval(call=name):
                     assert name not in over
                     asked.append(name)

@@ -57,7 +57,7 @@ from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
-from turnwheel.effects.policy import Concurrency, OnDenial, OnMaxTokens, Policy, Steering
+from turnwheel.effects.policy import Concurrency, OnDenial, OnLost, OnMaxTokens, Policy, Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.upkeep import Compaction, Loops, Retries
@@ -852,6 +852,20 @@ async def taken_over(world: World) -> None:
     session = world.process(calls(("pay", {})), says("done"), system="Be quick.", limits=Limits(turns=9))
     await session.resume()
     await answer_open(session)
+
+
+@scenario
+async def run_again(world: World) -> None:
+    """A tool may have run, and a person says that it runs again, three times, and then that it does not."""
+    policy = Policy(on_lost=OnLost.ASK)
+    await leave(world.process(calls(("send", {}), ("look", {})), policy=policy), ToolStarted)
+    for number in range(4):
+        session = world.process(says("done"), policy=policy)
+        await session.resume()
+        for question in session.waiting:
+            decision = Deny(message="it was sent") if number == 3 else Approve()
+            await session.approve(question.id, decision, by="ann")
+        await leave(session, ToolStarted, None) if number < 3 else await session.resume()
 
 
 async def answer_open(session: Session) -> None:
