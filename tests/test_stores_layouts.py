@@ -16,8 +16,8 @@ import pytest
 from turnwheel.effects.errors import JournalError, StoreConflict
 from turnwheel.effects.performers.stores.base import SessionInfo, Store
 from turnwheel.effects.performers.stores.sqlite import SQLiteStore
-from turnwheel.effects.performers.stores.sqlite_file import APPLICATION_ID
 from turnwheel.effects.performers.stores.sqlite_layout import UPGRADES, VERSION
+from turnwheel.effects.performers.stores.sqlite_opening import APPLICATION_ID
 
 LAYOUTS = Path(__file__).resolve().parent / "layouts"
 """For each layout there was, what a store of that time wrote, as sqlite3 dumps it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sqlite3
 import subprocess
 import sys
@@ -156,44 +155,6 @@ async def test_a_path_that_will_not_do_is_named(path: Path, make: Callable[[Path
         await store.append("s", 0, [b"a"])
     assert repr(str(bad)) in str(caught.value)
     assert (path.read_bytes() if path.is_file() else b"") == before
-    await store.close()
-
-
-async def test_a_file_that_stays_locked_is_told(path: Path) -> None:
-    """Another process's lock is waited for, and then named."""
-    store = SQLiteStore(path)
-    await store.append("s", 0, [b"a"])
-    await store._do(lambda db: db.execute("pragma busy_timeout = 10"))  # pyright: ignore[reportPrivateUsage]  # in a test, 5 seconds are long
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("begin immediate")
-    with pytest.raises(StoreError, match="database is locked; another process kept it for 5 seconds"):
-        await store.append("s", 1, [b"b"])
-    other.rollback()
-    other.close()
-    assert await store.append("s", 1, [b"b"]) == 2
-    await store.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this user can write anywhere")
-async def test_a_directory_without_write_permission_is_told(tmp_path: Path) -> None:
-    """Where no file can be made the error says that permission is missing."""
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
-    store = SQLiteStore(closed / "agent.db")
-    with pytest.raises(StoreError, match="may not write"):
-        await store.append("s", 0, [b"a"])
-    await store.close()
-
-
-async def test_a_full_disk_is_told_and_nothing_is_written(path: Path) -> None:
-    """Where the file may not grow the append fails whole, and goes through once there is room."""
-    store = SQLiteStore(path)
-    await store.append("s", 0, [b"a"])
-    await store._do(lambda db: db.execute("pragma max_page_count = 8"))  # pyright: ignore[reportPrivateUsage]  # no other way to a full disk
-    with pytest.raises(StoreError, match="disk is full; free some space and try again; nothing was written"):
-        await store.append("s", 1, [b"x", b"y" * 100_000])
-    assert list(await store.load("s")) == [b"a"]
-    assert await store.append("s", 1, [b"b"]) == 2
     await store.close()
 
 

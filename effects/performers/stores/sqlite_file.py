@@ -1,16 +1,15 @@
-"""The SQLite file of a store: how it is opened, how work is done with it, and what its errors mean."""
+"""The SQLite file of a store: how work is done with it, what can happen to it, and what its errors mean."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
-from ...errors import NewerVersion, StoreError, TurnwheelError
-from .sqlite_layout import SCHEMA, UPGRADES, VERSION
+from ...errors import StoreError, TurnwheelError
+from .sqlite_opening import BUSY_SECONDS, connect, torn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5.0
-"""How long to wait for another process's lock. An append holds it for milliseconds; this long is a hang."""
-
-APPLICATION_ID = 0x7477686C  # "twhl"
-"""Stands in the header of the file, so that another program's database is never taken for one of ours."""
-
-_SYNCHRONOUS: dict[Durability, str] = {"power": "full", "process": "normal"}
-
 _WAYS_OUT = {
     sqlite3.SQLITE_BUSY: f"another process kept it for {BUSY_SECONDS:.0f} seconds; end that or try again",
     sqlite3.SQLITE_CANTOPEN: "is it a directory, or one you may not write in? name another path",
@@ -35,7 +26,7 @@ _WAYS_OUT = {
     sqlite3.SQLITE_FULL: "free some space and try again; nothing was written",
     sqlite3.SQLITE_IOERR: "the disk or its quota failed; look at the system's log and try again",
     sqlite3.SQLITE_NOTADB: "name another path, or move this file away",
-    sqlite3.SQLITE_READONLY: "this needs write permission for the file and its directory",
+    sqlite3.SQLITE_READONLY: "you may not write in it, in what begins like it, or in its directory",
 }
 
 _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}
@@ -49,15 +40,18 @@ class StoreFile:
 
     What goes wrong is given back, not raised: a `TurnwheelError` that names the file and a way out. The file
     is made once. One that was there and is not, or is another by now, never becomes a new beginning, and
-    what is written into a file that nobody finds any more is not kept.
+    what is written where nobody finds it any more is not kept.
     """
 
     def __init__(self, path: str, durability: Durability) -> None:
         self._path = path
-        self._place = Path(path).absolute()  # whoever goes to another directory keeps the file
+        self._place = os.path.abspath(path)  # noqa: PTH100  # whoever goes elsewhere keeps the file
+        self._log = f"{self._place}-wal"
         self._durability: Durability = durability
         self._db: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None  # which one it was when it was opened last
+        self._files: tuple[_File, _File] | None = None  # itself and its log, when it was opened last
+        self._size = 0
+        self._suspect = False
 
     def read(self, work: Work[T]) -> T | Exception:
         """What *work* finds out."""
@@ -94,35 +88,64 @@ class StoreFile:
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             self._check_beginning()
-            self._db = connect(self._place, self._durability)
-            found = self._place.stat()
-            self._file = found.st_dev, found.st_ino
+            db = connect(Path(self._place), self._durability)
+            try:
+                if self._suspect:
+                    self._check_all(db)
+                file, log = os.stat(self._place), os.stat(self._log)  # noqa: PTH116  # as in `_check`
+            except BaseException:
+                db.close()
+                raise
+            self._db, self._files, self._size = db, (_which(file), _which(log)), file.st_size
+            self._suspect = False
+        elif self._suspect:
+            self._check()
         return self._db
 
     def _check_beginning(self) -> None:
-        """A file that is not there, or is empty, is made; not so where it was there before."""
-        log = self._place.with_name(f"{self._place.name}-wal")
-        logged = _size(log)  # looked at first: whoever makes both makes it last
-        if _size(self._place):
+        """What is not there, or is empty, is made; not so where it was there before, or its log still is."""
+        log = _status(self._log)  # looked at first: whoever makes both makes it last
+        file = _status(self._place)
+        if file is not None and file.st_size:
+            if not (log is not None and log.st_size) and torn(self._place, file.st_size):
+                what = "is damaged: its last page is not whole"
+                raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
             return
-        if self._file is not None:
+        if self._files is not None:
             what = "is gone or empty, and was not before"
-            way_out = "put it back, or make a new store to begin anew"
-            raise self._fault(what, way_out)
-        if logged:  # SQLite would delete it
-            what = f"is not there or is empty, and its log {str(log)!r} is not"
-            way_out = "put the one back, or move the other away to begin anew"
-            raise self._fault(what, way_out)
+            raise self._fault(what, "put it back, or make a new store to begin anew")
+        if log is not None and log.st_size:  # SQLite would delete it
+            what = f"is not there or is empty, and its log {self._log!r} is not"
+            raise self._fault(what, "put the one back, or move the other away to begin anew")
+
+    def _check_all(self, db: sqlite3.Connection) -> None:
+        """Whether the file is sound: what was cut off may be a page that is not needed for a long time."""
+        (found,) = db.execute("pragma quick_check(1)").fetchone()
+        if found != "ok":
+            what = f"is damaged: {found.splitlines()[-1]}"
+            raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
 
     def _check(self) -> None:
-        """Whether others find what was written: SQLite goes on with a file that has no name any more."""
+        """Whether others find what was written: SQLite goes on with files that have no name any more."""
         with suppress(FileNotFoundError):
-            found = os.stat(self._place)  # noqa: PTH116  # at each append; Path.stat takes twice as long
-            if found.st_size and (found.st_dev, found.st_ino) == self._file:
+            # Not with Path, which takes twice as long, for every append.
+            file, log = os.stat(self._place), os.stat(self._log)  # noqa: PTH116
+            if (_which(file), _which(log)) == self._files and file.st_size >= self._size:
+                self._size, self._suspect = file.st_size, False
                 return
+        self._suspect = True
+        here = _status(self._place)
+        if here is None or self._files is None or _which(here) != self._files[0]:
+            # Nothing else may have what is in it, so it is held on to.
+            what = "was deleted, moved or replaced while it was open"
+            way_out = f"put it back to go on, or move its log {self._log!r} away too to begin anew"
+            raise self._fault(what, way_out)
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._db.execute("pragma wal_checkpoint")  # what was in the log is in the file then
         self.close()
-        what = "was deleted, emptied or replaced while it was open"
-        raise self._fault(what, "put it back and try again")
+        what = "was emptied or cut off, or lost its log, while it was open"
+        raise self._fault(what, "try again, to see what is left")
 
     def _fault(self, what: str, way_out: str) -> StoreError:
         return StoreError(f"store {self._path!r} {what}; {way_out}")
@@ -151,11 +174,19 @@ class StoreFile:
         return told
 
 
-def _size(path: Path) -> int:
-    """How many bytes are in the file at *path*; 0 where there is none."""
+_File: TypeAlias = tuple[int, int]
+
+
+def _which(status: os.stat_result) -> _File:
+    """Which file it is, whatever it is called."""
+    return status.st_dev, status.st_ino
+
+
+def _status(path: str) -> os.stat_result | None:
+    """What the system says of the file at *path*, if there is one."""
     with suppress(FileNotFoundError):
-        return path.stat().st_size
-    return 0
+        return os.stat(path)  # noqa: PTH116  # as above
+    return None
 
 
 def _in_one(works: Sequence[Work[T]], db: sqlite3.Connection) -> list[T | Exception]:
@@ -182,66 +213,3 @@ def _apart(work: Work[T], db: sqlite3.Connection) -> T | Exception:
         outcome = error
     db.execute("release work")
     return outcome
-
-
-def connect(path: Path, durability: Durability) -> sqlite3.Connection:
-    """The file at *path*, made where it is not there yet, laid out and ready."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)  # transactions are begun by hand
-    try:
-        with db:
-            db.execute("begin")  # one look, since another process may be laying the file out
-            layout = _layout(db, path)
-        _into_wal(db)
-        db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
-        db.execute("pragma fullfsync = on")  # macOS: past the disk's own cache too
-        if layout != VERSION:
-            _lay_out(db, path)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _layout(db: sqlite3.Connection, path: Path) -> int:
-    """The layout of the file, 0 where it is new; an error where it is somebody else's or from the future."""
-    (owner,) = db.execute("pragma application_id").fetchone()
-    version: int = db.execute("pragma user_version").fetchone()[0]
-    (tables,) = db.execute("select count(*) from sqlite_master").fetchone()
-    if (owner, version, tables) == (0, 0, 0):
-        return 0
-    if owner != APPLICATION_ID:
-        msg = f"store {str(path)!r} is the database of another program; name another path"
-        raise StoreError(msg)
-    if version > VERSION:
-        where = f"the layout of store {str(path)!r}"
-        raise NewerVersion(where, version, VERSION)
-    return version
-
-
-def _into_wal(db: sqlite3.Connection) -> None:
-    """Put the file into WAL mode. This one lock SQLite does not wait for by itself."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            db.execute("pragma journal_mode = wal")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-        else:
-            return
-        time.sleep(0.01)
-
-
-def _lay_out(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, or bring older ones up to date: all of it at once, or nothing."""
-    with db:
-        db.execute("begin immediate")
-        layout = _layout(db, path)  # again, since another process may have been quicker
-        if layout == VERSION:
-            return
-        steps = [step for older in range(layout, VERSION) for step in UPGRADES[older]] if layout else [SCHEMA]
-        for statement in ";".join(steps).split(";"):
-            db.execute(statement)
-        db.execute(f"pragma application_id = {APPLICATION_ID}")
-        db.execute(f"pragma user_version = {VERSION}")
