@@ -177,6 +177,16 @@ async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
         assert not thread.is_alive()
 
 
+@pytest.mark.parametrize(("durability", "level"), [("power", 2), ("process", 1)])
+async def test_how_durable_it_is_sqlite_is_told(path: Path, durability: Durability, level: int) -> None:
+    """To ask the disk at every commit, or only when the log is emptied; and on a Mac past the disk's cache."""
+    store = SQLiteStore(path, durability)
+    for pragma, value in {"journal_mode": "wal", "synchronous": level, "fullfsync": 1}.items():
+        found = await store._do(lambda db, name=pragma: db.execute(f"pragma {name}").fetchone())  # pyright: ignore[reportPrivateUsage]  # nothing else tells
+        assert found == (value,)
+    await store.close()
+
+
 # What an append costs
 
 
