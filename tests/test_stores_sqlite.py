@@ -179,11 +179,14 @@ async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
 
 @pytest.mark.parametrize(("durability", "level"), [("power", 2), ("process", 1)])
 async def test_how_durable_it_is_sqlite_is_told(path: Path, durability: Durability, level: int) -> None:
-    """To ask the disk at every commit, or only when the log is emptied; and on a Mac past the disk's cache."""
+    """To ask the disk at every commit, or only when the log is emptied; on a Mac, past the disk's cache."""
     store = SQLiteStore(path, durability)
-    for pragma, value in {"journal_mode": "wal", "synchronous": level, "fullfsync": 1}.items():
-        found = await store._do(lambda db, name=pragma: db.execute(f"pragma {name}").fetchone())  # pyright: ignore[reportPrivateUsage]  # nothing else tells
-        assert found == (value,)
+    names = ("journal_mode", "synchronous", "fullfsync")
+
+    def told(db: sqlite3.Connection) -> list[object]:
+        return [db.execute(f"pragma {name}").fetchone()[0] for name in names]
+
+    assert await store._do(told) == ["wal", level, 1]  # pyright: ignore[reportPrivateUsage]  # nothing else tells
     await store.close()
 
 
