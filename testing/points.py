@@ -1,19 +1,18 @@
 """
 The moments at which a process can be killed, and what is noted of its life outside of the store.
 
-A process counts the moments it comes to, in memory that outlives it, and kills itself with -9 at the one that
-it was told. What it does to the world it notes in a file of its own, line by line: what is there was done,
-whatever became of the process and of its journal.
+A process counts the moments it comes to, in memory that outlives it, and does at one of them what it was
+told: it kills itself with -9, or it freezes. What it does to the world it notes in a file of its own, line by
+line: what is there was done, whatever became of the process and of its journal.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -35,19 +34,26 @@ HEAD = struct.Struct("=qq")
 """The number of moments, and the length of the name of the latest."""
 
 
+def _nothing() -> None:
+    """Let it live."""
+
+
 @final
 class Points:
     """
-    Counts the moments of a process in the memory *shared*, and kills the process at the one numbered *last*.
+    Counts the moments of a process in the memory *shared*, and calls *then* at the one numbered *last*.
 
     The first is number 1. *names* are those it came to, where they are *kept*.
     """
 
-    def __init__(self, shared: mmap, last: int | None, *, kept: bool = False) -> None:
+    def __init__(
+        self, shared: mmap, last: int = 0, then: Callable[[], None] = _nothing, *, kept: bool = False
+    ) -> None:
         self.names: list[str] = []
         self._kept = kept
         self._shared = shared
         self._last = last
+        self._then = then
         self._count = 0
         self._name = ""
 
@@ -66,7 +72,7 @@ class Points:
         told = name.encode()[: PAGE - HEAD.size]
         self._shared[: HEAD.size + len(told)] = HEAD.pack(self._count, len(told)) + told
         if self._count == self._last:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._then()
 
 
 def counted(shared: mmap) -> tuple[int, str]:
@@ -77,14 +83,19 @@ def counted(shared: mmap) -> tuple[int, str]:
 
 @final
 class Notebook:
-    """A file of JSON objects to which processes add: a line that was written is there, also after a kill."""
+    """
+    The file at *path*, to which processes add JSON objects, here the *process* with this number.
 
-    def __init__(self, path: Path) -> None:
+    A line that was written is there, also after a kill.
+    """
+
+    def __init__(self, path: Path, process: int) -> None:
+        self._process = process
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def note(self, kind: str, **what: object) -> None:
         """Add one line, at once."""
-        os.write(self._file, json.dumps({"kind": kind, **what}).encode() + b"\n")
+        os.write(self._file, json.dumps({"kind": kind, "process": self._process, **what}).encode() + b"\n")
 
     def close(self) -> None:
         """Let go of the file."""

@@ -9,6 +9,7 @@ what is lived through, `torture_cases` for how it is ended, and `torture_checks`
     python -m turnwheel.testing.torture                   10,000 kills
     python -m turnwheel.testing.torture --kills 500 --seed 7
     python -m turnwheel.testing.torture --again 0:137,4   one case: life 0, killed at moments 137 and then 4
+    python -m turnwheel.testing.torture --again 0:z137    the same, frozen there and woken when all is over
     python -m turnwheel.testing.torture --at "pay: begun" every moment of life 0 that is called so
     python -m turnwheel.testing.torture --moments 0       the moments of life 0
 """
@@ -35,8 +36,9 @@ from typing import TYPE_CHECKING
 from ..effects.messages import Outcome
 from .choices import Seeded, chance, pick, weighted
 from .points import PAGE, Points
-from .torture_cases import SCRIPTS, After, At, Case, Kill, Lived, Undisturbed, lived, undisturbed
+from .torture_cases import SCRIPTS, Case, Lived, Undisturbed, lived, undisturbed
 from .torture_life import Life
+from .torture_process import After, At, End, Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 MOST = 4
 """Processes of one life that are killed, at most."""
+
+TELL = 2_000
+"""After so many kills each time it says how far it is."""
 
 SOON = 30
 """Moments in which a recovery is about its business, and after which it is a run like any other."""
@@ -55,6 +60,7 @@ BATCH = 200
 REPORT = """\
 {kills:,} kills in {lives:,} lives: {at moments:,} at moments, {at instants:,} at instants
 {in a recovery:,} of them in a recovery, {process:,} processes, {entries:,} entries
+{woken:,} processes frozen and woken when others had gone on: {late:,} told so, the rest with nothing to do
 {tool:,} starts of tools, {unknown:,} calls told of as perhaps run
 {kept:,} answers of models kept, {lost:,} asked for again
 {asked:,} questions put, {accepted:,} inputs accepted"""
@@ -79,10 +85,11 @@ def cases(asked: argparse.Namespace, alone: Alone) -> Iterator[Case]:
     """
     first, undisturbed = next(iter(alone.items()))
     every = [
-        (name, Case(script=first, kills=(At(number),))) for number, name in enumerate(undisturbed.moments, 1)
+        (name, Case(script=first, ends=(At(number),))) for number, name in enumerate(undisturbed.moments, 1)
     ]
     if asked.at:
-        yield from [case for name, case in every if asked.at in name]
+        there = [case for name, case in every if asked.at in name]
+        yield from [case.frozen for case in there] if asked.frozen else there
         return
     yield from [case for name, case in every if is_edge(name)]
     others = [case for name, case in every if not is_edge(name)]
@@ -99,21 +106,26 @@ def is_edge(moment: str) -> bool:
 def drawn(choices: Choices, alone: Alone) -> Case:
     """A case as *choices* draw it, of one of the lives that nobody disturbs *alone*."""
     script = pick(choices, tuple(alone))
-    most = len(alone[script].moments)
-    kills: list[Kill] = [_kill(choices, {"any": 60, "instant": 40}, most)]
-    while len(kills) < MOST and chance(choices, 45):
-        kills.append(_kill(choices, {"soon": 60, "any": 20, "instant": 20}, most))
-    return Case(script=script, kills=tuple(kills))
+    moments = alone[script].moments
+    ends = [_end(choices, {"any": 50, "instant": 35, "frozen": 15}, moments)]
+    while len(ends) < MOST and chance(choices, 45):
+        ends.append(_end(choices, {"soon": 55, "any": 20, "instant": 15, "frozen": 10}, moments))
+    return Case(script=script, ends=tuple(ends))
 
 
-def _kill(choices: Choices, kinds: dict[str, int], most: int) -> Kill:
+def _end(choices: Choices, kinds: dict[str, int], moments: Sequence[str]) -> End:
+    number = 1 + choices.below(len(moments))
     match weighted(choices, kinds):
         case "soon":
             return At(1 + choices.below(SOON))
-        case "any":
-            return At(1 + choices.below(most))
-        case _:
+        case "instant":
             return After((1 + choices.below(999)) / 1_000)
+        case "frozen" if (
+            ", " not in moments[number - 1]
+        ):  # else nobody can write: it has the lock of the file
+            return Frozen(number)
+        case _:
+            return At(number)
 
 
 # Living through them
@@ -137,11 +149,13 @@ def _tried(work: tuple[Case, Undisturbed], folder: Path) -> Found:
 def counted(found: Lived) -> Counter[str]:
     """What is worth counting in a case."""
     counts: Counter[str] = Counter(lives=1)
-    for number, (kill, death) in enumerate(zip(found.case.kills, found.deaths, strict=False)):
+    for number, (end, death) in enumerate(zip(found.case.ends, found.deaths, strict=False)):
         if death.killed:
             counts["kills"] += 1
-            counts["at instants" if isinstance(kill, After) else "at moments"] += 1
+            counts["at instants" if isinstance(end, After) else "at moments"] += 1
             counts["in a recovery"] += number > 0
+    counts["woken"] = len(found.woken)
+    counts["late"] = sum(bool(death.fault) for death in found.woken.values())
     counts.update([str(note["kind"]) for note in found.remains.notes])
     for trail in found.remains.trails.values():
         counts["unknown"] += sum(outcome is Outcome.UNKNOWN for outcome in trail.told.values())
@@ -164,6 +178,7 @@ def every(asked: argparse.Namespace, folder: Path) -> str:
     It ends with the first that something is wrong with.
     """
     counts: Counter[str] = Counter()
+    told = TELL
     began = time.monotonic()
     with get_context("fork").Pool(asked.workers) as pool:
         lives = range(asked.first, asked.first + (1 if asked.at else asked.lives))
@@ -179,6 +194,9 @@ def every(asked: argparse.Namespace, folder: Path) -> str:
                 counts.update(found)
                 if wrong:
                     break
+            if counts["kills"] >= told:
+                print(f"{counts['kills']:,} kills ...", flush=True)  # noqa: T201  # it takes minutes
+                told += TELL
     print(report(counts, time.monotonic() - began))  # noqa: T201  # the report
     return wrong
 
@@ -192,7 +210,7 @@ def once(case: Case, folder: Path) -> str:
 
 def warm_up(folder: Path) -> None:
     """Live a life in this process, so that those that are forked from it find everything ready."""
-    asyncio.run(Life(SCRIPTS[0], folder, 1, Points(mmap.mmap(-1, PAGE), None)).live())
+    asyncio.run(Life(SCRIPTS[0], folder, 1, Points(mmap.mmap(-1, PAGE))).live())
     while threading.active_count() > 1:  # the store's, which ends by itself; nobody forks beside a thread
         time.sleep(0.001)
     gc.collect()
@@ -207,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lives", type=int, default=len(SCRIPTS), help="how many different lives there are")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--at", metavar="MOMENT", help="only at moments of the first whose names have this")
+    parser.add_argument("--frozen", action="store_true", help="with --at: freeze there and wake at the end")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="cases at once")
     parser.add_argument("--again", type=Case.read, metavar="CASE", help="this case alone, such as 0:137,4")
     parser.add_argument("--moments", type=int, metavar="LIFE", help="say which moments a life has")

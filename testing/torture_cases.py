@@ -1,33 +1,27 @@
 """
-How a life is lived and ended: processes that are forked, killed with -9, and followed by others.
+The lives there are, and how they are ended: each by one process after another.
 
-A process is killed at the moment with some number, to which it comes itself, or at any instant, from outside.
-The next one goes on until it is killed in turn, and the last is left alone.
+The first process begins, each of the others goes on where one was killed or is frozen, and the last is left
+alone. What was frozen wakes then, when everything is over.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import mmap
-import os
-import select
-import signal
 import time
-import traceback
 from pathlib import Path
-from typing import NoReturn, final
+from typing import final
 
 import attrs
 
 from ..effects.policy import Concurrency
-from .points import PAGE, Points, counted, pointed_statements
 from .torture_checks import life_faults
-from .torture_life import TITLE, Asks, Life, Script
+from .torture_life import TITLE, Asks, Script
+from .torture_process import After, At, Death, End, Frozen, Process, Running
 from .torture_trail import Remains, Shape
 
-LONGEST = 30.0
-"""Seconds after which a process hangs; a life takes a tenth of one."""
+TOLD = ("turnwheel.effects.errors.StoreConflict: ", "turnwheel.effects.errors.UnknownRequest: ")
+"""What a process is told that wakes when others went on: that they did, or that its answer comes late."""
 
 DURABLE = {11, 20, 31}
 """The lives of which each entry waits for the disk: few, since it makes them slow."""
@@ -52,58 +46,33 @@ SCRIPTS = tuple(
 
 
 @final
-@attrs.frozen
-class At:
-    """A process is killed at the moment with this *number*, from 1."""
-
-    number: int
-
-    def __str__(self) -> str:
-        return str(self.number)
-
-
-@final
-@attrs.frozen
-class After:
-    """A process is killed when this *share* has passed of the time that an undisturbed one takes."""
-
-    share: float
-
-    def __str__(self) -> str:
-        return f"{self.share:.3f}"
-
-
-Kill = At | After
-
-
-@final
 @attrs.frozen(kw_only=True)
 class Case:
-    """The life with the number *script*, and how its processes end, one after another."""
+    """The life with the number *script*, and the *ends* of its processes, one after another."""
 
     script: int
-    kills: tuple[Kill, ...]
+    ends: tuple[End, ...]
 
     def __str__(self) -> str:
-        return f"{self.script}:{','.join(map(str, self.kills))}"
+        return f"{self.script}:{','.join(map(str, self.ends))}"
 
     @classmethod
     def read(cls, text: str) -> Case:
-        """The case that is written as *text*, such as ``0:137,0.250``."""
-        script, _, kills = text.partition(":")
-        each = [After(float(kill)) if "." in kill else At(int(kill)) for kill in kills.split(",") if kill]
-        return cls(script=int(script), kills=tuple(each))
+        """The case that is written as *text*, such as ``0:z12,137,0.250``."""
+        script, _, ends = text.partition(":")
+        return cls(script=int(script), ends=tuple([_end(end) for end in ends.split(",") if end]))
+
+    @property
+    def frozen(self) -> Case:
+        """The same with processes that freeze where they would be killed at a moment."""
+        ends = [Frozen(end.number) if isinstance(end, At) else end for end in self.ends]
+        return attrs.evolve(self, ends=tuple(ends))
 
 
-@final
-@attrs.frozen(kw_only=True)
-class Death:
-    """How a process ended: whether it was *killed*, after so many *moments*, and the name of the *latest*."""
-
-    killed: bool
-    moments: int
-    latest: str
-    fault: str = ""
+def _end(text: str) -> End:
+    if text.startswith("z"):
+        return Frozen(int(text[1:]))
+    return After(float(text)) if "." in text else At(int(text))
 
 
 @final
@@ -124,15 +93,23 @@ class Undisturbed:
 @final
 @attrs.frozen(kw_only=True)
 class Lived:
-    """What came of a *case*: the *deaths* of its processes, what *remains*, and what is wrong with that."""
+    """
+    What came of a *case*: the *deaths* of its processes, what *remains*, and the *faults* of that.
+
+    *woken* are the deaths of those that were frozen, by their numbers.
+    """
 
     case: Case
     deaths: list[Death]
+    woken: dict[int, Death]
     remains: Remains
     faults: list[str]
 
     def __str__(self) -> str:
-        ends = [f"  process {number}: {_told(death)}" for number, death in enumerate(self.deaths, 1)]
+        ends = [f"  process {number}: {death}" for number, death in enumerate(self.deaths, 1)]
+        ends += [
+            f"  woken {number}: {death}, {death.raised or 'well'}" for number, death in self.woken.items()
+        ]
         faults = [
             fault.strip().rpartition("\n")[2] for fault in self.faults
         ]  # of a traceback, what was raised
@@ -141,23 +118,18 @@ class Lived:
     @property
     def again(self) -> Case:
         """The case that is as near to this one as can be repeated: instants became the next moments."""
-        kills = [
-            At(death.moments + isinstance(kill, After))
-            for death, kill in zip(self.deaths, self.case.kills, strict=False)
+        ends = [
+            At(death.moments + 1) if isinstance(end, After) else end
+            for death, end in zip(self.deaths, self.case.ends, strict=False)
         ]
-        return Case(script=self.case.script, kills=tuple(kills))
-
-
-def _told(death: Death) -> str:
-    end = "killed" if death.killed else "ended"
-    return f"{end} after moment {death.moments}, {death.latest!r}"
+        return Case(script=self.case.script, ends=tuple(ends))
 
 
 def undisturbed(number: int, folder: Path) -> Undisturbed:
     """The life with this *number*, lived in *folder* from beginning to end."""
     began = time.monotonic()
     names = folder / "moments"
-    death = _process(Process(SCRIPTS[number], folder, 1, names=names))
+    death = Process(SCRIPTS[number], folder, 1, names=names).begin().ended()
     seconds = time.monotonic() - began
     moments = tuple(names.read_text("utf-8").splitlines()) if names.exists() else ()
     names.unlink(missing_ok=True)
@@ -171,63 +143,19 @@ def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
     """What comes of *case* in *folder*, where nobody disturbs it *alone*."""
     script = SCRIPTS[case.script]
     deaths: list[Death] = []
-    for number, kill in enumerate((*case.kills, None), 1):
-        deaths.append(_process(Process(script, folder, number, kill), alone.seconds))
-        if not deaths[-1].killed:
+    frozen: dict[int, Running] = {}
+    for number, end in enumerate((*case.ends, None), 1):
+        running = Process(script, folder, number, end).begin()
+        deaths.append(running.ended(alone.seconds))
+        if deaths[-1].frozen:
+            frozen[number] = running
+        elif not deaths[-1].killed:
             break
+    woken = {number: running.woken() for number, running in frozen.items()}
     remains = Remains.read(folder)
     faults = [death.fault for death in deaths if death.fault]
+    faults += [death.fault for death in woken.values() if death.fault and not death.raised.startswith(TOLD)]
     # A model is asked for a title in the background, once: that one may be lost.
     title = TITLE[script.titles] if script.titles == "inline" else ""
     faults = faults or list(life_faults(remains, alone.shapes, title))
-    return Lived(case=case, deaths=deaths, remains=remains, faults=faults)
-
-
-@final
-@attrs.frozen
-class Process:
-    """The process with this *number* of the life of *script* in *folder*; *names* is where its moments go."""
-
-    script: Script
-    folder: Path
-    number: int
-    kill: Kill | None = None
-    names: Path | None = None
-
-    def be(self, shared: mmap.mmap, writing: int) -> NoReturn:
-        """Be that process, which counts in *shared* and tells *writing* what goes wrong."""
-        last = self.kill.number if isinstance(self.kill, At) else None
-        points = Points(shared, last, kept=self.names is not None)
-        pointed_statements(points)
-        try:
-            asyncio.run(Life(self.script, self.folder, self.number, points).live())
-            if self.names is not None:
-                self.names.write_text("\n".join(points.names), "utf-8")
-        except BaseException:  # noqa: BLE001  # it must not go on as the process it was forked from
-            os.write(writing, traceback.format_exc().encode())
-        finally:
-            os._exit(0)
-
-
-def _process(process: Process, seconds: float = 0.0) -> Death:
-    """Let *process* live until it is over or it is killed; *seconds* is how long it takes alone."""
-    shared = mmap.mmap(-1, PAGE)
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        process.be(shared, writing)
-    os.close(writing)
-    patience = seconds * process.kill.share if isinstance(process.kill, After) else LONGEST
-    # The pipe is closed when the process ends, however that comes.
-    over, _, _ = select.select([reading], [], [], patience)
-    if not over:
-        os.kill(pid, signal.SIGKILL)
-    fault = b"".join(iter(lambda: os.read(reading, PAGE), b"")).decode(errors="replace")
-    os.close(reading)
-    _, status = os.waitpid(pid, 0)
-    moments, latest = counted(shared)
-    shared.close()
-    if not (over or isinstance(process.kill, After)):
-        fault = f"process {process.number} hangs after moment {moments}, {latest!r}"
-    return Death(killed=os.WIFSIGNALED(status), moments=moments, latest=latest, fault=fault)
+    return Lived(case=case, deaths=deaths, woken=woken, remains=remains, faults=faults)

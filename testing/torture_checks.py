@@ -121,17 +121,14 @@ def _money_faults(remains: Remains) -> Iterator[str]:
 
 
 def _question_faults(remains: Remains) -> Iterator[str]:
-    """Whether nobody was asked what was answered before: at most once in a process, and never after."""
-    known: set[str] = set()
-    asked: set[str] = set()
-    for note in remains.notes:
-        if note["kind"] == "process":
-            known, asked = set(note["settled"]), set()
-        elif note["kind"] == "asked":
-            request = note["request"]
-            yield from [f"{request} is asked again although its answer was kept"] if request in known else []
-            yield from [f"{request} is asked twice by one process"] if request in asked else []
-            asked.add(request)
+    """Whether nobody was asked what was answered before: at most once by a process, and never after."""
+    known = {note["process"]: note["settled"] for note in remains.of("process")}
+    asked = Counter((note["process"], note["request"]) for note in remains.of("asked"))
+    for (process, request), count in asked.items():
+        if count > 1:
+            yield f"{request} is asked {count} times by process {process}"
+        if request in known[process]:
+            yield f"{request} is asked again by process {process} although its answer was kept"
 
 
 def _tools_faults(remains: Remains) -> Iterator[str]:
@@ -150,7 +147,7 @@ def _tool_faults(key: str, starts: list[Note], ends: int, trail: Trail) -> Itera
     """Whether what *trail* says of the tool with this *key* is what the world saw of it."""
     request, ended = trail.tools[key], trail.ended.get(key)
     unsafe = request.tool in UNSAFE
-    for number, note in enumerate(starts):
+    for number, note in enumerate(sorted(starts, key=_known)):
         yield from _start_faults(note, number, trail)
     outcome = None if ended is None else ended.outcome
     known = outcome is Outcome.OK and ends
@@ -167,6 +164,12 @@ def _start_faults(note: Note, before: int, trail: Trail) -> Iterator[str]:
         yield f"{note['what']} was begun {before + 1} times, and nobody took over in between"
     if note["tool"] == ASKED and trail.allowed.get(trail.tools[key].call, known) >= known:
         yield f"{note['what']} was begun, and nobody had said yes"
+
+
+def _known(note: Note) -> int:
+    """How many entries the process knew of that noted *note*."""
+    known: int = note["known"]
+    return known
 
 
 def _by(notes: list[Note], key: str) -> dict[str, list[Note]]:

@@ -115,7 +115,7 @@ class Life:
         self.points = points
         self.script = script
         self.number = number
-        self.notes = Notebook(folder / NOTES)
+        self.notes = Notebook(folder / NOTES, number)
         self.before = Notebook.read(folder / NOTES)
         self.store = PointedStore(folder / STORE, script.durability, points)
         self.clock = FakeClock(1_000.0 + number * (100.0 if script.late else 0.5))
@@ -146,7 +146,7 @@ class Life:
     async def live(self) -> None:
         """Say what is to be said, and go on until nothing waits any more."""
         known = await settled(self.store) if self.number > 1 else []
-        self.notes.note("process", number=self.number, settled=known)
+        self.notes.note("process", settled=known)
         async with self._session as session:
             for name, text in PROMPTS.items():
                 await self.say(name, session.send(text, id=name))
@@ -156,7 +156,7 @@ class Life:
             await self._other.close()
         await self.store.close()
         await self._elsewhere.close()
-        self.notes.note("over", number=self.number)
+        self.notes.note("over")
 
     async def _go_on(self, session: Session) -> None:
         """Run until it rests or is over, and answer what it rests on."""
@@ -202,7 +202,7 @@ class Life:
     def asked(self, question: AskApproval) -> None:
         """Somebody is asked *question*."""
         self.points(f"ask about {question.tool}")
-        self.notes.note("asked", request=question.id, call=question.call, process=self.number)
+        self.notes.note("asked", request=question.id, call=question.call)
 
     def answered(self, question: AskApproval) -> None:
         """Somebody says yes to *question*."""

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from turnwheel.testing.torture_cases import After, At, Case
+from turnwheel.testing.torture_cases import Case
+from turnwheel.testing.torture_process import After, At, Frozen
 
 
 def run(*arguments: str, folder: Path) -> str:
@@ -72,7 +73,7 @@ def test_a_life_has_everything_in_it(tmp_path: Path) -> None:
 
 def test_a_case_is_written_as_it_is_read() -> None:
     """A life, and the moments and instants at which its processes are killed."""
-    case = Case(script=3, kills=(At(12), After(0.25)))
-    assert str(case) == "3:12,0.250"
-    assert Case.read("3:12,0.250") == case
-    assert Case.read("7") == Case(script=7, kills=())
+    case = Case(script=3, ends=(Frozen(12), At(4), After(0.25)))
+    assert str(case) == "3:z12,4,0.250"
+    assert Case.read("3:z12,4,0.250") == case
+    assert Case.read("7") == Case(script=7, ends=())
