@@ -52,6 +52,16 @@ class Usage:
             estimated=self.estimated + other.estimated,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            input=self.input - other.input,
+            output=self.output - other.output,
+            cached=self.cached - other.cached,
+            cache_write=self.cache_write - other.cache_write,
+            reasoning=self.reasoning - other.reasoning,
+            estimated=self.estimated - other.estimated,
+        )
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -75,6 +85,15 @@ class Spent:
             cost=self.cost + other.cost,
             seconds=self.seconds + other.seconds,
             unpriced=self.unpriced + other.unpriced,
+        )
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(
+            turns=self.turns - other.turns,
+            usage=self.usage - other.usage,
+            cost=self.cost - other.cost,
+            seconds=max(0.0, self.seconds - other.seconds),  # what is left of nothing may be a little less
+            unpriced=self.unpriced - other.unpriced,
         )
 
 

@@ -11,6 +11,7 @@ from ..effects.messages import Message
 from ..effects.records import AppendMessage, ReplaceHistory
 from .about import SessionState
 from .codec import converter
+from .entries import Forked
 from .journal import beginning, read
 from .listing import described, listed, parent_of
 from .tree import Tree
@@ -49,9 +50,15 @@ async def export(store: Store, session: str) -> bytes:
     entries = await store.load(session)
     tree, folded = Tree(), beginning(entries)
     messages: list[dict[str, Any]] = []
+    before = ""
     for entry, effects in read(entries, session, folded):
         tree.follow(entry, folded)
         run = "" if folded.machine is None else folded.machine.memory.run
+        if isinstance(entry, Forked) and entry.run:
+            mine = [message for message in messages if message["run"] == before]
+            for message in mine:
+                message["run"] = run  # it goes on here under another name
+        before = run
         for effect in effects:
             if isinstance(effect, AppendMessage):
                 messages.append(_plain(effect.message, run, summary=False))

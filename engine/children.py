@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
     from ..effects.records import Change
     from ..effects.requests import AskApproval, Cancel, Request
+    from ..states.state import State
     from .conductor import Setting
     from .machine import Machine
     from .posts import Said
@@ -45,6 +46,19 @@ class ChildLink:
     call: str
     session: str
     agent: str
+
+
+def links_of(state: State, session: str) -> tuple[ChildLink, ...]:
+    """The children of *session* that are not over in *state*, in call order; each is named after its call."""
+    if not isinstance(state, Executing | Confirming | Dispatching):
+        return ()
+    return tuple(
+        [
+            ChildLink(call=one.call.id, session=f"{session}.{one.call.id}", agent=_agent(one.call))
+            for one in state.batch.calls
+            if isinstance(one.phase, Delegated)
+        ]
+    )
 
 
 @final
@@ -76,16 +90,7 @@ class Children:
 
     def links(self, machine: Machine | None) -> tuple[ChildLink, ...]:
         """The children that are not over in *machine*, in call order."""
-        state = None if machine is None else machine.state
-        if not isinstance(state, Executing | Confirming | Dispatching):
-            return ()
-        return tuple(
-            [
-                ChildLink(call=one.call.id, session=self.name(one.call.id), agent=_agent(one.call))
-                for one in state.batch.calls
-                if isinstance(one.phase, Delegated)
-            ]
-        )
+        return () if machine is None else links_of(machine.state, self._session)
 
     def session(self, call: str, machine: Machine | None) -> Session:
         """

@@ -252,8 +252,9 @@ class Conductor:
 
     async def _take_over(self, at: float) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
         """What is done again, and what has happened, in the run that is taken over."""
+        unbegun = self.log.folded.unbegun
         machine = await self.log.take_over(self.setting.config, at)
-        recovery = recover(machine, at)
+        recovery = recover(machine, at, unbegun)
         answered = {event.request for event in self.log.pending if isinstance(event, ApprovalGiven)}
         again = [
             in_mode(one, self.log.pending)

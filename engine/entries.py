@@ -59,6 +59,19 @@ class TakenOver:
 
 @final
 @attrs.frozen(kw_only=True)
+class HandedOver:
+    """
+    Whoever had the run lets go of it in order: of what is open, the requests *unbegun* were never begun.
+
+    Whoever takes it over begins them, be it with a tool that must not run twice.
+    """
+
+    at: float
+    unbegun: tuple[str, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
 class Posted:
     """
     *event* came in from outside, through whichever process; whoever drives the run applies it.
@@ -98,10 +111,16 @@ class Branched:
 @final
 @attrs.frozen(kw_only=True)
 class Forked:
-    """What stands before this is a copy of *session*; from here on it goes its own way."""
+    """
+    What stands before this is a copy of *session*; from here on it goes its own way.
+
+    A run that was copied in its middle goes on as *run*, so that what it asks for from now on has ids of its
+    own: they are what tools know work by that was done before. Empty where none was under way.
+    """
 
     at: float
     session: str
+    run: str = ""
 
 
 @final
@@ -114,5 +133,10 @@ class Titled:
     spent: Spent = Spent()
 
 
-Entry = RunOpened | TakenOver | Posted | Stepped | Branched | Forked | Titled
+Entry = RunOpened | TakenOver | HandedOver | Posted | Stepped | Branched | Forked | Titled
 """One line of a journal."""
+
+
+def time_of(entry: Entry) -> float:
+    """When *entry* was written, in seconds since the epoch; of an event, when it happened."""
+    return entry.event.at if isinstance(entry, Posted | Stepped) else entry.at

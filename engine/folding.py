@@ -16,7 +16,8 @@ from ..effects.events import ApprovalGiven, ControlReceived, Interrupted, Post, 
 from ..effects.records import AppendMessage, Lane, ReplaceHistory
 from ..effects.usage import Spent
 from ..states.context import Mail, Memory
-from .entries import Branched, Entry, Forked, Posted, RunOpened, Stepped, TakenOver, Titled
+from .copying import asked_anew, copied
+from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 from .machine import Machine, conversation_of, taken_in
 from .recovery import questions
 from .whole import Wholes
@@ -52,8 +53,9 @@ class Folded:
     the way to where it stands, which a summary does not undo. *summary* is the number of the entry by which
     the latest one came, 0 for none. *opening* is the beginning of the first prompt, *prompt* that of the
     latest run's. *title* is what the session is called, *titling* what it cost to find that, of which
-    *unbilled* is in no run's account yet. *copied* is the session it is a fork of, and *wholes* are where the
-    results are that the conversation holds a part of.
+    *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *lent* what a run that was
+    copied in its middle had used until then, there. *unbegun* are open requests that nobody has begun yet.
+    *wholes* are where the results are that the conversation holds a part of.
 
     *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each holds on to what was said
     until then, so whoever goes on for long keeps none.
@@ -72,6 +74,8 @@ class Folded:
     titling: Spent = Spent()
     unbilled: Spent = Spent()
     copied: str = ""
+    lent: Spent = Spent()
+    unbegun: frozenset[str] = frozenset()
     wholes: Wholes = attrs.Factory(Wholes)
 
     @property
@@ -115,7 +119,7 @@ class Folded:
         """The account of all runs, and of the title."""
         if self.machine is None:
             return self.unbilled
-        return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled
+        return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.lent
 
     def drop_ends(self) -> None:
         """Hold on to no end of a run any more, and keep none."""
@@ -154,14 +158,21 @@ def follow(folded: Folded, entry: Entry, number: int, session: str) -> tuple[Eff
     return effects
 
 
-def _note(folded: Folded, entry: Posted | TakenOver | Branched | Forked | Titled, where: str) -> None:
-    """Let happen what the machine has nothing to say to."""
+def _note(
+    folded: Folded, entry: Posted | TakenOver | HandedOver | Branched | Forked | Titled, where: str
+) -> None:
+    """Let *entry* happen."""
     match entry:
         case Posted():
             folded.posted.append(entry.event)
         case TakenOver():
             if entry.config is not None:
                 _machine(folded, where).reconfigure(entry.config)
+            if folded.machine is not None:
+                folded.machine.state = asked_anew(folded.machine, folded.unbegun)
+            folded.unbegun = frozenset()  # from now on they may be begun
+        case HandedOver():
+            folded.unbegun = frozenset(entry.unbegun)
         case Branched():
             _branch(folded, entry, where)
         case Forked():
@@ -221,12 +232,17 @@ def _branch(folded: Folded, entry: Branched, where: str) -> None:
 
 def _fork(folded: Folded, entry: Forked, where: str) -> None:
     """What was spent before is the other session's account, and what waits there is answered there."""
-    machine = _at_rest(folded, where)
-    mine = machine.branched(machine)
-    changes = [event for event in folded.posted if isinstance(event, ControlReceived)]
-    memory = attrs.evolve(mine.memory, earlier=Spent(), mail=())
-    mine.memory = taken_in(memory, mine.config, changes)
-    folded.machine, folded.posted = mine, []
+    if folded.unfinished and entry.run:
+        folded.machine = copied(_machine(folded, where), entry.run)
+        folded.lent = folded.machine.memory.spent
+    else:
+        machine = _at_rest(folded, where)
+        mine = machine.branched(machine)
+        changes = [event for event in folded.posted if isinstance(event, ControlReceived)]
+        memory = attrs.evolve(mine.memory, earlier=Spent(), mail=())
+        mine.memory = taken_in(memory, mine.config, changes)
+        folded.machine, folded.lent = mine, Spent()
+    folded.posted, folded.unbegun = [], frozenset()
     folded.copied, folded.titling, folded.unbilled = entry.session, Spent(), Spent()
 
 

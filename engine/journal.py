@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 from ..effects.errors import JournalError, StoreConflict
 from ..effects.events import Event, ModelStreamed, ToolProgressed, joined
 from ..effects.pieces import merged
 from .about import About
 from .codec import encode
-from .entries import Branched, Entry, Posted, Stepped, Titled
+from .entries import Branched, Entry, Forked, Posted, Stepped, Titled
 from .folding import Folded, follow
 from .written import entry_of, written
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from .about import Mark
 
 
+E = TypeVar("E", Branched, Forked)
+
 Aside = Posted | Titled
 """What anybody may write while somebody else drives."""
 
 Tell = Callable[[int], About | None]
 """What a session will be about once its entry of this number is written; None where that is not worth it."""
-
-BRANCHED = b'"Branched"'
 
 
 def nothing(_: int) -> None:
@@ -187,10 +187,15 @@ def beginning(entries: Iterable[bytes]) -> Folded:
 
 def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
     """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
-    found: set[str] = set()
-    for data in entries:
-        if BRANCHED in data:  # which text may be, too
+    return frozenset([entry.run for _, entry in kind_of(entries, Branched)])
+
+
+def kind_of(entries: Iterable[bytes], kind: type[E]) -> Iterator[tuple[int, E]]:
+    """Those of *entries* that are of this *kind*, with their numbers; without those that cannot be read."""
+    name = f'"{kind.__name__}"'.encode()
+    for number, data in enumerate(entries):
+        if name in data:  # which text may be, too
             with suppress(JournalError):
                 entry = entry_of(data)
-                found |= {entry.run} if isinstance(entry, Branched) else set()
-    return frozenset(found)
+                if isinstance(entry, kind):
+                    yield number, entry

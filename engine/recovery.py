@@ -16,6 +16,7 @@ import attrs
 from ..effects.config import SideEffect, ToolSpec
 from ..effects.events import (
     AgentFinished,
+    Entered,
     Event,
     Failure,
     HookAnswered,
@@ -75,6 +76,7 @@ from ..states.state import (
 )
 
 if TYPE_CHECKING:
+    from ..states.state import State
     from .machine import Machine
 
 
@@ -91,16 +93,22 @@ class Recovery:
     events: tuple[Event, ...] = ()
 
 
-def recover(machine: Machine, now: float) -> Recovery:
-    """How *machine*, folded from its journal, goes on at the time *now*."""
-    found = _found(machine, now)
+def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset()) -> Recovery:
+    """
+    How *machine*, folded from its journal, goes on at the time *now*.
+
+    Requests that are *unbegun* were never begun by anybody.
+    """
+    if not machine.state.open and not machine.done:
+        return Recovery(events=(Entered(at=now),))  # it is about to ask a model, which nobody has
+    found = _found(machine, now, unbegun)
     return Recovery(
         again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
         events=tuple([one for one in found if not isinstance(one, Request | Cancel)]),
     )
 
 
-def _found(machine: Machine, now: float) -> list[Found]:
+def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]:
     state = machine.state
     match state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
@@ -114,7 +122,7 @@ def _found(machine: Machine, now: float) -> list[Found]:
         case Compacting(stage=Pausing(request=request, due=due)):
             return [SetTimer(id=request, due=due)]
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
-            return [one for call in batch.calls for one in _call(call, machine, now)]
+            return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
         case _:
             return []
 
@@ -131,7 +139,11 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
 
 def calls_of(machine: Machine) -> tuple[str, ...]:
     """The ids of the calls that are not over in *machine*."""
-    state = machine.state
+    return calls_in(machine.state)
+
+
+def calls_in(state: State | None) -> tuple[str, ...]:
+    """The ids of the calls that are not over in *state*, if there is one."""
     if not isinstance(state, Executing | Confirming | Dispatching):
         return ()
     return tuple(
@@ -172,7 +184,7 @@ def _hook(  # the hook, its request and payload, and where and when
 
 
 def _call(  # noqa: PLR0911  # one return for each phase
-    call: Call, machine: Machine, now: float
+    call: Call, machine: Machine, now: float, unbegun: frozenset[str]
 ) -> tuple[Found, ...]:
     """What becomes of the open requests of *call*, if it has any."""
     wish = call.call
@@ -190,7 +202,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
         case Delegated() as phase:
             return _child(call, phase, machine, now)
         case Running() as phase:
-            return (_tool(call, phase, machine, now),)
+            return (_tool(call, phase, machine, now, begun=phase.request not in unbegun),)
         case _:
             return ()
 
@@ -215,9 +227,11 @@ def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
-def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished | ToolLost:
+def _tool(
+    call: Call, phase: Running, machine: Machine, now: float, *, begun: bool
+) -> RunTool | ToolFinished | ToolLost:
     spec, request = machine.config.tool(call.call.name), phase.request
-    if spec is None or spec.side_effect is SideEffect.UNSAFE:
+    if spec is None or (begun and spec.side_effect is SideEffect.UNSAFE):
         return ToolLost(at=now, request=request)
     if phase.told is Order.STOP or _denied(call, spec, machine):
         return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)

@@ -124,7 +124,7 @@ class _Account:
     models: dict[str, Spent] = attrs.Factory(dict)
     children: dict[str, _Child] = attrs.Factory(dict)
     _asked: str = ""  # the model that is being asked: a run asks one at a time
-    _calls: dict[str, str] = attrs.Factory(dict)  # of children, by the request they are the answer to
+    _asked_of: dict[str, RunAgent] = attrs.Factory(dict)  # children, by what they are the answer to
 
     def follow(self, entry: Entry, effects: Sequence[Effect]) -> None:
         """Take in *entry*, to which the machine said *effects*."""
@@ -141,14 +141,15 @@ class _Account:
             if isinstance(effect, CallModel):
                 self._asked = effect.model
             elif isinstance(effect, RunAgent):
-                self._calls[effect.id] = effect.call
+                self._asked_of[effect.id] = effect
                 self.children[effect.call] = _Child(effect.agent)
 
     def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:
         """Add what was *spent* to the account of who did; *rest* is what the machine said from there on."""
         match event:
             case AgentFinished(request=request):
-                self.children[self._calls[request]].spent += spent
+                asked = self._asked_of[request]  # in a fork perhaps by the session that it is a copy of
+                self.children.setdefault(asked.call, _Child(asked.agent)).spent += spent
             case Interrupted() if not self._asked:
                 # Nobody waits for a child any more: that its call is over is said next.
                 call = next(effect.call for effect in rest if isinstance(effect, ToolEnded))

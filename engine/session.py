@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..states.context import Mail
     from .broker import Subscription
     from .children import ChildLink
+    from .forking import Instead
     from .machine import Machine
     from .tree import RunInfo
 
@@ -170,16 +171,33 @@ class Session:
         async with self._conductor.at_rest() as log:
             await log.branch(run, self._now())
 
-    async def fork(self, id: str | None = None) -> Session:  # noqa: A002  # the field's word
+    async def fork(
+        self,
+        id: str | None = None,  # noqa: A002  # the field's word
+        *,
+        at: int | None = None,
+        instead: Instead | None = None,
+    ) -> Session:
         """
-        A session of its own, called *id*, that begins with all that was said in this one.
+        A session of its own, called *id*, that begins with all that was said in this one before step *at*.
+
+        A step is an entry of the journal, as `replay` numbers them; without *at* it is where the session
+        stands, and a run that is not over is a `SessionBusy`. *instead* is what happens in place of that
+        step: an event, such as the one that stands there with something changed; a setting, such as another
+        model; another decision; or the text of another answer, result or prompt. A run that was copied in its
+        middle is gone on with by `resume`, as after a lost process.
 
         It has the branches, the rules that were granted and the title, but its account begins with nothing,
-        and prompts that wait are answered here only. Raises `SessionBusy` where a run is not over.
+        and what waits is answered here only. Raises `ConfigError` where it cannot be cut, and says where.
         """
+        from .forking import Cut  # noqa: PLC0415  # it needs the converter
+
         name = self._setting.new_id() if id is None else id
-        async with self._conductor.at_rest() as log:
-            await log.copy(name, self._now())
+        if at is None:
+            async with self._conductor.at_rest() as log:
+                at = log.length  # as it was when it was seen to be at rest
+        cut = Cut(at=at, now=self._now(), new_id=self._setting.new_id, instead=instead)
+        await self._log.copy(name, cut)
         return await Session(name, self._setting, self._log.store).load()
 
     async def retitle(self, text: str) -> None:

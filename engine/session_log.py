@@ -10,7 +10,7 @@ from ..effects.config import READER
 from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
 from ..effects.events import ApprovalGiven, Event, Post
 from .about import About, about, about_opened, mark_of
-from .entries import Branched, Entry, Forked, Posted, RunOpened, TakenOver, Titled
+from .entries import Branched, Entry, Posted, RunOpened, TakenOver, Titled
 from .folding import Folded, follow
 from .titles import first_line
 from .whole import read_entry
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
     from ..effects.requests import AskApproval
     from ..states.context import Mail
+    from .forking import Cut
     from .journal import Aside, Journal, Tell
     from .machine import Machine
     from .sealer import Sealer
@@ -49,6 +50,11 @@ class SessionLog:
         self.listener: Callable[[Event], None] | None = None
         self._store = store
         self._journal: Journal | None = None
+
+    @property
+    def length(self) -> int:
+        """How many entries of it are known here."""
+        return 0 if self._journal is None else self._journal.length
 
     @property
     def kept(self) -> bool:
@@ -205,19 +211,14 @@ class SessionLog:
             self._follow(entry)
         self.folded.drop_ends()
 
-    async def copy(self, session: str, at: float) -> None:
-        """Make *session*, which must not be there, a copy of what this one is. Nothing must be under way."""
-        from .codec import encode  # noqa: PLC0415  # as above
-        from .written import written  # noqa: PLC0415  # as above
+    async def copy(self, session: str, cut: Cut) -> None:
+        """Make *session*, which must not be there, a copy of this one as *cut* says."""
+        from .forking import forked  # noqa: PLC0415  # as above
 
         entries = await self.store.load(self.session)
-        if self.machine is None or self._journal is None:
-            raise UnknownSession(self.session)
-        entries = entries[: self._journal.length]  # as it was when it was seen to be at rest
-        entry = Forked(at=at, session=self.session)
-        line = encode(about(self._ahead(entry, len(entries)), session), About)
+        copied, line = forked(entries, self.session, session, cut)
         try:
-            await self.store.append(session, 0, [*entries, written(entry)], line)
+            await self.store.append(session, 0, copied, line)
         except StoreConflict as conflict:
             msg = f"session {session!r} is there already; fork into one that is not"
             raise ConfigError(msg) from conflict

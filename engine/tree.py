@@ -28,7 +28,8 @@ class RunInfo:
 
     *prompt* is how what it was asked begins, *reason* why it ended, None while it goes on. *head*: no other
     run goes on from it. *current*: the session stands there. *copied*: it was run in the session that this
-    one is a fork of, whose account has what it *spent*.
+    one is a fork of, whose account has what it *spent*; of one that was copied in its middle and went on
+    here, this is what it spent here.
     """
 
     run: str
@@ -61,6 +62,7 @@ class Tree:
     def __init__(self) -> None:
         self._runs: dict[str, RunInfo] = {}
         self._here = ""
+        self._lent: dict[str, Spent] = {}
 
     def follow(self, entry: Entry, folded: Folded) -> None:
         """Take in *entry*, which has just happened to *folded*."""
@@ -70,19 +72,28 @@ class Tree:
                 self._here = run
             case Branched(run=run):
                 self._here = run
-            case Forked():
-                self._runs = {run: attrs.evolve(info, copied=True) for run, info in self._runs.items()}
+            case Forked(run=run):
+                self._fork(run, folded)
             case Stepped():
                 self._account(folded.machine)
             case _:
                 pass
+
+    def _fork(self, run: str, folded: Folded) -> None:
+        """All that there is was run elsewhere; what was copied in its middle goes on here as *run*."""
+        mine = self._runs.pop(self._here) if run else None
+        self._runs = {name: attrs.evolve(info, copied=True) for name, info in self._runs.items()}
+        if mine is not None:
+            self._runs[run] = attrs.evolve(mine, run=run, spent=Spent())
+            self._here, self._lent = run, {run: folded.lent}
 
     def _account(self, machine: Machine | None) -> None:
         """What *machine*'s run has come to."""
         if machine is not None:
             over, run = machine.state, machine.memory.run
             reason = over.reason if isinstance(over, Done) else None
-            self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=machine.memory.spent)
+            spent = machine.memory.spent - self._lent.get(run, Spent())
+            self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
 
     def runs(self) -> tuple[RunInfo, ...]:
         """All runs, in the order they began."""

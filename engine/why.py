@@ -25,10 +25,9 @@ from ..effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from .entries import Posted, Stepped, TakenOver
-from .folding import Folded, follow
-from .recovery import calls_of
-from .written import entry_of
+from .entries import Forked, Stepped, TakenOver
+from .recovery import calls_in
+from .replay import replayed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +76,7 @@ async def why(store: Store, session: str, call: str) -> Why:
     wished = _wished(told)
     found = [(wish, told, session) for wish in _meant(call, wished)]
     if not found:
-        for name in [f"{session}.{one.call}" for _, one in told if isinstance(one, AgentStarted)]:
+        for name in [f"{one.session}.{one.what.call}" for one in told if isinstance(one.what, AgentStarted)]:
             theirs = await _read(store, name)
             found += [(wish, theirs, name) for wish in _meant(call, _wished(theirs))]
     if len(found) != 1:
@@ -85,17 +84,34 @@ async def why(store: Store, session: str, call: str) -> Why:
     return _account(*found[0])
 
 
-Told = list[tuple[float, "Effect | _Befell"]]
-"""What was said in a session and came over it, with its time."""
+@final
+@attrs.frozen
+class _Befell:
+    """What came over *calls* that were not over, from outside: *kind* in one word, *text* in full."""
+
+    calls: tuple[str, ...]
+    kind: str
+    text: str
 
 
-async def _read(store: Store, session: str) -> Told:
+@final
+@attrs.frozen
+class _Told:
+    """*what* the machine said, or what came over it, *at* a time in *session*."""
+
+    at: float
+    session: str
+    what: Effect | _Befell
+
+
+async def _read(store: Store, session: str) -> list[_Told]:
     return list(_told(await store.load(session), session))
 
 
-def _wished(told: Told) -> dict[str, ToolCall]:
+def _wished(told: Sequence[_Told]) -> dict[str, ToolCall]:
     """The calls that the model made, by their ids."""
-    return {wish.id: wish for _, effect in told if isinstance(effect, TurnEnded) for wish in effect.calls}
+    ended = [one.what for one in told if isinstance(one.what, TurnEnded)]
+    return {wish.id: wish for turn in ended for wish in turn.calls}
 
 
 def _meant(call: str, wished: dict[str, ToolCall]) -> list[ToolCall]:
@@ -105,11 +121,14 @@ def _meant(call: str, wished: dict[str, ToolCall]) -> list[ToolCall]:
     return [wish for name, wish in wished.items() if _ends(name, call)]
 
 
-def _account(wish: ToolCall, told: Told, session: str) -> Why:
-    story = _Story(wish.id, session)
-    moments = [moment for at, effect in told for moment in story.told(at, effect)]
+def _account(wish: ToolCall, told: Sequence[_Told], session: str) -> Why:
+    story = _Story(wish.id)
     return Why(
-        session=session, call=wish.id, tool=wish.name, arguments=wish.arguments, moments=tuple(moments)
+        session=session,
+        call=wish.id,
+        tool=wish.name,
+        arguments=wish.arguments,
+        moments=tuple([moment for one in told for moment in story.told(one)]),
     )
 
 
@@ -117,27 +136,12 @@ def _ends(name: str, call: str) -> bool:
     return name.endswith(f"-{call.removeprefix('-')}")
 
 
-@final
-@attrs.frozen
-class _Befell:
-    """What came over *calls* that were not over, from outside: *what* in one word, *text* in full."""
-
-    calls: tuple[str, ...]
-    what: str
-    text: str
-
-
-def _told(entries: Sequence[bytes], session: str) -> Iterator[tuple[float, Effect | _Befell]]:
-    """Everything the machine said and what came over it, with its time, as the journal is folded again."""
-    folded = Folded()
-    for number, data in enumerate(entries):
-        entry = entry_of(data, f"entry {number} of session {session!r}")
-        open_ = () if folded.machine is None else calls_of(folded.machine)
-        effects = follow(folded, entry, number, session)
-        at = entry.event.at if isinstance(entry, Posted | Stepped) else entry.at
-        if (befell := _befell(entry, open_)) is not None:
-            yield at, befell
-        yield from ((at, effect) for effect in effects)
+def _told(entries: Sequence[bytes], session: str) -> Iterator[_Told]:
+    """Everything the machine said and what came over it, as the journal is gone through again."""
+    for step in replayed(entries, session):
+        if (befell := _befell(step.entry, calls_in(step.before))) is not None:
+            yield _Told(step.at, step.session, befell)
+        yield from (_Told(step.at, step.session, effect) for effect in step.effects)
 
 
 def _befell(entry: Entry, open_: tuple[str, ...]) -> _Befell | None:
@@ -145,6 +149,8 @@ def _befell(entry: Entry, open_: tuple[str, ...]) -> _Befell | None:
         case TakenOver():
             text = "another process went on with the run, or the same one later, while the call was open"
             return _Befell(open_, "taken over", text)
+        case Forked(session=other) if open_:
+            return _Befell(open_, "copied", f"while it was open, from session {other}, where it went on")
         case Stepped(event=CallCancelled(call=call)):
             return _Befell((call,), "given up", "a person gave up this call")
         case Stepped(event=Interrupted()):
@@ -155,19 +161,18 @@ def _befell(entry: Entry, open_: tuple[str, ...]) -> _Befell | None:
 
 @final
 class _Story:
-    """What of all that was said in *session* is about the call *name*."""
+    """What of all that was said is about the call *name*."""
 
-    def __init__(self, name: str, session: str) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._session = session
         self._questions: set[str] = set()
 
-    def told(self, at: float, effect: Effect | _Befell) -> Iterator[Moment]:
-        """The moments that *effect*, at the time *at*, adds."""
-        for what, text in self._words(effect):
-            yield Moment(at=at, what=what, text=text)
+    def told(self, told: _Told) -> Iterator[Moment]:
+        """The moments that *told* adds."""
+        for what, text in self._words(told.what, told.session):
+            yield Moment(at=told.at, what=what, text=text)
 
-    def _words(self, effect: Effect | _Befell) -> Iterator[tuple[str, str]]:
+    def _words(self, effect: Effect | _Befell, session: str) -> Iterator[tuple[str, str]]:
         match effect:
             case TurnEnded(calls=calls):
                 yield from (
@@ -185,12 +190,12 @@ class _Story:
             case AgentStarted(call=self._name):
                 yield (
                     "started",
-                    f"agent {effect.agent}, in session {self._session}.{self._name}: {effect.prompt}",
+                    f"agent {effect.agent}, in session {session}.{self._name}: {effect.prompt}",
                 )
             case ToolEnded(call=self._name):
                 yield "ended", f"{effect.outcome}: {effect.content}"
             case _Befell(calls=calls) if self._name in calls:
-                yield effect.what, effect.text
+                yield effect.kind, effect.text
             case _:
                 yield from self._question(effect)
 

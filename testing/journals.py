@@ -67,16 +67,23 @@ class Kept:
                 self.applied.update({one.id for one in self.folded.posted if isinstance(one, INPUTS)})
             case Stepped(event=event) if isinstance(event, INPUTS):
                 self.applied[event.id] += 1
-            case Forked():
-                # What waits is answered where it was said, and what was spent is paid for there.
-                self.posted = [one for one in self.posted if isinstance(one, INPUTS) and one.id in self.taken]
-                self.spent = Spent()
             case _:
                 pass
         effects = follow(self.folded, entry, number, self.session)
         for effect in effects:
             self._said(effect)
+        if isinstance(entry, Forked):
+            # What waits is answered where it was said, and what was spent is paid for there.
+            mine = {*self.taken, *self._read_here}
+            self.posted = [one for one in self.posted if isinstance(one, INPUTS) and one.id in mine]
+            self.spent = Spent()
         return effects
+
+    @property
+    def _read_here(self) -> list[str]:
+        """The inputs that wait in the mail of a run."""
+        machine = self.folded.machine
+        return [] if machine is None else [mail.id for mail in machine.memory.mail]
 
     @property
     def _run(self) -> str:
@@ -107,12 +114,12 @@ class Kept:
 
     @property
     def money_faults(self) -> list[str]:
-        """Whether the account of the session is that of all its runs, on every branch, and of its title."""
+        """Whether the account is that of all its runs, on every branch, spent here, and of its title."""
         machine = self.folded.machine
         if machine is None:
             return []
         runs = self.spent if machine.done else self.spent + machine.memory.spent
-        total, mine = runs + self.folded.titling, self.folded.spent
+        total, mine = runs + self.folded.titling - self.folded.lent, self.folded.spent
         return [] if mine == total else [f"the runs of {self.session!r} used {total}, its account is {mine}"]
 
     @property

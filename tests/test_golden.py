@@ -22,7 +22,6 @@ from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import (
     Approve,
     Deny,
-    Entered,
     Event,
     HookAnswered,
     InstructionsRead,
@@ -287,7 +286,7 @@ def test_every_word_is_in_a_journal() -> None:
     entries = [entry_of(line) for path in PRESENT.glob("*.jsonl") for line in lines(path)]
     assert {type(entry) for entry in entries} == set(get_args(Entry))
     events = {type(event) for entry in entries if (event := getattr(entry, "event", None)) is not None}
-    assert events == set(get_args(Event)) - {Entered, ToolProgressed}
+    assert events == set(get_args(Event)) - {ToolProgressed}
 
 
 # Fields that come and go

@@ -29,6 +29,7 @@ import attrs
 from turnwheel import MemoryStore, Session
 from turnwheel.effects.config import ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import (
+    ApprovalGiven,
     Approve,
     ApproveAlways,
     Deny,
@@ -64,6 +65,7 @@ from turnwheel.effects.upkeep import Compaction, Loops, Retries
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.conductor import Setting
 from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
+from turnwheel.engine.replay import replay
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.engine.titles import Titles
 from turnwheel.engine.written import written
@@ -779,6 +781,20 @@ async def fork(world: World) -> None:
     copy = await session.fork("t")
     await copy.run("in the copy")
     await session.resume()
+
+
+@scenario
+async def fork_at_step(world: World) -> None:
+    """Copies of a session in the middle of its run: asked anew, allowed, and gone on with another answer."""
+    session = world.process(calls(("pay", {})), says("paid"))
+    await answer(session, Deny(message="no"))
+    steps = {type(step.event): step.number async for step in replay(world.store, "s")}
+    session = world.process(says("not again"))
+    await (await session.fork("asked", at=3)).resume()
+    session = world.process(says("at last"))
+    copy = await session.fork("allowed", at=steps[ApprovalGiven], instead=Approve())
+    await copy.resume()
+    await session.fork("answered", at=steps[ModelFinished], instead="so be it")
 
 
 @scenario
