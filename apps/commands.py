@@ -14,7 +14,7 @@ import attrs
 import click
 
 from ..effects.errors import TurnwheelError
-from . import reach_commands, session_commands
+from . import reach_commands, session_commands, time_commands
 from .chat import Chat
 from .chat_words import HELP
 from .exits import Exit, exit_for_error, table
@@ -107,6 +107,7 @@ async def _chat(options: dict[str, Any]) -> Exit:
 
 turnwheel.section("Work", run, chat)
 turnwheel.section("Sessions", *session_commands.COMMANDS)
+turnwheel.section("What it did", *time_commands.COMMANDS)
 turnwheel.section("From another terminal", *reach_commands.COMMANDS)
 turnwheel.section("Settings", settings)
 

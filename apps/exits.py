@@ -23,6 +23,7 @@ class Exit(IntEnum):
     MAX_TOKENS = 6
     LOOP = 7
     BLOCKED = 8
+    PARTS = 9
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -39,6 +40,7 @@ MEANS: Final[Mapping[Exit, str]] = {
     Exit.MAX_TOKENS: "the model's answers were cut at its output limit",
     Exit.LOOP: "the model repeated itself and was stopped",
     Exit.BLOCKED: "a hook did not let the prompt in",
+    Exit.PARTS: "bisect: the two part",
     Exit.HUNG_UP: "the terminal was closed; the run can be resumed",
     Exit.INTERRUPTED: "interrupted; what was said is kept",
     Exit.BROKEN_PIPE: "whoever read the output left; the run can be resumed",

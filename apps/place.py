@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import attrs
 
@@ -27,6 +28,8 @@ from .job import Job, default_store, is_stand_in, model_of
 from .plain import one_line
 from .setup import agent_for
 from .standin import StandIn
+
+T = TypeVar("T")
 
 TITLE_WIDTH = 40
 """Columns of a session's title."""
@@ -79,6 +82,19 @@ def open_store(path: Path) -> SQLiteStore:
     if path == default_store():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return SQLiteStore(path)
+
+
+def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
+    """What *act* makes of the store at *path*."""
+
+    async def work() -> T:
+        kept = open_store(path)
+        try:
+            return await act(kept)
+        finally:
+            await kept.close()
+
+    return asyncio.run(work())
 
 
 def somebody(where: str) -> str:

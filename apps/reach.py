@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 import attrs
 
@@ -32,6 +33,8 @@ from .remarks import changed
 from .setup import unfit
 from .terminal import READ
 from .values import ALL, meant, meant_question, short
+
+T = TypeVar("T")
 
 WIDTH = 100
 """Columns for what a call is about."""
@@ -167,3 +170,13 @@ async def reached(path: Path, session: str) -> AsyncGenerator[Reach, None]:
             yield Reach(store=store, session=there, config=config)
     finally:
         await store.close()
+
+
+def with_session(path: Path, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
+    """What *act* makes of *session* in the store at *path*."""
+
+    async def work() -> T:
+        async with reached(path, session) as there:
+            return await act(there.session)
+
+    return asyncio.run(work())

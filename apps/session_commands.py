@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,11 +18,12 @@ from ..engine.listing import listed
 from ..engine.report import report
 from ..engine.session import Session
 from . import listing, run_tree, usage
+from .fork_command import fork
 from .gist import number
 from .options import read, store, text_of
-from .place import open_store
+from .place import with_store
 from .plain import clean
-from .reach import reached
+from .reach import with_session
 from .reach_commands import SESSION
 from .screen import Screen
 from .values import span
@@ -31,29 +31,6 @@ from .values import span
 T = TypeVar("T")
 
 AS_LINES = click.option("--json", "json_lines", is_flag=True, help="Each as a line of JSON.")
-
-
-def _with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
-    """What *act* makes of the store at *path*."""
-
-    async def work() -> T:
-        kept = open_store(path)
-        try:
-            return await act(kept)
-        finally:
-            await kept.close()
-
-    return asyncio.run(work())
-
-
-def _with_session(path: Path, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
-    """What *act* makes of *session* in the store at *path*."""
-
-    async def work() -> T:
-        async with reached(path, session) as there:
-            return await act(there.session)
-
-    return asyncio.run(work())
 
 
 def _say(text: str) -> None:
@@ -77,7 +54,7 @@ def sessions(store: Path, *, json_lines: bool) -> None:
 
     Children and forks stand below the session they come from.
     """
-    found = _with_store(store, listed)
+    found = with_store(store, listed)
     if json_lines:
         _say_lines(listing.as_plain(one) for one in found)
     else:
@@ -97,7 +74,7 @@ def title(store: Path, session: str, text: str | None) -> None:
             await there.load()
         return there.title
 
-    _say(_with_session(store, session, act))
+    _say(with_session(store, session, act))
 
 
 # Where they go on
@@ -113,7 +90,7 @@ def runs(store: Path, session: str, *, json_lines: bool) -> None:
 
     A run is set in where the session went another way afterwards.
     """
-    found = _with_session(store, session, Session.runs)
+    found = with_session(store, session, Session.runs)
     if json_lines:
         _say_lines(run_tree.as_plain(run) for run in found)
     else:
@@ -136,21 +113,7 @@ def branch(store: Path, session: str, run: str) -> None:
         await there.branch(chosen)
         return f"session {session} goes on from " + (f"the end of run {chosen}" if chosen else "its start")
 
-    _say(_with_session(store, session, act))
-
-
-@click.command(short_help="Make a copy of a session that goes its own way.")
-@SESSION
-@click.argument("new", metavar="[NEW]", required=False)
-@store
-def fork(store: Path, session: str, new: str | None) -> None:
-    """Make a session of its own that begins with all that was said in session ID; call it NEW."""
-
-    async def act(there: Session) -> str:
-        async with await there.fork(new) as made:
-            return made.id
-
-    _say(f"forked {session} into {_with_session(store, session, act)}")
+    _say(with_session(store, session, act))
 
 
 # What they cost
@@ -162,7 +125,7 @@ def fork(store: Path, session: str, new: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
 def usage_(store: Path, session: str, *, as_json: bool) -> None:
     """Show what session ID used: each of its models, its title and its children, on all branches."""
-    found = _with_store(store, lambda kept: report(kept, session))
+    found = with_store(store, lambda kept: report(kept, session))
     if as_json:
         _say_lines([usage.as_plain(found)])
     else:
@@ -178,7 +141,7 @@ def usage_(store: Path, session: str, *, as_json: bool) -> None:
 @store
 def export(store: Path, session: str, output: Path | None) -> None:
     """Write session ID as one JSON document: all runs and all that was ever said in them."""
-    document = _with_store(store, lambda kept: archive.export(kept, session))
+    document = with_store(store, lambda kept: archive.export(kept, session))
     if output is not None:
         try:
             output.write_bytes(document + b"\n")
@@ -208,11 +171,11 @@ def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
     async def act(kept: Store) -> list[int]:
         return [await archive.delete(kept, session) for session in sessions]
 
-    _with_store(store, check)
+    with_store(store, check)
     names = ", ".join(repr(clean(session)) for session in sessions)
     if not yes:
         click.confirm(f"Delete {names} with all children for good?", abort=True, err=True)
-    for session, count in zip(sessions, _with_store(store, act), strict=True):
+    for session, count in zip(sessions, with_store(store, act), strict=True):
         children = f" and {number(count - 1, 'child session')}" if count > 1 else ""
         _say(f"deleted {session}{children}")
 
@@ -234,7 +197,7 @@ def prune(store: Path, age: float, *, unfinished: bool) -> None:
     async def act(kept: Store) -> tuple[str, ...]:
         return await archive.prune(kept, age, time.time(), keep_unfinished=not unfinished)
 
-    gone = _with_store(store, act)
+    gone = with_store(store, act)
     for session in gone:
         _say(f"deleted {session}")
     if not gone:

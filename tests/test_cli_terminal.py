@@ -1068,6 +1068,34 @@ def test_a_terminal_that_can_do_little_gets_lines(opens: Opens) -> None:
     assert screen.ends() == 0
 
 
+# What it did, step by step
+
+
+def test_steps_fit_the_terminal_and_look_different(opens: Opens, run: Opens) -> None:
+    """At 80 columns each step is a line, long texts are cut, and where something moved stands out."""
+    screen = run("--session", "s", "--stand-in", "Write a report to R.md, " + "please " * 30)
+    screen.expect("? write R.md")
+    screen.insist("n", "why")
+    screen.type("not now\n")
+    assert screen.ends() == 0
+    steps = opens("replay", "s", "--effects", COLUMNS="80")
+    assert steps.ends() == 0
+    heading, *lines = steps.text.splitlines()
+    assert heading == "step  time      state               what happened"
+    assert max(len(text) for text in lines) <= 80
+    assert any(text.endswith("...") for text in lines)
+    assert "no, not now" in steps.text
+    assert "\x1b[1mexecuting" in steps.raw  # it has moved there
+    assert "\x1b[36mModelFinished" in steps.raw
+    denied = next(int(text.split()[0]) for text in lines if "ApprovalGiven #" in text)
+    fork = opens("fork", "s", "t", "--at", str(denied), "--approve")
+    fork.expect("go on with: turnwheel run --resume t")
+    assert fork.ends() == 0
+    parts = opens("bisect", "s", "t")
+    parts.expect("they part in event.decision.type")
+    assert parts.ends() == 9
+
+
 # The dock, on its own
 
 

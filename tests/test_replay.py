@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
-from turnwheel.effects import is_notice
+from turnwheel.effects import Effect, is_notice
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ModelFailed, ModelFinished, ModelStreamed, UserSent
@@ -73,10 +73,10 @@ def test_each_step_is_what_the_machine_was_and_did(seed: int) -> None:
     assert [step.before for step in steps[1:]] == [step.state for step in steps[:-1]]
 
 
-def told(notices: Sequence[object]) -> list[Notice]:
+def told(notices: Sequence[Effect]) -> list[Notice]:
     """Those of *notices* that a journal knows one by one: pieces of a stream are merged in it."""
     passing = TextDelta | ToolProgress | AgentNoticed
-    return [one for one in notices if is_notice(one) and not isinstance(one, passing)]  # type: ignore[arg-type]  # any
+    return [one for one in notices if is_notice(one) and not isinstance(one, passing)]
 
 
 @pytest.mark.parametrize("seed", range(3))
