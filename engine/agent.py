@@ -18,6 +18,7 @@ from ..effects.performers.base import Clock, SystemClock
 from ..effects.performers.hooks import HookRunner
 from ..effects.performers.hooks_define import HostHook
 from ..effects.performers.instructions import InstructionReader
+from ..effects.performers.models.hiding import without_login
 from ..effects.performers.models.router import DEFAULT, Models, wire_of
 from ..effects.performers.models.throttle import LIMIT
 from ..effects.performers.tools import Tool, ToolRunner
@@ -166,6 +167,10 @@ def _own_vault() -> Vault:
     return MemoryVault()
 
 
+def _without_login(url: str | None) -> str:
+    return repr(url and without_login(url))
+
+
 def _host_of(agent: Agent) -> HookRunner:
     return HookRunner(agent.hooks)
 
@@ -257,7 +262,7 @@ class Agent:
     hooks: tuple[HostHook[Any], ...] = attrs.field(default=(), converter=_hooks)
     stop: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     children: tuple[ChildSpec, ...] = attrs.field(default=(), converter=_children)
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=_without_login)
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     requests_at_once: int | None = LIMIT

@@ -36,7 +36,7 @@ from turnwheel.effects.performers.base import Scene, Seen, SystemClock
 from turnwheel.effects.performers.models import AnthropicMessages
 from turnwheel.effects.performers.models.anthropic_messages import MessagesWire
 from turnwheel.effects.performers.models.anthropic_stream import MessagesParser
-from turnwheel.effects.performers.models.body import MAX_ANSWER
+from turnwheel.effects.performers.models.body import MAX_WHOLE
 from turnwheel.effects.performers.models.errors import in_stream, refusal
 from turnwheel.effects.performers.models.sse import MAX_LINE
 from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
@@ -582,9 +582,9 @@ def test_an_oversized_event_ends_the_answer() -> None:
 def test_an_oversized_answer_that_is_not_streamed_is_not_kept() -> None:
     """Nor is one JSON object without an end."""
     parser = MessagesParser()
-    for _ in range(2 + MAX_ANSWER // 1_048_576):
+    for _ in range(2 + MAX_WHOLE // 1_048_576):
         assert parser.feed(b"{" * 1_048_576) == []
-    assert parser.end() == cut(f"an unstreamed answer is larger than {MAX_ANSWER} bytes")
+    assert parser.end() == cut(f"an unstreamed answer is larger than {MAX_WHOLE} bytes")
 
 
 def test_a_whole_answer_outlives_its_connection() -> None:

@@ -43,8 +43,8 @@ def _parsed(schema: str) -> dict[str, Json]:
 MAX_NESTING = 100
 """How deep arguments may be nested: no tool wants more, and the decoder can do a few times that."""
 
-_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
-"""A string, which may hold anything, or a bracket."""
+_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it."""
 
 
 def arguments_of(text: str) -> dict[str, object] | None:

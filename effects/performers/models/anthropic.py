@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from .anthropic_messages import PREFIX, MessagesWire
-from .http import Endpoint, HTTPModel, Timeouts, key_of
+from .exchange import MAX_ANSWER
+from .http import WHOLE, Endpoint, HTTPModel, Timeouts, key_of
 from .throttle import LIMIT
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class AnthropicMessages(HTTPModel):
     *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
     one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
     *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
-    requests are under way at a time, None for any number. *betas* are features that are asked for by name.
+    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
+    *betas* are features that are asked for by name.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
@@ -50,8 +52,10 @@ class AnthropicMessages(HTTPModel):
         connect_timeout: float | None = 10.0,
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
+        answer_timeout: float | None = WHOLE,
         prefix: str = PREFIX,
         limit: int | None = LIMIT,
+        max_answer: int = MAX_ANSWER,
         betas: Sequence[str] = (),
     ) -> None:
         key = key_of(api_key, KEY)
@@ -62,5 +66,7 @@ class AnthropicMessages(HTTPModel):
             | ({"anthropic-beta": ",".join(betas)} if betas else {}),
             login=f"set {KEY} or pass api_key",
         )
-        timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
-        super().__init__(MessagesWire(prefix), endpoint, timeouts, client, limit)
+        timeouts = Timeouts(
+            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
+        )
+        super().__init__(MessagesWire(prefix), endpoint, timeouts, client, limit, max_answer)

@@ -17,7 +17,7 @@ from ...pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...usage import Usage
 from .body import BodyParser
 from .errors import in_stream
-from .loose import an_object, first_text, number, objects
+from .loose import an_object, first_text, first_word, number, objects
 from .wire import Broken, Complete, Ending
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class MessagesParser(BodyParser):
                 self._message(chunk)
                 self._finish(pieces)
             case kind if kind == "error" or chunk.get("error"):
-                self._broken = in_stream(chunk)
+                self._fail(in_stream(chunk))
             case _:
                 pass  # a ping, or what was invented since
 
@@ -128,7 +128,7 @@ class MessagesParser(BodyParser):
         self._count(message)
         if reason := first_text(message, "stop_reason"):
             self._stop = STOPS.get(reason, StopReason.UNKNOWN)
-            self._sequence = first_text(message, "stop_sequence")
+            self._sequence = first_word(message, "stop_sequence")
 
     def _finish(self, pieces: list[Piece]) -> None:
         self._close_all(pieces)
@@ -171,7 +171,7 @@ class MessagesParser(BodyParser):
         self._thought = None
         if given := start.get("input"):
             block.input = json.dumps(given, ensure_ascii=False)
-        pieces.append(CallPiece(self._calls - 1, first_text(start, "id"), first_text(start, "name")))
+        pieces.append(CallPiece(self._calls - 1, first_word(start, "id"), first_word(start, "name")))
         return block
 
     def _close(self, index: object, pieces: list[Piece]) -> None:

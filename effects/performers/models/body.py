@@ -5,11 +5,15 @@ Theory of operation. Chunks are decoded to plain dicts and every field is looked
 many servers speak each dialect and no two of them alike. What can be read is read, what cannot is passed
 over, and the answer is judged at its end. An answer that is one JSON object instead of a stream is read as a
 stream of one chunk; its first byte, not its content type, tells the two apart.
+
+What decodes to many times its own size, or is nested so deep that it depends on the caller whether it can be
+decoded, cannot be read either: `is_bearable` tells it before.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -20,7 +24,7 @@ from ...events import Failure
 from .errors import in_stream
 from .halves import Halves
 from .loose import an_object, objects
-from .sse import BOM, Event, EventSplitter, OversizedEvent
+from .sse import BOM, MAX_LINE, Event, EventSplitter
 from .wire import Broken, Ending
 
 if TYPE_CHECKING:
@@ -28,10 +32,21 @@ if TYPE_CHECKING:
     from ...usage import Usage
     from .loose import Object
 
-MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of an unstreamed answer that are kept: eight times the largest event of a stream."""
+MAX_WHOLE = 16 * 1024 * 1024
+"""Bytes of an unstreamed answer that are kept: twice the largest event of a stream."""
+
+MAX_PARTS = 1_000_000
+"""Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little."""
+
+MAX_NESTING = 256
+"""How deep a chunk may be nested. The deepest that anybody sends has about ten levels."""
+
+_SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 
 _HEAD = 60  # bytes of a body's beginning that are kept, to be shown where it is no answer
+
+# A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it.
+_MARKS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 _decode = msgspec.json.Decoder().decode
 
@@ -40,7 +55,7 @@ class BodyParser(ABC):
     """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.done = False  # the stream has ended or failed: whatever comes behind that is not read
         self._broken: Broken | None = None
         self._head = b""
         self._started = False  # the body's first byte is known
@@ -55,7 +70,7 @@ class BodyParser(ABC):
 
     @abstractmethod
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
-        """Read *chunk*: its pieces are added to *pieces*, an error is set as `_broken`, the end as `done`."""
+        """Read *chunk*: its pieces are added to *pieces*, an error is told to `_fail`, the end is `done`."""
 
     @abstractmethod
     def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
@@ -65,17 +80,12 @@ class BodyParser(ABC):
         """The pieces that *data*, the next bytes of the body, completes."""
         if len(self._head) < _HEAD:
             data = self._start(data)
-        if self.done or self._broken is not None:
+        if self.done:
             return []
         if self._whole is not None:
             self._keep(self._whole, data)
             return []
-        try:
-            events = self._events.feed(data)
-        except OversizedEvent as error:
-            self._broken = Broken(failure=Failure.CUT, message=str(error))
-            return []
-        return self._read(events)
+        return self._read(self._events.feed(data))
 
     def end(self, cut: Broken | None = None) -> Ending:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
@@ -84,6 +94,10 @@ class BodyParser(ABC):
             pieces += self._halves.rest()
         ending = self._broken or self._ending(cut, tuple(pieces))
         return attrs.evolve(ending, usage=self.usage) if isinstance(ending, Broken) else ending
+
+    def _fail(self, broken: Broken) -> None:
+        """It failed as *broken* says."""
+        self._broken, self.done = broken, True
 
     def _nothing(self, missing: str) -> Broken:
         """The ending of an answer that holds nothing, or, where *missing* names it, lacks its end."""
@@ -113,20 +127,20 @@ class BodyParser(ABC):
 
     def _keep(self, whole: bytearray, data: bytes) -> None:
         whole += data
-        if len(whole) > MAX_ANSWER:
+        if len(whole) > MAX_WHOLE:
             whole.clear()
-            message = f"an unstreamed answer is larger than {MAX_ANSWER} bytes"
-            self._broken = Broken(failure=Failure.CUT, message=message)
+            message = f"an unstreamed answer is larger than {MAX_WHOLE} bytes"
+            self._fail(Broken(failure=Failure.CUT, message=message))
 
     def _rest(self) -> list[Event]:
-        if self.done or self._broken is not None:
+        if self.done:
             return []
         return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
 
     def _read(self, events: list[Event]) -> list[Piece]:
         pieces: list[Piece] = []
         for name, data in events:
-            if data.startswith(b"{"):
+            if data.startswith(b"{") and (len(data) <= _SMALL or is_bearable(data)):
                 try:
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
@@ -135,11 +149,15 @@ class BodyParser(ABC):
             else:
                 chunk = self._other(data)
             if name == b"error" and not self.done:
-                self._broken = in_stream(chunk or data.decode("utf-8", "replace"))
+                self._fail(in_stream(chunk or data.decode("utf-8", "replace")))
             elif chunk:
                 self._chunk(chunk, pieces)
-            if self.done or self._broken is not None:
+            if self.done:
                 break
+        else:
+            if self._events.oversized and not self.done:
+                message = f"an event of the stream is larger than {MAX_LINE} bytes"
+                self._fail(Broken(failure=Failure.CUT, message=message))
         return pieces if self._halves is None else self._halves.join(pieces)
 
     def _other(self, data: bytes) -> Object:
@@ -147,9 +165,28 @@ class BodyParser(ABC):
         if data == b"[DONE]":
             self.done = True
             return {}
+        if not data.startswith((b"{", b"[")) or not is_bearable(data):
+            return {}
         # Gemini's compatible endpoint wraps an error in a list.
-        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
+        value = _decode_leniently(data)
         return next(iter(objects(value)), an_object(value))
+
+
+def is_bearable(data: bytes) -> bool:
+    """Whether the JSON *data*, once it is decoded, has a bounded size and depth."""
+    opened = data.count(b"{") + data.count(b"[")
+    if opened + data.count(b",") > MAX_PARTS:
+        return False
+    return opened <= MAX_NESTING or _depth(data) <= MAX_NESTING
+
+
+def _depth(data: bytes) -> int:
+    """How deep *data* is nested at most."""
+    depth = deepest = 0
+    for mark in _MARKS.finditer(data):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(mark[0], 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _decode_leniently(data: bytes) -> object:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from ...events import Failure
+from ...text import clean
+from .encoding import to_json
 from .loose import an_object, first_text, objects
 from .wire import Broken
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 500
 """Characters of a provider's message that are kept: it ends up in logs, notices and journals."""
+
+MAX_READ = 64 * 1024
+"""Characters of it that are looked at: as much as is read of a refusal."""
 
 STATUSES: dict[int, Failure] = {
     401: Failure.AUTH,
@@ -84,7 +89,7 @@ OVERFLOW = re.compile(
 )
 """The wordings of "the conversation is larger than the window"."""
 
-TOO_LARGE = re.compile(r"request too large for .*\btokens per min", re.IGNORECASE | re.DOTALL)
+TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNORECASE | re.DOTALL)
 """A rate limit that no waiting mends: this one request is more than may be sent in a whole minute."""
 
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
@@ -147,8 +152,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
-    """*text*, shortened to *limit* characters with a sign that it was."""
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+    """*text*, fit to be written down and shortened to *limit* characters with a sign that it was."""
+    return clean(text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)")
 
 
 def _until(date: str, now: float) -> float:
@@ -177,10 +182,10 @@ def _error_of(value: object) -> Object:
 
 def _message(error: Object) -> str:
     text = next((error[key] for key in ("message", "detail", "msg") if error.get(key)), error or "")
-    text = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+    text = text if isinstance(text, str) else to_json(text).decode()
     # OpenRouter says "Provider returned error" and puts what the provider said beside it.
     raw = first_text(an_object(error.get("metadata")), "raw")
-    return f"{text}: {raw}" if raw else text
+    return (f"{text}: {raw}" if raw else text)[:MAX_READ]
 
 
 def _by_name(error: Object) -> Failure | None:

@@ -3,8 +3,11 @@ Asking a model over HTTP: one request out, a stream of pieces in, one answer at 
 
 Theory of operation. The dialect is a `Wire`; here are only the connection, its clocks and its faults. A fault
 of the world is never raised: it is a `ModelFailed` that names what was waited for and the setting that says
-how long. Pieces are handed on when the task next waits for the network: what one read brought is one event,
-however many HTTP chunks were in it, and since nobody else runs before that, nothing comes later for it.
+how long. What came of an answer is an `Exchange`.
+
+Whoever answers is not trusted. An answer ends in bounded time and takes bounded memory, whatever it says of
+itself: nothing is unpacked at once, redirects are not followed, since the key would go along, cookies are not
+kept, and the key is in no message, though servers like to quote it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import random
+import zlib
+from contextlib import aclosing, suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, final
 from weakref import WeakKeyDictionary
 
@@ -20,20 +25,23 @@ import attrs
 import httpx
 
 from ...errors import ConfigError
-from ...events import Failure, ModelFailed, ModelFinished, ModelStreamed
-from .errors import refusal
+from ...events import Failure, ModelFailed
+from .errors import refusal, shorten
+from .exchange import MAX_ANSWER, Exchange
+from .hiding import hidden, keys_in, without_login
 from .throttle import LIMIT, Throttle
-from .wire import Broken, Complete, Ending
+from .unpack import as_it_is, unpacked, unpacking
+from .wire import Broken, Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from ...events import Answer
-    from ...pieces import Piece
     from ...requests import CallModel
     from ..base import Scene
     from .throttle import Slot
-    from .wire import Parser, Wire
+    from .unpack import Unpack
+    from .wire import Wire
 
 LINGER = 0.25
 """Seconds to wait for the end of a body after its last event, so that the connection can be used again."""
@@ -42,7 +50,13 @@ MAX_REFUSAL = 64 * 1024
 """Bytes of an error's body that are read: its message stands at the front."""
 
 REFUSAL_WAIT = 5.0
-"""Seconds to wait for an error's body; its status is known already."""
+"""Seconds to wait for an error's body, or less where the patience is less; its status is known already."""
+
+WHOLE = 3600.0
+"""Seconds that an answer may take: the longest take minutes, so who still talks then never ends."""
+
+PLAIN = {"accept-encoding": "identity"}
+"""Asks for an answer as it is: compressing one would only hold up its bits."""
 
 LOAD = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 """Failures that say that the provider has enough to do, so that others shall not ask either."""
@@ -61,15 +75,16 @@ class Timeouts:
     How long is waited, in seconds; None for ever.
 
     *connect* for a connection, *first_byte* from the start to the first byte of the answer's body, *idle*
-    from any byte to the next.
+    from any byte to the next, *answer* from the start to the end of the answer.
     """
 
     connect: float | None
     first_byte: float | None
     idle: float | None
+    answer: float | None = WHOLE
 
     def __attrs_post_init__(self) -> None:
-        for name, value in (("connect", self.connect), ("first_byte", self.first_byte), ("idle", self.idle)):
+        for name, value in attrs.asdict(self).items():
             if value is not None and not value > 0:
                 msg = f"{name}_timeout must be more than 0, or None to wait for ever; got {value!r}"
                 raise ConfigError(msg)
@@ -80,8 +95,8 @@ class Timeouts:
 class Endpoint:
     """Where a model is asked: *headers* go with each request, *login* says how to mend a missing key."""
 
-    base_url: str
-    headers: Mapping[str, str]
+    base_url: str = attrs.field(repr=lambda url: repr(without_login(url)))
+    headers: Mapping[str, str] = attrs.field(repr=False)
     login: str
 
 
@@ -100,7 +115,8 @@ class HTTPModel:
 
     A *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
     one, one is made when it is first needed, and `aclose` closes it. At most *limit* requests are under way
-    at a time, None for any number; others wait, and all do where the provider asks for it.
+    at a time, None for any number; others wait, and all do where the provider asks for it. Of an answer, at
+    most *max_answer* bytes are read.
     """
 
     def __init__(
@@ -110,10 +126,16 @@ class HTTPModel:
         timeouts: Timeouts,
         client: httpx.AsyncClient | None = None,
         limit: int | None = LIMIT,
+        max_answer: int = MAX_ANSWER,
     ) -> None:
+        if max_answer < 1:
+            msg = f"max_answer must be at least 1 byte; got {max_answer!r}"
+            raise ConfigError(msg)
         self._wire = wire
         self._endpoint = endpoint
+        self._shown = without_login(endpoint.base_url)
         self._timeouts = timeouts
+        self._max_answer = max_answer
         self._given = client
         self._throttle = Throttle(limit)
         self._connect = httpx.Timeout(None, connect=timeouts.connect)
@@ -129,7 +151,7 @@ class HTTPModel:
 
     async def __call__(self, request: CallModel, scene: Scene) -> Answer:
         """Ask the model and return `ModelFinished` or `ModelFailed`; cancelling fails it as cancelled."""
-        exchange = _Exchange(request, scene, self._wire.parser(scene))
+        exchange = Exchange(request, scene, self._wire.parser(scene), self._max_answer)
         task = asyncio.current_task()
         cancels = task.cancelling() if task else 0
         with self._throttle.slot(request, scene) as slot:
@@ -139,52 +161,80 @@ class HTTPModel:
                 while task and task.cancelling() > cancels:
                     task.uncancel()
                 ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=exchange.parser.usage)
-            if isinstance(ending, Broken) and ending.failure is Failure.AUTH:
-                ending = attrs.evolve(ending, message=f"{ending.message}; {self._endpoint.login}")
-            answer = exchange.answer(ending)
+            answer = exchange.answer(self._told(ending))
             if isinstance(answer, ModelFailed) and _is_load(answer, exchange.status):
                 slot.turned_away(answer)
         return answer
 
-    async def _ask(self, exchange: _Exchange, slot: Slot) -> Ending:
+    def _told(self, ending: Ending) -> Ending:
+        """*ending* as it is told: what it says of a failure says how to mend it, and holds no key."""
+        if not isinstance(ending, Broken):
+            return ending
+        given = {} if self._given is None else self._given.headers
+        message = hidden(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given)))
+        if ending.failure is Failure.AUTH:
+            message = f"{message}; {self._endpoint.login}"
+        return attrs.evolve(ending, message=message)
+
+    async def _ask(self, exchange: Exchange, slot: Slot) -> Ending:
         exchange.begin()
         post = self._wire.encode(exchange.request, exchange.scene)
+        latest = _sum(asyncio.get_running_loop().time(), self._timeouts.answer)
         try:
             stream = self._client().stream(
                 "POST",
                 self._url(post.path),
                 content=post.body,
-                headers={**self._endpoint.headers, **post.headers},
+                headers={**PLAIN, **self._endpoint.headers, **post.headers},
                 timeout=self._connect,
+                follow_redirects=False,
             )
-            async with asyncio.timeout(self._timeouts.first_byte) as alarm, stream as response:
+            async with asyncio.timeout(self._first()) as alarm, stream as response:
                 exchange.status = response.status_code
+                unpack = _unpacking(response)
                 if not response.is_success:
-                    return await _refused(response, exchange.scene.clock.now())
-                exchange.accepted = True
+                    alarm.reschedule(None)
+                    wait = min(REFUSAL_WAIT, self._timeouts.idle or math.inf)
+                    return await _refused(response, unpack, wait, exchange.scene.clock.now())
                 slot.taken_up()
-                await self._read(response, exchange, alarm)
+                if unpack is None:
+                    return self._packed(response)
+                exchange.accepted = True
+                chunks = _chunks(response)
+                if unpack is as_it_is:
+                    await self._read(chunks, exchange, alarm, latest)
+                else:
+                    async with aclosing(unpacked(chunks, unpack)) as parts:
+                        await self._read(parts, exchange, alarm, latest)
+                if exchange.parser.done:
+                    alarm.reschedule(asyncio.get_running_loop().time() + LINGER)
+                    async for _ in chunks:
+                        pass
         except TimeoutError:
-            return exchange.parser.end(self._late(begun=exchange.begun))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return exchange.parser.end(self._fault(error, answered=exchange.accepted))
-        return exchange.parser.end()
+            return exchange.end(self._late(exchange, latest))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
+            return exchange.end(self._fault(error, answered=exchange.accepted))
+        return exchange.end()
 
-    async def _read(self, response: httpx.Response, exchange: _Exchange, alarm: asyncio.Timeout) -> None:
-        clock, idle, parser = asyncio.get_running_loop().time, self._timeouts.idle, exchange.parser
-        renew = 0.0
-        plain = "content-encoding" not in response.headers
-        chunks = response.aiter_raw() if plain else response.aiter_bytes()
-        async for data in chunks:
-            exchange.take(data)
+    def _first(self) -> float | None:
+        """Seconds until the answer has to have begun, or to be over."""
+        waits = [wait for wait in (self._timeouts.first_byte, self._timeouts.answer) if wait is not None]
+        return min(waits, default=None)
+
+    async def _read(
+        self, parts: AsyncIterator[bytes], exchange: Exchange, alarm: asyncio.Timeout, latest: float
+    ) -> None:
+        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at *latest*."""
+        clock, idle = asyncio.get_running_loop().time, self._timeouts.idle
+        renew = -math.inf
+        async for data in parts:
+            over = exchange.take(data)
             if (now := clock()) >= renew:
-                alarm.reschedule(None if idle is None else now + idle * (1 + RENEW))
-                renew = math.inf if idle is None else now + idle * RENEW
-            if parser.done:
+                due = min(_sum(now, idle and idle * (1 + RENEW)), latest)
+                alarm.reschedule(None if due == math.inf else due)
+                renew = _sum(now, idle and idle * RENEW)
+            if over:
                 break
-        alarm.reschedule(clock() + LINGER)
-        async for _ in chunks:
-            pass
 
     def _url(self, path: str) -> httpx.URL:
         """The address of *path*, which is parsed once: there are few, and each is asked for at every turn."""
@@ -200,18 +250,30 @@ class HTTPModel:
         client = self._own.get(loop)
         if client is None:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            client = self._own[loop] = httpx.AsyncClient(limits=limits)
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+            client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
         return client
 
-    def _late(self, *, begun: bool) -> Broken:
-        limit = self._timeouts.idle if begun else self._timeouts.first_byte
-        name = "idle_timeout" if begun else "first_byte_timeout"
-        what = "nothing more" if begun else "no answer"
-        message = f"{what} from {self._endpoint.base_url} for {limit} s ({name}={limit!r})"
+    def _late(self, exchange: Exchange, latest: float) -> Broken:
+        waits, url = self._timeouts, self._shown
+        if asyncio.get_running_loop().time() >= latest:
+            message = (
+                f"no end of the answer from {url} for {waits.answer} s (answer_timeout={waits.answer!r})"
+            )
+        elif exchange.begun:
+            message = f"nothing more from {url} for {waits.idle} s (idle_timeout={waits.idle!r})"
+        else:
+            limit = waits.first_byte
+            message = f"no answer from {url} for {limit} s (first_byte_timeout={limit!r})"
         return Broken(failure=Failure.TIMEOUT, message=message)
 
+    def _packed(self, response: httpx.Response) -> Broken:
+        how = shorten(response.headers["content-encoding"])
+        message = f"the answer from {self._shown} is encoded as {how!r}, which nobody asked for"
+        return Broken(failure=Failure.BAD_REQUEST, message=message)
+
     def _fault(self, error: Exception, *, answered: bool) -> Broken:
-        url, said = self._endpoint.base_url, str(error) or type(error).__name__
+        url, said = self._shown, shorten(str(error)) or type(error).__name__
         match error:
             case httpx.ConnectTimeout():
                 limit = self._timeouts.connect
@@ -234,87 +296,37 @@ def _is_load(failed: ModelFailed, status: int) -> bool:
     return status > 0 and failed.failure in LOAD
 
 
-async def _refused(response: httpx.Response, now: float) -> Broken:
-    body = b""
-    try:
-        async with asyncio.timeout(REFUSAL_WAIT):
-            async for data in response.aiter_bytes():
-                body += data
-                if len(body) >= MAX_REFUSAL:
-                    break
-    except (httpx.HTTPError, OSError):
-        pass  # the status and what came of the body say enough
-    return refusal(response.status_code, response.headers, body, now)
+async def _refused(response: httpx.Response, unpack: Unpack | None, wait: float, now: float) -> Broken:
+    body = bytearray()
+    if unpack is not None:
+        # The status and what came of the body say enough.
+        with suppress(httpx.HTTPError, OSError, zlib.error):
+            async with asyncio.timeout(wait):
+                await _begin(body, _chunks(response), unpack)
+    return refusal(response.status_code, response.headers, bytes(body[:MAX_REFUSAL]), now)
 
 
-@final
-class _Exchange:
-    """One request under way: what came of its answer, and what of that was handed on."""
+def _unpacking(response: httpx.Response) -> Unpack | None:
+    """How the body of *response* is read; None where nobody here can. What was read is unpacked already."""
+    if response.is_stream_consumed:
+        return as_it_is
+    return unpacking(response.headers.get("content-encoding", ""))
 
-    def __init__(self, request: CallModel, scene: Scene, parser: Parser) -> None:
-        self.request = request
-        self.scene = scene
-        self.parser = parser
-        self.status = 0  # of the server's answer, once that has begun
-        self.accepted = False  # and whether it is one to the request
-        self.begun = False  # a byte of the answer's body has come
-        self._started: float | None = None
-        self._call_soon = asyncio.get_running_loop().call_soon
-        self._fresh: list[Piece] = []
-        self._emitted = 0
 
-    def begin(self) -> None:
-        """Count the time from now on: what was waited before was no work."""
-        self._started = self.scene.clock.now()
+def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body of *response* as it comes; some clients of the caller's have read it before."""
+    return response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
 
-    def take(self, data: bytes) -> None:
-        """Read *data*; its pieces are emitted as soon as the task waits for more."""
-        self.begun = True
-        pieces = self.parser.feed(data)
-        if not pieces:
-            return
-        if self._fresh:
-            self._fresh += pieces
-        else:
-            self._fresh = pieces
-            self._call_soon(self._flush)
 
-    def answer(self, ending: Ending) -> ModelFinished | ModelFailed:
-        """The one answer to the request, behind all that was streamed."""
-        self._flush()
-        now, request = self.scene.clock.now(), self.request.id
-        seconds = 0.0 if self._started is None else now - self._started
-        if isinstance(ending, Complete):
-            return ModelFinished(
-                at=now,
-                request=request,
-                stop=ending.stop,
-                usage=ending.usage,
-                pieces=ending.pieces,
-                seconds=seconds,
-                sequence=ending.sequence,
-            )
-        return ModelFailed(
-            at=now,
-            request=request,
-            failure=ending.failure,
-            message=ending.message,
-            retry_after=ending.retry_after,
-            jitter=random.random(),  # noqa: S311  # it spreads retries, it keeps no secret
-            usage=ending.usage,
-            seconds=seconds,
-        )
+async def _begin(body: bytearray, chunks: AsyncIterator[bytes], unpack: Unpack) -> None:
+    """Add the beginning of what *chunks* unpack to, to *body*."""
+    async with aclosing(unpacked(chunks, unpack)) as parts:
+        async for part in parts:
+            body += part
+            if len(body) >= MAX_REFUSAL:
+                return
 
-    def _flush(self) -> None:
-        if pieces := self._fresh:
-            self._fresh = []
-            self.scene.emit(
-                ModelStreamed(
-                    at=self.scene.clock.now(),
-                    request=self.request.id,
-                    before=self._emitted,
-                    count=len(pieces),
-                    pieces=tuple(pieces),
-                )
-            )
-            self._emitted += len(pieces)
+
+def _sum(now: float, seconds: float | None) -> float:
+    """When so many *seconds* are over; None are never."""
+    return math.inf if seconds is None else now + seconds

@@ -7,6 +7,12 @@ from typing import Any, cast
 Object = dict[str, Any]
 """A JSON object."""
 
+MOST = 1_000_000_000
+"""The largest number that is believed: no answer has a thousand times the tokens of the largest window."""
+
+LONGEST = 1_000
+"""Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met."""
+
 
 def an_object(value: object) -> Object:
     """*value* where it is an object, else an empty one."""
@@ -28,10 +34,20 @@ def first_text(holder: Object, *keys: str) -> str:
     return ""
 
 
+def first_word(holder: Object, *keys: str) -> str:
+    """As `first_text`, for what is a word: of a longer one the beginning, with a mark."""
+    return word(first_text(holder, *keys))
+
+
+def word(text: str) -> str:
+    """*text*, or its beginning with a mark where it is longer than any word."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def number(holder: Object, *keys: str) -> int:
-    """The first of *keys* that is a whole number above 0, else 0."""
+    """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
         value = holder.get(key)
-        if isinstance(value, int | float) and value > 0 and value == value // 1:
+        if isinstance(value, int | float) and value is not True and 0 < value <= MOST and value == value // 1:
             return int(value)
     return 0

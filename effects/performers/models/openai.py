@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 from urllib.parse import urlsplit
 
-from .http import Endpoint, HTTPModel, Timeouts, key_of
+from .exchange import MAX_ANSWER
+from .http import WHOLE, Endpoint, HTTPModel, Timeouts, key_of
 from .openai_chat import PREFIX, ChatWire, Habits
 from .throttle import LIMIT
 
@@ -42,7 +43,7 @@ class OpenAIChat(HTTPModel):
     *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
     one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
     *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
-    requests are under way at a time, None for any number.
+    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
@@ -54,8 +55,10 @@ class OpenAIChat(HTTPModel):
         connect_timeout: float | None = 10.0,
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
+        answer_timeout: float | None = WHOLE,
         prefix: str = PREFIX,
         limit: int | None = LIMIT,
+        max_answer: int = MAX_ANSWER,
     ) -> None:
         url = (base_url or OPENAI).rstrip("/")
         key = key_of(api_key, KEY)
@@ -64,9 +67,11 @@ class OpenAIChat(HTTPModel):
             headers={"authorization": f"Bearer {key}"} if key else {},
             login=f"set {KEY} or pass api_key",
         )
-        timeouts = Timeouts(connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout)
+        timeouts = Timeouts(
+            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
+        )
         wire = ChatWire(HABITS.get(_host(url), Habits()), prefix)
-        super().__init__(wire, endpoint, timeouts, client, limit)
+        super().__init__(wire, endpoint, timeouts, client, limit, max_answer)
 
 
 def _host(url: str) -> str:

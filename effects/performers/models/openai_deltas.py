@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, final
 
 from ...pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...usage import Usage
-from .loose import an_object, first_text, number, objects
+from .loose import an_object, first_text, number, objects, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,24 +76,72 @@ def usage_of(told: Object) -> Usage:
     )
 
 
+_OUTSIDE = re.compile(r'["{}]')  # what matters outside of a string
+_WITHIN = re.compile(r'["\\]')  # and in it
+
+
 @final
 class _Call:
-    __slots__ = ("arguments", "id", "name", "number")
+    """
+    A call under way.
+
+    Some servers repeat the name with every bit, so whether the arguments are whole is asked as often as there
+    are bits. So each bit is looked at once, and all together only where no object is open any more.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "_seen", "_whole", "arguments", "id", "name", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        # Of the arguments that were seen: how many objects are open at their end, whether a string is, and
+        # whether that ends in a backslash. And whether they are whole; None where they never will be.
+        self._seen = 0
+        self._depth = 0
+        self._quoted = self._escaped = False
+        self._whole: bool | None = False
 
     def is_whole(self) -> bool:
         """Whether the arguments so far are a JSON object, so that more of them cannot belong here."""
-        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
-            return False  # said cheaply: some servers repeat the name with every bit
-        try:
-            return isinstance(json.loads("".join(self.arguments)), dict)
-        except (ValueError, RecursionError):
-            return False
+        new = self.arguments[self._seen :]
+        if not new or self._whole is None:
+            return bool(self._whole)
+        self._seen = len(self.arguments)
+        closed = [self._look(bit) for bit in new]
+        may_be = self._whole or any(closed)
+        self._whole = False
+        if may_be and not self._depth:
+            # What is closed and no object will not become one.
+            self._whole = _is_object("".join(self.arguments)) or None
+        return bool(self._whole)
+
+    def _look(self, bit: str) -> bool:
+        """Look at one more *bit*; whether an object was closed in it."""
+        at, closed = int(self._escaped), False
+        self._escaped = False
+        while mark := (_WITHIN if self._quoted else _OUTSIDE).search(bit, at):
+            at = mark.end()
+            match mark[0]:
+                case '"':
+                    self._quoted = not self._quoted
+                case "\\":
+                    self._escaped = at == len(bit)
+                    at += 1
+                case "{":
+                    self._depth += 1
+                case _:
+                    self._depth -= 1
+                    closed = True
+        return closed
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 @final
@@ -145,7 +194,9 @@ class CallGatherer:
         if arguments:
             call.arguments.append(arguments)
         if new_id or new_name or arguments:
-            pieces.append(CallPiece(call.number, new_id or "", new_name or "", arguments or ""))
+            # What is too long for a word tells calls apart all the same, but is not kept.
+            named = word(new_id or ""), word(new_name or "")
+            pieces.append(CallPiece(call.number, *named, arguments or ""))
 
     def _find(self, index: object, wire_id: str) -> _Call | None:
         call = self._last

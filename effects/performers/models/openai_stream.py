@@ -15,7 +15,7 @@ from ...pieces import Piece, TextPiece
 from ...usage import Usage
 from .body import BodyParser
 from .errors import in_stream
-from .loose import an_object, objects
+from .loose import an_object, objects, word
 from .openai_deltas import CallGatherer, content_pieces, reasoning_pieces, usage_of
 from .wire import Broken, Complete, Ending
 
@@ -73,7 +73,7 @@ class ChatParser(BodyParser):
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
         if chunk.get("error") or chunk.get("object") == "error":
             self._count(chunk)
-            self._broken = in_stream(chunk)
+            self._fail(in_stream(chunk))
             return
         for choice in objects(chunk.get("choices")):
             # Only one answer is asked for; others that came all the same are not mixed into it.
@@ -89,10 +89,10 @@ class ChatParser(BodyParser):
             self._answered = True
             self._delta(delta, pieces)
         if finish := choice.get("finish_reason"):
-            self._finish = str(finish).lower()
+            self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
-                self._sequence = met
+                self._sequence = met if met in self._stops else word(met)
         self._count(choice)
 
     def _delta(self, delta: Object, pieces: list[Piece]) -> None:

@@ -25,28 +25,18 @@ Event = tuple[bytes, bytes]
 
 
 @final
-class OversizedEvent(ValueError):
-    """A line or an event of a stream grew past *limit* bytes without an end. It never leaves a performer."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        super().__init__(limit)
-
-    def __str__(self) -> str:
-        return f"an event of the stream is larger than {self.limit} bytes"
-
-
-@final
 class EventSplitter:
     """
     Cuts one stream into its events; `feed` it what arrives, then call `end` once.
 
-    The events do not depend on where the bytes were split. `OversizedEvent` ends its use.
+    The events do not depend on where the bytes were split. Where a line, or the data of an event, has more
+    than `MAX_LINE` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
     """
 
-    __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail")
+    __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail", "oversized")
 
     def __init__(self) -> None:
+        self.oversized = False
         self._tail = bytearray()  # the line that has not ended
         self._data: list[bytes] = []  # the data lines of the event that has not ended
         self._size = 0
@@ -67,7 +57,9 @@ class EventSplitter:
                 self._first = False
                 return events
         events = self._take(self._lines(data))
-        self._clean = not (self._tail or self._data or self._name or self._cr)
+        if len(self._tail) > MAX_LINE:
+            self._give_up()
+        self._clean = not (self._tail or self._data or self._name or self._cr or self.oversized)
         return events
 
     def end(self) -> list[Event]:
@@ -75,6 +67,10 @@ class EventSplitter:
         # The standard drops it, but some servers forget the blank line behind their last event.
         line, self._tail = bytes(self._tail), bytearray()
         return self._take([line, b""])
+
+    def _give_up(self) -> None:
+        self.oversized = True
+        self._tail, self._data = bytearray(), []
 
     def _lines(self, data: bytes) -> list[bytes]:
         if self._cr and data:
@@ -85,8 +81,6 @@ class EventSplitter:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         head, *rest = data.split(b"\n")
         self._tail += head
-        if len(self._tail) > MAX_LINE:
-            raise OversizedEvent(MAX_LINE)
         if not rest:
             return []
         lines = [bytes(self._tail), *rest]
@@ -99,22 +93,29 @@ class EventSplitter:
     def _take(self, lines: list[bytes]) -> list[Event]:
         events: list[Event] = []
         for line in lines:
+            if self.oversized:
+                break
             if line:
                 self._field(line)
-                continue
-            if self._data:
+            elif self._data:
                 events.append((self._name, b"\n".join(self._data)))
-            self._data, self._size, self._name = [], 0, b""
+                self._data, self._size, self._name = [], 0, b""
+            else:
+                self._name = b""
         return events
 
     def _field(self, line: bytes) -> None:
+        if len(line) > MAX_LINE:
+            self._give_up()
+            return
         # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
         field, _, value = line.partition(b":")
         if field == b"data":
             value = value.removeprefix(b" ")
-            self._size += len(value)
+            self._size += len(value) + 1  # empty ones take room, too
             if self._size > MAX_LINE:
-                raise OversizedEvent(MAX_LINE)
-            self._data.append(value)
+                self._give_up()
+            else:
+                self._data.append(value)
         elif field == b"event":
             self._name = value.removeprefix(b" ")

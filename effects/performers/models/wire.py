@@ -68,7 +68,7 @@ class Parser(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said that nothing more will come."""
+        """Whether nothing more is read: the stream has said its end, or it has failed."""
         ...
 
     @property
