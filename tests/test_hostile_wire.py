@@ -374,12 +374,12 @@ def test_keys_are_known_by_the_names_of_headers(headers: dict[str, str], keys: t
 
 def test_a_login_in_an_address_is_not_shown() -> None:
     """Nor is the key, by whoever shows an agent or an endpoint."""
-    url = "http://me:pass@word@host:1/v1"
+    url = "http://me:pa55@w0rd1@host:1/v1"
     assert without_login(url) == "http://host:1/v1"
     assert without_login("http://host/a@b") == "http://host/a@b"
     endpoint = Endpoint(base_url=url, headers={"x-api-key": KEY}, login="no")
     agent = Agent(base_url=url, api_key=KEY)
-    assert not [part for part in (KEY, "word") if part in f"{endpoint!r} {agent!r}"]
+    assert not [part for part in (KEY, "w0rd1") if part in f"{endpoint!r} {agent!r}"]
 
 
 async def test_a_login_in_an_address_is_in_no_message() -> None:
