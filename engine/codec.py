@@ -139,7 +139,6 @@ converter = make_converter()
 UNREADABLE = (
     msgspec.MsgspecError,
     cattrs.BaseValidationError,
-    ArithmeticError,
     AttributeError,
     KeyError,
     RecursionError,

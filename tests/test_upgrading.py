@@ -124,6 +124,7 @@ async def test_whoever_waits_for_people_stops_when_one_speaks_through_a_newer_pr
     await two.newer_says(yes(session.waiting[0].id))
     kept = await two.kept()
 
+    await until(run.done)
     with pytest.raises(NewerVersion, match=f"entry 4 of session 's' has version {VERSION + 1}"):
         await run
     assert await two.kept() == kept
@@ -138,6 +139,7 @@ async def test_whoever_has_a_tool_at_work_stops_as_one_that_is_lost(two: Two) ->
     await until(lambda: two.ran)
     await two.newer_says(UserSent(at=101.0, id="more", text="and then"))
 
+    await until(run.done)
     with pytest.raises(NewerVersion):
         await run
     newer = two.process(says("it may have been sent"), says("then"), store=await two.as_the_newer_reads())
@@ -155,6 +157,7 @@ async def test_a_child_of_which_a_newer_process_knows_more_is_not_given_up(two: 
     await two.newer_says(yes(session.waiting[0].id), link.session)
     kept = await two.kept()
 
+    await until(run.done)
     with pytest.raises(NewerVersion, match=link.session):
         await run
     assert await two.kept() == kept
@@ -217,6 +220,7 @@ async def test_a_journal_that_is_damaged_meanwhile_stops_who_waits_for_it(two: T
     run = asyncio.ensure_future(session.run("go", wait=True))
     await until(lambda: session.resting)
     await two.store.append("s", len(await two.store.load("s")), [b'{"v":3,"type":"Posted","event"'])
+    await until(run.done)
     with pytest.raises(JournalError, match="entry 4 of session 's' cannot be read"):
         await run
 

@@ -22,6 +22,7 @@ import tempfile
 import time
 import traceback
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,7 +45,8 @@ NEEDED = (attrs, cattrs, httpx, hypothesis, msgspec, pytest_asyncio, structlog)
 
 Job = dict[str, Any]
 
-QUIET = ("-q", "-x", "--no-header", "--tb=line", "-p", "no:randomly", "-p", "no:cacheprovider")
+IMPORTED = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
+QUIET = ("-q", "-x", "--no-header", "--tb=line", "-p", "no:randomly", "-p", "no:cacheprovider", *IMPORTED)
 CRASHED = 70
 SECONDS = 100.0
 """No finder takes so long."""
@@ -102,7 +104,8 @@ def hunt(jobs: list[Job], processes: int) -> None:
             AT_WORK[begin(job, said.fileno())] = (job, said, time.monotonic())
         number, status = os.waitpid(-1, os.WNOHANG)
         for late in [one for one, (_, _, since) in AT_WORK.items() if time.monotonic() - since > SECONDS]:
-            os.killpg(late, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended, and is about to be seen
+                os.killpg(late, signal.SIGKILL)
         if not number:
             time.sleep(0.01)
             continue
