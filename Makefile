@@ -8,6 +8,7 @@
 #   make bench      how long a step takes          ARGS is handed on
 #   make prove      the promises, in every state that a small world can reach
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
+#   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
 #   make clean      forget everything that was made here, the environment too
@@ -15,7 +16,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test check diagrams behaviours bench prove torture golden lock clean
+.PHONY: run test check diagrams behaviours bench prove torture soak golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -68,6 +69,9 @@ prove: $(INSTALLED)
 
 torture: $(INSTALLED)
 	$(BIN)/python -m turnwheel.testing.torture $(ARGS)
+
+soak: $(INSTALLED)
+	$(BIN)/python -m turnwheel.testing.soak $(ARGS)
 
 golden: $(INSTALLED)
 	$(BIN)/python tests/golden/make.py $(ARGS)

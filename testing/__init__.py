@@ -14,7 +14,9 @@ What helps to test an agent, and what our own tests are made of.
                 fails; see `jobs`
     prove       all of a small world, and ``python -m turnwheel.testing.prove``; see `worlds`
     torture     processes that are killed with -9 everywhere, and ``python -m turnwheel.testing.torture``; see
-                `torture_life`, `torture_cases`, `torture_trail`, `torture_checks` and `points`
+                `points` and the other modules whose names begin so
+    soak        a long day of which nothing may be left, and ``python -m turnwheel.testing.soak``; see
+                `soak_service`
     invariants  what must always hold, as pure checks; `ledger` and the books (calls, questions, hooks,
                 prompts, settings, money, tries, what is shown, summaries, circles) check it over a whole run;
                 `law` judges calls again and `circles` looks for them again, written otherwise

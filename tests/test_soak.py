@@ -1,0 +1,75 @@
+"""A long day in one process: nothing is left of it, and what would be is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import attrs
+import pytest
+
+from turnwheel.engine.session import Session
+from turnwheel.testing.soak import Rest, faults, slope
+
+RESTS = tuple([Rest(turns=number * 1_000, blocks=50_000, threads=2, files=9) for number in range(1, 11)])
+"""A day of which nothing is left."""
+
+BEFORE, AFTER = Rest(turns=0, threads=1, files=6), Rest(turns=10_000, threads=1, files=6)
+
+
+def test_nothing_is_left_of_a_long_day() -> None:
+    """Sessions that are watched, steered, interrupted, cancelled and left, over stores that fail."""
+    small = ("--turns", "1500", "--sessions", "100", "--at-once", "50")
+    found = subprocess.run(
+        [sys.executable, "-m", "turnwheel.testing.soak", *small],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.endswith("nothing is left of it\n")
+    for what in ("run", "watch", "steer", "interrupt", "cancel", "break", "close", "both", "StoreError"):
+        assert f"{what} " in found.stdout
+
+
+def test_a_day_of_which_nothing_is_left_has_no_faults() -> None:
+    """What the others below are compared with; what a turn leaves once is no growth."""
+    assert list(faults(RESTS, BEFORE, AFTER)) == []
+    filled = [attrs.evolve(rest, blocks=60_000) for rest in RESTS[1:]]
+    assert list(faults([RESTS[0], *filled], BEFORE, AFTER)) == []
+
+
+LEFT = [
+    ("blocks", [attrs.evolve(rest, blocks=rest.turns) for rest in RESTS], "each turn leaves 1.000 blocks"),
+    ("bytes", [attrs.evolve(rest, resident=rest.turns * 1_000) for rest in RESTS], "leaves 1000 bytes"),
+    (
+        "objects",
+        [attrs.evolve(rest, objects=Counter({Session: rest.turns})) for rest in RESTS],
+        "of turnwheel.engine.session.Session 4,000 became 10,000",
+    ),
+    ("task", [*RESTS[:-1], attrs.evolve(RESTS[-1], tasks=1)], "1 tasks"),
+    ("timer", [*RESTS[:-1], attrs.evolve(RESTS[-1], timers=1)], "1 timers"),
+    ("garbage", [*RESTS[:-1], attrs.evolve(RESTS[-1], garbage=1)], "1 objects that cannot be collected"),
+    ("file", [*RESTS[:-1], attrs.evolve(RESTS[-1], files=10)], "threads and files were"),
+]
+
+
+@pytest.mark.parametrize(("rests", "says"), [each[1:] for each in LEFT], ids=[each[0] for each in LEFT])
+def test_what_is_left_is_found(rests: list[Rest], says: str) -> None:
+    """Whatever it is, and it is said what."""
+    found = "\n".join(faults(rests, BEFORE, AFTER))
+    assert says in found
+
+
+def test_what_is_left_when_all_is_closed_is_found() -> None:
+    """A thread, or a file."""
+    (found,) = faults(RESTS, BEFORE, attrs.evolve(AFTER, threads=2))
+    assert found.startswith("there were 1 threads and 6 files, left are ")
+
+
+def test_a_slope_is_that_of_the_line_through_the_points() -> None:
+    """By least squares, so that one outlier is no growth."""
+    assert slope([(0, 1), (1, 3), (2, 5)]) == 2.0
+    assert slope([(0, 0), (1, 9), (2, 0)]) == 0.0
