@@ -103,6 +103,13 @@ def test_a_durability_that_does_not_exist_is_refused(path: Path) -> None:
         SQLiteStore(path, "much")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is tested
 
 
+@pytest.mark.parametrize("path", ["", ":memory:"])
+def test_what_names_no_file_is_refused(path: str) -> None:
+    """SQLite would keep it in memory, and every process would have its own."""
+    with pytest.raises(ConfigError, match=f"'{path}' is no file; name one, or use MemoryStore"):
+        SQLiteStore(path)
+
+
 async def test_directories_are_made(tmp_path: Path) -> None:
     """The directories above the file need not be there."""
     store = SQLiteStore(tmp_path / "a" / "b" / "agent.db")

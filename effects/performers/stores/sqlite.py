@@ -61,6 +61,9 @@ class SQLiteStore:
             msg = f"durability must be one of {get_args(Durability)}; got {durability!r}"
             raise ConfigError(msg)
         self._path = os.fspath(path)
+        if self._path in {"", ":memory:"}:
+            msg = f"{self._path!r} is no file; name one, or use MemoryStore"
+            raise ConfigError(msg)
         self._durability: Durability = durability
         self._now = now
         self._closed = False
