@@ -55,10 +55,13 @@ class Sizes:
     growth: tuple[int, ...]
     kept: tuple[int, int]
     pure: tuple[int, int]
+    store: tuple[int, int, int]
 
 
-FULL = Sizes(7, (50, 3), (2_000, 2_000, 20_000, 100_000), (10, 100, 400), (10, 1_000), (1_000, 20_000))
-QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000))
+FULL = Sizes(
+    7, (50, 3), (2_000, 2_000, 20_000, 100_000), (10, 100, 400), (10, 1_000), (1_000, 20_000), (300, 200, 50)
+)
+QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (50, 50, 5))
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,7 @@ def collect(sizes: Sizes, floor: str) -> Results:
                     started = ("-m", "benchmarks.worker", who, what, url, json.dumps(getattr(sizes, what)))
                     add(who, what, figures_of(*started, python=pythons[who]))
             add("turnwheel", "pure", figures_of("-m", "benchmarks.pure", *map(str, sizes.pure)))
+            add("turnwheel", "store", figures_of("-m", "benchmarks.store", *map(str, sizes.store)))
             add("turnwheel", "import", imports(cache))
             print(f"repetition {number + 1} of {sizes.repetitions}", file=sys.stderr)
     return results
@@ -191,6 +195,13 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     report = Report(results)
     report.beside("tool round", "µs", "per_round", "memory", "1.3x")
     report.beside("tool round, kept in SQLite", "µs", "per_round", "durable")
+    report.alone(
+        "the same, to one in memory",
+        "x",
+        lambda figures: figures["durable"] / figures["memory"],
+        "per_round",
+        "1.6",
+    )
     alone, *replies = sizes.per_delta
     for size in replies:
         report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.5x")
@@ -201,7 +212,22 @@ def rows_of(results: Results, sizes: Sizes) -> list[Row]:
     early, late = sizes.kept
     report.beside(f"kept of round {early:,}", "bytes", "kept", "early")
     report.beside(f"kept of round {late:,}", "bytes", "kept", "late")
+    report.alone(
+        f"round {late:,}, to round {early:,}",
+        "x",
+        lambda figures: figures["late"] / figures["early"],
+        "kept",
+        "1.05",
+    )
     report.beside("written per round, pages and all", "bytes", "kept", "written")
+    report.alone("store: append, waiting for the disk", "µs", lambda figures: figures["append"], "store")
+    report.alone("store: appends of one session", "/s", lambda figures: figures["alone"], "store")
+    _, many, size = sizes.store
+    report.alone(
+        f"store: appends of {many} sessions at once", "/s", lambda figures: figures["together"], "store"
+    )
+    report.alone("store: commits for each of those", "", lambda figures: figures["commits"], "store")
+    report.alone(f"store: an older file of {size} MB", "s", lambda figures: figures["upgrade"], "store")
     report.alone("machine: tool round", "µs", lambda figures: figures["round"], "pure")
     report.alone("machine: step of one delta", "µs", lambda figures: figures["delta"], "pure")
     report.alone("machine: delta, 50 in a step", "µs", lambda figures: figures["batched"], "pure")

@@ -191,9 +191,10 @@ def _status(path: str) -> os.stat_result | None:
 
 def _in_one(works: Sequence[Work[T]], db: sqlite3.Connection) -> list[T | Exception]:
     """What came of each of *works*, once all of them are kept in one transaction."""
+    alone = len(works) == 1  # so there is nothing to take back but the transaction
     db.execute("begin immediate")
     try:
-        outcomes = [_apart(work, db) for work in works]
+        outcomes: list[T | Exception] = [work(db) if alone else _apart(work, db) for work in works]
         db.execute("commit")
     except BaseException:
         db.rollback()
