@@ -14,7 +14,7 @@ from typing import final
 
 import attrs
 
-from ..effects.policy import Concurrency
+from ..effects.policy import Concurrency, OnLost
 from .torture_checks import life_faults
 from .torture_life import TITLE, Asks, Script
 from .torture_process import After, At, Death, End, Frozen, Process, Running
@@ -26,6 +26,9 @@ TOLD = ("turnwheel.effects.errors.StoreConflict: ", "turnwheel.effects.errors.Un
 DURABLE = {11, 20, 31}
 """The lives of which each entry waits for the disk: few, since it makes them slow."""
 
+ASKED = 2
+"""The third of the lives in which a person is asked what becomes of a tool that may have run."""
+
 SCRIPTS = tuple(
     [
         Script(
@@ -34,6 +37,7 @@ SCRIPTS = tuple(
             asks=asks,
             elsewhere=elsewhere,
             titles=titles,
+            on_lost=OnLost.ASK if number % 3 == ASKED else OnLost.REPORT,
             renamed=number % 2 == 1,
             late=number % 3 == 1,
         )
@@ -157,5 +161,5 @@ def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
     faults += [death.fault for death in woken.values() if death.fault and not death.raised.startswith(TOLD)]
     # A model is asked for a title in the background, once: that one may be lost.
     title = TITLE[script.titles] if script.titles == "inline" else ""
-    faults = faults or list(life_faults(remains, alone.shapes, title))
+    faults = faults or list(life_faults(remains, alone.shapes, title, overtaken=bool(woken)))
     return Lived(case=case, deaths=deaths, woken=woken, remains=remains, faults=faults)

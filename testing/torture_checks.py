@@ -26,11 +26,14 @@ ASKED = "pay"
 """The tool that somebody has to say yes to."""
 
 
-def life_faults(remains: Remains, undisturbed: list[Shape], title: str) -> Iterator[str]:
+def life_faults(
+    remains: Remains, undisturbed: list[Shape], title: str, *, overtaken: bool = False
+) -> Iterator[str]:
     """
     What is wrong with a life of which this *remains*, where an *undisturbed* one has those conversations.
 
-    *title* is what its session is to be called, empty where that is not promised.
+    *title* is what its session is to be called, empty where that is not promised. *overtaken*: one of its
+    processes slept while others went on.
     """
     yield from remains.faults
     yield from [note["says"] for note in remains.of("fault")]
@@ -46,7 +49,7 @@ def life_faults(remains: Remains, undisturbed: list[Shape], title: str) -> Itera
         yield from _told_faults(trail, remains)
     yield from _money_faults(remains)
     yield from _question_faults(remains)
-    yield from _tools_faults(remains)
+    yield from _tools_faults(remains, overtaken=overtaken)
 
 
 def _differences(shapes: list[Shape], undisturbed: list[Shape]) -> Iterator[str]:
@@ -131,16 +134,19 @@ def _question_faults(remains: Remains) -> Iterator[str]:
             yield f"{request} is asked again by process {process} although its answer was kept"
 
 
-def _tools_faults(remains: Remains) -> Iterator[str]:
-    """Whether each tool was run as its side effect allows, and only what a journal says was to be run."""
+def _tools_faults(remains: Remains, *, overtaken: bool) -> Iterator[str]:
+    """
+    Whether each tool was run as its side effect allows, and only what a journal says was to be run.
+
+    A process that was *overtaken* may still have ended what it had begun, of which others think it is lost.
+    """
     starts, ends = _by(remains.of("tool"), "key"), _by(remains.of("ran"), "key")
-    things: Counter[object] = Counter()
     for trail in remains.trails.values():
-        for key, request in trail.tools.items():
-            things[request.arguments] += 1
+        for key in trail.tools:
             yield from _tool_faults(key, starts.pop(key, []), len(ends.get(key, [])), trail)
-    yield from [f"the tool for {notes[0]['what']} runs under {key}, unknown" for key, notes in starts.items()]
-    yield from [f"{what} is to be done under {count} keys" for what, count in things.items() if count > 1]
+        for call in {request.call for request in trail.tools.values()}:
+            yield from _call_faults(call, ends, trail, overtaken=overtaken)
+    yield from [f"{notes[0]['tool']} runs under {key}, unknown" for key, notes in starts.items()]
 
 
 def _tool_faults(key: str, starts: list[Note], ends: int, trail: Trail) -> Iterator[str]:
@@ -149,21 +155,33 @@ def _tool_faults(key: str, starts: list[Note], ends: int, trail: Trail) -> Itera
     unsafe = request.tool in UNSAFE
     for number, note in enumerate(sorted(starts, key=_known)):
         yield from _start_faults(note, number, trail)
-    outcome = None if ended is None else ended.outcome
+    outcome = Outcome.UNKNOWN if ended is None and key in trail.doubted else ended and ended.outcome
     known = outcome is Outcome.OK and ends
     if not (known or (unsafe and outcome is Outcome.UNKNOWN)) or (unsafe and len(starts) > 1):
         yield f"{request.tool} began {len(starts)} times under {key} and ended {ends} times: {outcome}"
+
+
+def _call_faults(call: str, ends: dict[str, list[Note]], trail: Trail, *, overtaken: bool) -> Iterator[str]:
+    """Whether *call* has one key, or for each other one somebody said that it is to run again."""
+    keys = [key for key, request in trail.tools.items() if request.call == call]
+    tool = trail.tools[keys[0]].tool
+    asked = len(trail.allowed.get(call, [])) - (tool == ASKED)
+    if len(keys) > 1 + max(0, asked):
+        yield f"{tool} was to run under {keys}, and {asked} times somebody said again"
+    ran = sum(len(ends.get(key, [])) for key in keys)
+    if tool in UNSAFE and ran > 1 and not overtaken:
+        yield f"{tool} ran {ran} times, under {keys}"
 
 
 def _start_faults(note: Note, before: int, trail: Trail) -> Iterator[str]:
     """Whether the journal knew of a start when it came, and who starts again had taken over first."""
     key, known = note["key"], note["known"]
     if known >= len(trail.open) or key not in trail.open[known]:
-        yield f"{note['what']} was begun after {known} entries, which have nothing of {key}"
+        yield f"{note['tool']} was begun after {known} entries, which have nothing of {key}"
     if sum(claim < known for claim in trail.claims) <= before:
-        yield f"{note['what']} was begun {before + 1} times, and nobody took over in between"
-    if note["tool"] == ASKED and trail.allowed.get(trail.tools[key].call, known) >= known:
-        yield f"{note['what']} was begun, and nobody had said yes"
+        yield f"{note['tool']} was begun {before + 1} times under {key}, and nobody took over in between"
+    if note["tool"] == ASKED and not any(yes < known for yes in trail.allowed.get(note["call"], [])):
+        yield f"{note['tool']} was begun under {key}, and nobody had said yes"
 
 
 def _known(note: Note) -> int:

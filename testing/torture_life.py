@@ -26,6 +26,7 @@ from ..effects.events import (
     ApprovalGiven,
     Approve,
     Decision,
+    Deny,
     Failure,
     ModelFailed,
     ModelFinished,
@@ -40,7 +41,7 @@ from ..effects.performers.base import Scene
 from ..effects.performers.hooks_define import HookCall, HostHook, hook
 from ..effects.performers.tools import Tool, ToolContext, tool
 from ..effects.pieces import CallPiece, Piece, TextPiece
-from ..effects.policy import Concurrency, Policy, Steering
+from ..effects.policy import Concurrency, OnLost, Policy, Steering
 from ..effects.requests import AskApproval, CallModel, Purpose, SetTimer
 from ..effects.usage import Usage
 from ..engine.agent import Agent
@@ -95,7 +96,7 @@ class Script:
 
     Which of its processes *asks* somebody who answers at once: the others rest on their questions. What
     others say comes *elsewhere*, through another store, as from another process. *renamed*: each process has
-    another system prompt. *late*: much time passes between two processes.
+    another system prompt. *late*: much time passes between two processes. *on_lost* is that of the policy.
     """
 
     durability: Durability = "process"
@@ -103,6 +104,7 @@ class Script:
     asks: Asks = Asks.ALL
     elsewhere: bool = False
     titles: str = "inline"
+    on_lost: OnLost = OnLost.REPORT
     renamed: bool = False
     late: bool = False
 
@@ -114,6 +116,7 @@ class Life:
     def __init__(self, script: Script, folder: Path, number: int, points: Points) -> None:
         self.points = points
         self.script = script
+        self._folder = folder
         self.number = number
         self.notes = Notebook(folder / NOTES, number)
         self.before = Notebook.read(folder / NOTES)
@@ -136,7 +139,7 @@ class Life:
             performers={CallModel: self.speak, SetTimer: self.wait},
             store=self.store,
             approver=self.approve if asks else None,
-            policy=Policy(concurrency=script.concurrency),
+            policy=Policy(concurrency=script.concurrency, on_lost=script.on_lost),
             titles=script.titles,
             clock=self.clock,
             cwd=folder,
@@ -165,8 +168,8 @@ class Life:
                 self._told(notice)
         for question in session.waiting:
             self.asked(question)
-            await session.approve(question.id, by="a person")
-            self.answered(question)
+            await session.approve(question.id, self.decided(question), by="a person")
+            self.points(f"answered about {question.tool}")
 
     def _told(self, notice: Notice) -> None:
         session = SESSION
@@ -193,28 +196,31 @@ class Life:
         self.points(f"say {name}: after")
 
     async def approve(self, question: AskApproval) -> Decision:
-        """Say yes, in a while."""
+        """Decide, in a while."""
         self.asked(question)
         await asyncio.sleep(0)
-        self.answered(question)
-        return Approve()
+        decision = self.decided(question)
+        self.points(f"answered about {question.tool}")
+        return decision
 
     def asked(self, question: AskApproval) -> None:
         """Somebody is asked *question*."""
         self.points(f"ask about {question.tool}")
         self.notes.note("asked", request=question.id, call=question.call)
 
-    def answered(self, question: AskApproval) -> None:
-        """Somebody says yes to *question*."""
-        self.points(f"answered about {question.tool}")
+    def decided(self, question: AskApproval) -> Decision:
+        """What somebody says to *question*: yes; but no to running again what has run, as they can see."""
+        ran = [note["call"] for note in Notebook.read(self._folder / NOTES) if note["kind"] == "ran"]
+        return Deny(message="It ran.") if question.call in ran else Approve()
 
     # Tools, hooks and time
 
     async def work(self, name: str, what: str, context: ToolContext[Life]) -> str:
         """Do *what* with the tool *name*."""
         self.points(f"{name}: before")
+        about = {"tool": name, "key": context.key, "call": context.call, "session": context.session}
         known = self.store.lengths.get(context.session, 0)
-        self.notes.note("tool", tool=name, what=what, key=context.key, session=context.session, known=known)
+        self.notes.note("tool", **about, known=known)
         self.points(f"{name}: begun")
         context.progress("on it")
         await asyncio.sleep(0)
@@ -222,7 +228,7 @@ class Life:
             await self.say("steer", self._other.steer("steer: take care", Steering.WHEN_DONE, id="steer"))
         elif what == "first, 1.1":
             await self.say("third", self._other.send("third: talk", id="third"))
-        self.notes.note("ran", tool=name, what=what, key=context.key, session=context.session)
+        self.notes.note("ran", **about)
         self.points(f"{name}: done")
         return f"{name} was run for {what}"
 

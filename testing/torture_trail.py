@@ -12,7 +12,16 @@ import attrs
 
 from ..effects.config import SideEffect
 from ..effects.errors import JournalError
-from ..effects.events import ApprovalGiven, Failure, ModelFailed, ModelFinished, TimerFired, ToolFinished
+from ..effects.events import (
+    ApprovalGiven,
+    Approve,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    TimerFired,
+    ToolFinished,
+    ToolLost,
+)
 from ..effects.messages import Message, Outcome
 from ..effects.notices import RunEnded, RunStarted, ToolEnded
 from ..effects.performers.stores import sqlite_layout as layout
@@ -49,11 +58,11 @@ class Trail:
     What the journal of *session* says, for whoever compares it with the world.
 
     *open* are the requests that were open after so many entries. By request: *tools* are those that were to
-    be run, *ended* how they did, *asks* the calls that people were asked about, *answers* the tokens that
-    answers of models used, *lost* how often one was lost, *fired* the times of timers. By call: *allowed* are
-    the entries with which people answered, *told* is how it ended. *runs* are the starts and ends there are,
-    *paid* is what all answers used, *shape* the conversation. *claims* are the entries with which somebody
-    began or took over.
+    be run, *ended* how they did, *doubted* those that may have run, *asks* the calls that people were asked
+    about, *answers* the tokens that answers of models used, *lost* how often one was lost, *fired* the times
+    of timers. By call: *allowed* are the entries with which people said yes, *told* is how it ended. *runs*
+    are the starts and ends there are, *paid* is what all answers used, *shape* the conversation. *claims* are
+    the entries with which somebody began or took over.
     """
 
     session: str
@@ -62,7 +71,8 @@ class Trail:
     tools: dict[str, RunTool] = attrs.field(factory=dict)
     ended: dict[str, ToolFinished] = attrs.field(factory=dict)
     asks: dict[str, str] = attrs.field(factory=dict)
-    allowed: dict[str, int] = attrs.field(factory=dict)
+    doubted: set[str] = attrs.field(factory=set)
+    allowed: dict[str, list[int]] = attrs.field(factory=dict)
     answers: dict[str, list[int]] = attrs.field(factory=dict)
     paid: Usage = Usage()
     lost: Counter[str] = attrs.field(factory=Counter)
@@ -109,8 +119,10 @@ class Trail:
                 self.lost[request] += 1
             case ToolFinished(request=request):
                 self.ended[request] = event
-            case ApprovalGiven(request=request):
-                self.allowed[self.asks[request]] = number
+            case ToolLost(request=request):
+                self.doubted.add(request)
+            case ApprovalGiven(request=request, decision=Approve()):
+                self.allowed.setdefault(self.asks[request], []).append(number)
             case TimerFired(request=request, at=at):
                 self.fired[request] = at
             case _:
