@@ -134,30 +134,34 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         over = Done(reason=DoneReason.END_TURN) if run is None else run.state
         return Machine(self.config, over, memory)
 
-    def snapshot(self) -> bytes:
+    def snapshot(self, key: bytes | None = None) -> bytes:
         """
         This machine as JSON, without its history and its configuration, which are kept elsewhere once.
 
         It names the length and the revision of the history it goes with; `restore` takes all three. It is
-        small however long the conversation, and a convenience: a journal folds to the same machine. It says
-        what was allowed, so keep it where only you can write, as the journal.
+        small however long the conversation, and a convenience: a journal folds to the same machine. With a
+        *key* of 32 bytes or more it is signed, and so is the history it goes with; without one, `restore`
+        believes no more of it than of anybody's word. A signature says who wrote it and not when: an older
+        one is as good, so keep the latest yourself where that matters.
         """
         from .snapshots import taken  # noqa: PLC0415  # the converter costs more than the rest of the engine
 
-        return taken(self)
+        return taken(self, key)
 
     @classmethod
-    def restore(cls, data: bytes, config: Config, history: History) -> Machine:
+    def restore(cls, data: bytes, config: Config, history: History, key: bytes | None = None) -> Machine:
         """
         The machine that `snapshot` gave *data* of, over *history* and under *config*.
 
-        Raises `JournalError` for what is no snapshot, or one of another history. What is not configured does
-        not run, whatever *data* says; what it says was allowed counts as allowed, so it is to be trusted as
-        far as the journal is.
+        With the *key* that it was signed with it is that very machine. Without one it is a run of its own
+        that goes on with what was said, and *data* grants nothing: what was allowed, chosen and asked is not
+        any more, no request is open, calls without a result are judged anew, and one that was running is not
+        run again unless it only reads. Set it going with `advance`, and keep its own history from then on.
+        Raises `JournalError` for what is no snapshot, one of another history, or one that *key* did not sign.
         """
         from .snapshots import restored  # noqa: PLC0415  # as above
 
-        return restored(data, config, history)
+        return restored(data, config, history, key)
 
     def reconfigure(self, config: Config) -> None:
         """

@@ -33,6 +33,7 @@ from turnwheel.states.rules.sizes import (
 )
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.testing.by_hand import ByHand, call, config
+from turnwheel.testing.snapshots import put_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -344,8 +345,7 @@ def test_counts_and_views_are_right_at_every_step(batches: list[int], settings: 
         reads(run, size)
         reads(other, size)
         in_order(run)
-        memory = other.machine.memory
-        other.machine = Machine.restore(other.machine.snapshot(), other.machine.config, memory.history)
+        other.machine = put_back(other.machine)
         assert run.machine == other.machine
         assert run.effects == other.effects
 

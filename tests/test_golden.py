@@ -48,6 +48,7 @@ from turnwheel.states.batch import Running
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.states.state import Confirming, Dispatching, Executing
 from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.snapshots import put_back
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
@@ -137,7 +138,7 @@ def test_a_journal_can_be_left_for_a_snapshot_at_every_entry(path: Path) -> None
     folded = beginning(entries)
     for _ in read(entries, name, folded):
         if (machine := folded.machine) is not None:
-            folded.machine = Machine.restore(machine.snapshot(), machine.config, machine.memory.history)
+            folded.machine = put_back(machine)
     assert folded.machine == fold(entries, name).machine
 
 

@@ -36,6 +36,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Done
+from turnwheel.testing.snapshots import put_back
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
@@ -123,7 +124,7 @@ def test_a_machine_comes_back_from_its_snapshot_at_every_step() -> None:
     kept.advance()
     live.advance()
     for event in events:
-        kept = Machine.restore(kept.snapshot(), CONFIG, kept.memory.history)
+        kept = put_back(kept)
         assert kept.advance(event) == live.advance(event)
         assert kept == live
     assert live.done

@@ -41,6 +41,7 @@ from turnwheel.states.state import State
 from turnwheel.testing.choices import Seeded, chance, pick, weighted
 from turnwheel.testing.player import Play, Player, play
 from turnwheel.testing.settingbook import branched_faults
+from turnwheel.testing.snapshots import put_back
 from turnwheel.testing.steps import Happening
 from turnwheel.testing.story import told
 from turnwheel.testing.watched import PromiseBroken, Row, as_kept, copied, happen, replay
@@ -215,7 +216,7 @@ def from_bytes(began: Machine, journal: list[Happening]) -> Machine:
     """The machine that *journal* leads to, when both were written down as bytes and read again."""
     written = [(type(what), encode(what, kind(what))) for what in as_kept(journal)]
     again = replay(began, [decode(data, Config if kind is Config else Event) for kind, data in written])
-    return Machine.restore(again.snapshot(), again.config, again.memory.history)
+    return put_back(again)
 
 
 def kind(what: Happening) -> object:

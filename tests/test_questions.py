@@ -29,11 +29,11 @@ from turnwheel.effects.permissions import Rule
 from turnwheel.effects.policy import Concurrency, OnDenial, Policy
 from turnwheel.effects.records import GrantRule
 from turnwheel.effects.requests import AskApproval, Cancel, RunAgent, RunTool, SetTimer
-from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.states.rules import texts
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.testing.by_hand import ByHand, call, calls, config
+from turnwheel.testing.snapshots import put_back
 
 PATIENT = Policy(answer_within=60.0)
 
@@ -498,7 +498,7 @@ def test_a_deadline_is_a_point_in_time_and_not_a_span() -> None:
     run.say(*calls("write"))
     (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
     machine = run.machine
-    back = Machine.restore(machine.snapshot(), machine.config, machine.memory.history)
+    back = put_back(machine)
     recovery = recover(back, now=timer.due + 1_000.0)
     assert (recovery.again, recovery.events) == ((question, timer), ())
     again = ByHand(back)

@@ -45,13 +45,9 @@ from turnwheel.states.context import Memory
 from turnwheel.states.state import CompactStage, Stage, State
 from turnwheel.testing.by_hand import config
 from turnwheel.testing.places import PLACES, run_at
+from turnwheel.testing.snapshots import KEY, put_back
 
 each_place = pytest.mark.parametrize("place", PLACES)
-
-
-def again(machine: Machine) -> Machine:
-    """*machine*, written down and read, over the history and the settings it goes with."""
-    return Machine.restore(machine.snapshot(), machine.config, machine.memory.history)
 
 
 def may_happen(machine: Machine) -> list[Event]:
@@ -89,7 +85,7 @@ def may_happen(machine: Machine) -> list[Event]:
 def test_a_machine_comes_back_from_its_snapshot_as_it_was(place: str) -> None:
     """State, memory and settings: questions, deadlines, hooks, half an answer, mail and all."""
     machine = run_at(place).machine
-    assert again(machine) == machine
+    assert put_back(machine) == machine
 
 
 @each_place
@@ -98,7 +94,7 @@ def test_a_machine_that_came_back_goes_on_as_the_other_one(place: str) -> None:
     machine = run_at(place).machine
     for event in may_happen(machine):
         kept = Machine(machine.config, machine.state, machine.memory)
-        made = again(machine)
+        made = put_back(machine)
         assert made.advance(event) == kept.advance(event)
         assert made == kept
 
@@ -108,7 +104,8 @@ def test_a_snapshot_is_the_same_each_time(place: str) -> None:
     """Of equal machines the bytes are equal, so that they can be compared."""
     assert run_at(place).machine.snapshot() == run_at(place).machine.snapshot()
     machine = run_at(place).machine
-    assert again(machine).snapshot() == machine.snapshot()
+    assert put_back(machine).snapshot(KEY) == machine.snapshot(KEY)
+    assert put_back(machine).snapshot() == machine.snapshot()
 
 
 @each_place
@@ -121,7 +118,7 @@ def test_a_snapshot_is_small(place: str) -> None:
 def test_what_a_run_that_is_taken_over_does_again_is_what_it_had_open(place: str) -> None:
     """Each open request is performed again under its own id, or answered by an event that names it."""
     run = run_at(place)
-    found = recover(again(run.machine), now=200.0)
+    found = recover(put_back(run.machine), now=200.0)
     names = [
         getattr(one, "id", None) or getattr(one, "request", None) for one in (*found.again, *found.events)
     ]
@@ -165,7 +162,7 @@ def test_what_a_person_granted_and_what_hooks_added_come_back() -> None:
         compaction_failures=2,
         continues=3,
     )
-    assert again(machine) == machine
+    assert put_back(machine) == machine
 
 
 @pytest.mark.parametrize("state", [Machine.start(config(), "hello").state, run_at("done").machine.state])
@@ -220,7 +217,7 @@ def test_a_snapshot_of_an_older_version_is_refused() -> None:
 def test_half_an_answer_comes_back_with_its_pieces() -> None:
     """Its thinking, its text and the call that is not whole, ready for the rest."""
     run = run_at("streaming")
-    run.machine = again(run.machine)
+    run.machine = put_back(run.machine)
     run.say(CallPiece(0, arguments='th": "a"}'), TextPiece("now"))
     message = run.machine.memory.history[-1]
     assert message.text == "well, now"

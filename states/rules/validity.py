@@ -26,6 +26,8 @@ def history_faults(messages: Iterable[Message], open_calls: Sequence[str] = ()) 
             faults.append(f"message {number} has the results {results}, due are {waiting}")
         if (message.role is Role.TOOL) != bool(results):
             faults.append(f"message {number} of role {message.role} has {len(results)} results")
+        if message.role is Role.SYSTEM:
+            faults.append(f"message {number} speaks as the system, which only the configuration does")
         if message.calls and message.role is not Role.ASSISTANT:
             faults.append(f"message {number} of role {message.role} has calls")
         if not message.parts:
