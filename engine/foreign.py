@@ -79,9 +79,9 @@ def distrusted(snapshot: Snapshot, config: Config, history: History, name: str) 
         return Machine(config, _between(snapshot.state, memory), memory)
     batch = _batch(snapshot.state)
     settled = tuple([_call(wish, told, batch.stopping, config) for wish, told in calls])
-    if not config.instructions and not asked_at(config, Hook.SESSION_START):
-        again = Batch(calls=settled, offered=batch.offered, stopping=batch.stopping)
-        return Machine(config, Executing(batch=again), memory)
+    begins = config.instructions or asked_at(config, Hook.SESSION_START)
+    if not begins and not batch.stopping:
+        return Machine(config, Executing(batch=Batch(calls=settled, offered=batch.offered)), memory)
     # The session has to begin first, and then these calls would be out of place.
     results = tuple([_given_up(call) for call in settled])
     memory = _with(memory, Message(role=Role.TOOL, parts=results, at=history[-1].at))
@@ -119,14 +119,11 @@ def _with(memory: Memory, message: Message) -> Memory:
 
 
 def _account(spent: Spent) -> Spent:
-    """*spent*, if an account can be so: with what is no number no limit would hold."""
+    """*spent*, if an account can be so; what was less than nothing would be a limit to nothing."""
     usage: tuple[int, ...] = attrs.astuple(spent.usage)
     counts = (spent.turns, spent.unpriced, *usage)
-    try:
-        sane = all(0 <= count <= MOST for count in counts) and 0 <= spent.cost <= MOST
-        sane = sane and 0 <= spent.seconds <= MOST
-    except ArithmeticError:  # NaN is an amount, and compares with nothing
-        sane = False
+    sane = all(0 <= count <= MOST for count in counts) and 0 <= spent.cost <= MOST
+    sane = sane and 0 <= spent.seconds <= MOST
     if not sane:
         msg = f"this snapshot has an account that cannot be: {spent!r}"
         raise JournalError(msg)
