@@ -53,9 +53,10 @@ class Folded:
     the way to where it stands, which a summary does not undo. *summary* is the number of the entry by which
     the latest one came, 0 for none. *opening* is the beginning of the first prompt, *prompt* that of the
     latest run's. *title* is what the session is called, *titling* what it cost to find that, of which
-    *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *lent* what a run that was
-    copied in its middle had used until then, there. *unbegun* are open requests that nobody has begun yet.
-    *wholes* are where the results are that the conversation holds a part of.
+    *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *origins* are that one and
+    those it is a fork of itself, *lent* is what a run that was copied in its middle had used until then,
+    there. *unbegun* are open requests that nobody has begun yet. *wholes* are where the results are that the
+    conversation holds a part of.
 
     *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each holds on to what was said
     until then, so whoever goes on for long keeps none.
@@ -74,6 +75,7 @@ class Folded:
     titling: Spent = Spent()
     unbilled: Spent = Spent()
     copied: str = ""
+    origins: tuple[str, ...] = ()
     lent: Spent = Spent()
     unbegun: frozenset[str] = frozenset()
     wholes: Wholes = attrs.Factory(Wholes)
@@ -244,6 +246,7 @@ def _fork(folded: Folded, entry: Forked, where: str) -> None:
         folded.machine, folded.lent = mine, Spent()
     folded.posted, folded.unbegun = [], frozenset()
     folded.copied, folded.titling, folded.unbilled = entry.session, Spent(), Spent()
+    folded.origins += (entry.session,)
 
 
 def _at_rest(folded: Folded, where: str) -> Machine:

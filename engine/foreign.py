@@ -21,7 +21,7 @@ from ..effects.messages import Binary, Finish, Message, Outcome, Role, StopReaso
 from ..effects.notices import DoneReason
 from ..effects.text import clean
 from ..effects.usage import Spent
-from ..states.batch import Batch, Call, Delegated, Reviewed, Running, Settled, Stopping
+from ..states.batch import Batch, Call, Delegated, Reviewed, Running, Settled, Stopping, Tried
 from ..states.context import RECALL, Memory
 from ..states.rules import texts
 from ..states.rules.hooks import asked_at
@@ -179,15 +179,13 @@ def _calls(snapshot: Snapshot, history: History) -> Sequence[tuple[ToolCall, Cal
 
 def _call(wish: ToolCall, told: Call, stopping: Stopping, config: Config) -> Call:
     """*wish*, as the model wrote it, with the result that is *told* of it, or to be judged anew."""
-    match told.phase:
-        case Settled(result=result) | Reviewed(result=result):
-            return _settled(wish, result.outcome, clean(result.content), result.files)
-        case Running() | Delegated() if not _reads(wish, config):
-            return _settled(wish, Outcome.UNKNOWN, texts.LOST)
-        case _ if stopping:
-            return _settled(wish, Outcome.CANCELLED, texts.CANCELLED)
-        case _:
-            return Call(call=wish)
+    phase = told.phase
+    if isinstance(phase, Settled | Reviewed):
+        result = phase.result
+        return _settled(wish, result.outcome, clean(result.content), result.files)
+    if (isinstance(phase, Running | Delegated) or told.tried is Tried.LOST) and not _reads(wish, config):
+        return _settled(wish, Outcome.UNKNOWN, texts.LOST)
+    return _settled(wish, Outcome.CANCELLED, texts.CANCELLED) if stopping else Call(call=wish)
 
 
 def _reads(wish: ToolCall, config: Config) -> bool:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, cast, final
 
 import attrs
 
-from ..effects.events import Approve, ApproveAlways
+from ..effects.events import (
+    ApprovalGiven,
+    Approve,
+    ApproveAlways,
+    HookAnswered,
+    ModelFinished,
+    ToolFinished,
+)
 from ..effects.performers.secrets import (
     filled,
     filled_text,
@@ -27,6 +34,7 @@ from ..effects.performers.secrets import (
     stems_of,
     without_secrets,
 )
+from ..effects.pieces import CallPiece, merged
 from ..effects.secrets import ANY, DIGITS, is_placeholder, placeholder
 from ..states.rules.schema import arguments_of
 from .log import logger
@@ -35,10 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
     from ..effects.config import ToolSpec
-    from ..effects.events import ApprovalGiven, Decision
+    from ..effects.events import Decision
+    from ..effects.hooks import HookSaid
     from ..effects.performers.secrets import Vault
+    from ..effects.pieces import Piece
     from ..effects.requests import AskApproval
     from ..effects.secrets import Json, Secrets
+    from .forking import Instead
 
 SALT = "salt"
 """The name by which a session's key is kept, with which its placeholders are made: a secret, too."""
@@ -82,10 +93,12 @@ class Sealer:
         plain: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._session = session
+        self._sessions: tuple[str, ...] = (session,)
         self._vault = vault
         self._secrets = secrets
         self._stems = stems_of(secrets)
         self._hidden = {spec.name: spec.secrets for spec in specs}
+        self._any = tuple({ANY, *[name for names in self._hidden.values() for name in names]})
         self._plain = {
             tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
         }
@@ -96,7 +109,7 @@ class Sealer:
 
     def passes(self, tool: str) -> bool:
         """Whether the arguments of *tool* are let through as they are: none is secret."""
-        return self._hidden.get(tool, (ANY,)) == ()
+        return self._names(tool) == ()
 
     # Taking out
 
@@ -130,6 +143,10 @@ class Sealer:
         while len(self._shown) > LOOKED_FOR:
             del self._shown[next(iter(self._shown))]
 
+    def _names(self, tool: str) -> tuple[str, ...]:
+        """The names of the secrets of *tool*; of one that is not known, those of all and any other."""
+        return self._hidden.get(tool, self._any)
+
     async def kept(self) -> None:
         """Have the vault keep what was sealed since; a cancellation is none of its."""
         if not self.fresh:
@@ -147,7 +164,7 @@ class Sealer:
 
         What cannot be read may have them anywhere, so all of it goes; what is left can be read no better.
         """
-        names = self._hidden.get(tool, (ANY,))
+        names = self._names(tool)
         if not names or not text.strip() or is_placeholder(text):
             return text
         await self.ready()
@@ -175,7 +192,7 @@ class Sealer:
                 return Approve(arguments=await self.arguments(tool, text))
             case ApproveAlways(where=where) if where:
                 await self.ready()
-                is_named = hidden_in(self._hidden.get(tool, (ANY,)), self._secrets)
+                is_named = hidden_in(self._names(tool), self._secrets)
                 globs = tuple(
                     [(name, self._glob(name, glob) if is_named(name) else glob) for name, glob in where]
                 )
@@ -196,6 +213,38 @@ class Sealer:
         tool = next((each.tool for each in questions if each.id == given.request), "")
         decision = await self.decision(tool, given.decision)
         return given if decision is given.decision else attrs.evolve(given, decision=decision)
+
+    async def instead(self, what: Instead) -> Instead:
+        """*what* shall happen in a copy, without the secrets in it, whichever tool's they are."""
+        await self.ready()
+        match what:
+            case str():
+                what = self.said("", what)
+            case Approve() | ApproveAlways():
+                return await self.decision("", what)
+            case ApprovalGiven():
+                return attrs.evolve(what, decision=await self.decision("", what.decision))
+            case ToolFinished():
+                what = attrs.evolve(what, content=self.said("", what.content))
+            case ModelFinished():
+                pieces = [await self._piece(each) for each in merged(what.pieces)]
+                return attrs.evolve(what, pieces=tuple(pieces))
+            case HookAnswered():
+                return attrs.evolve(what, said=tuple([await self.heard("", each) for each in what.said]))
+            case _:
+                pass
+        await self.kept()
+        return what
+
+    async def _piece(self, piece: Piece) -> Piece:
+        if not isinstance(piece, CallPiece):
+            return piece
+        return attrs.evolve(piece, arguments=await self.arguments(piece.name, piece.arguments))
+
+    async def heard(self, tool: str, one: HookSaid) -> HookSaid:
+        """What *one* hook said of a call of *tool*, without the secrets that it put into that."""
+        arguments = await self.arguments(tool, one.answer.arguments)
+        return attrs.evolve(one, answer=attrs.evolve(one.answer, arguments=arguments))
 
     # Putting back
 
@@ -221,13 +270,21 @@ class Sealer:
             raise Gone(gone)
         return json.dumps(filled(arguments, values)) if stands else text
 
+    def reads(self, sessions: Iterable[str]) -> None:
+        """Know the secrets of *sessions*, too: this one is a copy of what was said in them."""
+        self._sessions = tuple(dict.fromkeys((*self._sessions, *sessions)))
+
     async def _find(self, name: str) -> str | None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._vault.find(self._session, name)
-        except Exception as error:  # noqa: BLE001  # a host's: what cannot be found is not there
-            self._warn("a secret was not found", error)
-            return None
+        for session in self._sessions:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    found = await self._vault.find(session, name)
+            except Exception as error:  # noqa: BLE001  # a host's: what cannot be found is not there
+                self._warn("a secret was not found", error)
+                continue
+            if found is not None:
+                return found
+        return None
 
     def hides(self, text: str) -> str:
         """*text* without the secrets that are known."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from ..effects.config import Config
     from ..effects.events import Answer, Event
-    from ..effects.hooks import HookSaid
     from ..effects.performers.base import Performer, Scene, Seen
     from ..effects.pieces import Piece
     from .driver import Performers
@@ -220,11 +219,8 @@ class SealedHook:
         if not isinstance(answer, HookAnswered) or not any(one.answer.arguments for one in answer.said):
             return answer
         tool = str(json.loads(request.payload).get("tool_name", ""))
-        return attrs.evolve(answer, said=tuple([await self._sealed(tool, one) for one in answer.said]))
-
-    async def _sealed(self, tool: str, one: HookSaid) -> HookSaid:
-        arguments = await self._sealer.arguments(tool, one.answer.arguments)
-        return attrs.evolve(one, answer=attrs.evolve(one.answer, arguments=arguments))
+        said = [await self._sealer.heard(tool, one) for one in answer.said]
+        return attrs.evolve(answer, said=tuple(said))
 
 
 @final

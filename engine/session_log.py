@@ -127,6 +127,8 @@ class SessionLog:
 
         self.stale = True  # until all of that is understood
         self.folded = fold(entries, self.session, before, known)
+        if self._sealer is not None and self.folded.origins:
+            self._sealer.reads(self.folded.origins)
         if self._journal is None or not known:
             self._journal = Journal(store, self.session, len(entries), self._arrived)
         else:
@@ -216,6 +218,8 @@ class SessionLog:
         from .forking import forked  # noqa: PLC0415  # as above
 
         entries = await self.store.load(self.session)
+        if self._sealer is not None and cut.instead is not None:
+            cut = attrs.evolve(cut, instead=await self._sealer.instead(cut.instead))
         copied, line = forked(entries, self.session, session, cut)
         try:
             await self.store.append(session, 0, copied, line)

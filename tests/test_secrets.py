@@ -29,8 +29,18 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.events import Decision, Failure, ModelFinished, ModelStreamed
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Decision,
+    Failure,
+    HookAnswered,
+    ModelFinished,
+    ModelStreamed,
+    TimerFired,
+    ToolFinished,
+)
 from turnwheel.effects.history import History
+from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import Notice, ToolProgress
 from turnwheel.effects.notices_upkeep import LoopDetected
@@ -834,3 +844,69 @@ async def test_a_traceback_of_a_secret_that_is_gone_names_the_placeholder_only()
     told = "".join(traceback.format_exception(caught.value))
     assert stand_in(text, "password") in told
     assert PASSWORD not in told + repr(sealer)
+
+
+# Copies of a session
+
+
+async def test_a_copy_of_a_session_knows_the_secrets_of_what_it_is_a_copy_of() -> None:
+    """Also a copy of a copy, and where it is opened anew; but what it hides itself is its own."""
+    store, vault, desk = MemoryStore(), MemoryVault(), Desk()
+    stands, question = await rests(store, vault)
+    agent, _ = agent_of(desk, says("x"), store=store, vault=vault, tools=careful(desk))
+    await (await agent.session("s").fork("t", at=len(await store.load("s")))).close()
+    await (await agent.session("t").fork("u", at=len(await store.load("t")))).close()
+    session = agent.session("u")
+    await session.approve(question)
+    await session.resume()
+    assert desk.given == [("ann", PASSWORD, 0)]
+    assert stand_in(repr([*session.history]), "password") == stands
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        Approve(arguments=json.dumps({"user": "eve", "password": KEY, "pin": 1})),
+        ApproveAlways(where=(("password", KEY),)),
+        json.dumps({"api_key": KEY}),
+    ],
+    ids=["approve", "always", "text"],
+)
+async def test_what_happens_instead_in_a_copy_has_no_secret_either(instead: Any) -> None:
+    """A decision or a text that somebody puts in the place of another one."""
+    store, vault, desk = MemoryStore(), MemoryVault(), Desk()
+    await rests(store, vault)
+    agent, _ = agent_of(desk, says("x"), store=store, vault=vault, tools=careful(desk))
+    at = len(await store.load("s")) - isinstance(instead, str)
+    await agent.session("s").fork("t", at=at, instead=instead)
+    copied = b"".join(await store.load("t"))
+    assert b"[secret " in copied
+    assert KEY.encode() not in copied
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        ToolFinished(at=1.0, request="r", content=json.dumps({"api_key": KEY})),
+        ApprovalGiven(at=1.0, request="r", decision=Approve(arguments=json.dumps({"password": KEY}))),
+        ModelFinished(
+            at=1.0,
+            request="r",
+            stop="tool_use",
+            usage=Usage(),
+            pieces=(CallPiece(0, "w", "log_in", '{"password": '), CallPiece(0, "", "", f'"{KEY}"}}')),
+        ),
+        HookAnswered(
+            at=1.0,
+            request="r",
+            said=(HookSaid(name="h", answer=HookAnswer(arguments=json.dumps({"password": KEY}))),),
+        ),
+        TimerFired(at=1.0, request="r"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+async def test_an_event_that_happens_instead_has_no_secret(instead: Any) -> None:
+    """Whatever kind it is of."""
+    told = repr(await sealer_of(MemoryVault()).instead(instead))
+    assert KEY not in told
+    assert ("[secret " in told) is not isinstance(instead, TimerFired)

@@ -198,7 +198,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
         assert (memory.chosen, memory.pending_context) == ((), ())
         assert not isinstance(memory.instructions, SetInstructions)
         assert not back.state.open
-        assert recover(back, 99.0, kept=True).again == ()
+        assert recover(back, 99.0).again == ()
         assert memory.run.startswith(PREFIX)
         assert memory.next_id == 1
 
@@ -543,10 +543,10 @@ def forged(machine: Machine, chance: random.Random) -> bytes:
 @pytest.fixture(scope="module")
 def played() -> list[Machine]:
     """Machines of many played runs, wherever they rested."""
-    return [machine for seed in range(40) for machine in machines(seed)]
+    return [machine for seed in range(25) for machine in machines(seed)]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 2**32))
 def test_no_forged_snapshot_runs_what_nobody_allowed(played: list[Machine], seed: int) -> None:
     """It is refused with the one error, or goes on to its end by the settings alone."""
@@ -565,7 +565,7 @@ def test_no_forged_snapshot_runs_what_nobody_allowed(played: list[Machine], seed
 def test_the_forger_is_mostly_let_in(played: list[Machine]) -> None:
     """Else the test above would say nothing."""
     chance, let_in, ran = random.Random(5), 0, 0
-    for _ in range(300):
+    for _ in range(200):
         machine = chance.choice(played)
         try:
             back = Machine.restore(forged(machine, chance), machine.config, machine.memory.history)
@@ -575,8 +575,8 @@ def test_the_forger_is_mostly_let_in(played: list[Machine]) -> None:
         world = World(back, chance)
         world.faults()
         ran += bool(world._approved)  # pyright: ignore[reportPrivateUsage]  # what was asked about
-    assert let_in > 150
-    assert ran > 10
+    assert let_in > 70
+    assert ran > 5
 
 
 # A history from outside
