@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
+import attrs
 import pytest
 
 from turnwheel import MemoryStore, Session
@@ -42,6 +43,7 @@ from turnwheel.engine.entries import VERSION, Entry
 from turnwheel.engine.journal import beginning, fold, read
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.migrations import CHANGES
+from turnwheel.engine.replay import line, replay
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.engine.written import MARK, entry_of, written
 from turnwheel.states.batch import Running
@@ -119,6 +121,16 @@ async def test_a_journal_is_exported(path: Path) -> None:
     document = json.loads(await export(await stored(path), named(path)[1]))
     assert (document["format"], document["version"]) == ("turnwheel session", 1)
     assert [run["run"] for run in document["runs"]] == [run[0] for run in expected(path)["runs"]]
+
+
+@every_journal
+async def test_a_journal_is_replayed(path: Path) -> None:
+    """Step by step, each with what can be read of it without this library, to where it led."""
+    steps = [step async for step in replay(await stored(path), named(path)[1])]
+    assert len(steps) == len(lines(path))
+    last = steps[-1].state
+    assert (last.label if last is not None else "") == expected(path)["label"]
+    assert all(json.loads(line(step)) for step in steps)
 
 
 @every_journal
@@ -321,6 +333,20 @@ def test_a_setting_that_is_new_says_what_was_done_before_it(version: int) -> Non
     new = {name for name in told if name in before and set(after[name]) - set(before[name])}
     migrated = {changed.new.__name__ for changed in CHANGES[version]}
     assert new <= migrated
+
+
+@pytest.mark.parametrize("version", VERSIONS[:-1])
+def test_a_field_that_is_new_is_migrated_or_has_a_default(version: int) -> None:
+    """What was written before does not have it."""
+    before, migrated = words(version), {changed.new for since in CHANGES for changed in CHANGES[since]}
+    needed = {
+        f"{name}.{field.name}"
+        for name, word in make.classes(Entry).items()
+        if name in before and attrs.has(word) and word not in migrated
+        for field in attrs.fields(word)
+        if field.name not in before[name] and field.default is attrs.NOTHING
+    }
+    assert needed == set()
 
 
 @pytest.mark.parametrize("version", VERSIONS[:-1])

@@ -1031,20 +1031,29 @@ async def write(folder: Path, seeds: int) -> None:
     (folder / "snapshot.json").write_text(in_json(words(Snapshot)), "utf-8")
 
 
-def words(*roots: Any) -> dict[str, list[str]]:
-    """The fields of each class, and the values of each enum, that *roots* are made of, by its name."""
-    found: dict[str, list[str]] = {}
+def classes(*roots: Any) -> dict[str, Any]:
+    """The classes and enums that *roots* are made of, by their names."""
+    found: dict[str, Any] = {}
     todo = list(roots)
     while todo:
         word = todo.pop()
         todo += get_args(word)
         if attrs.has(word) and word.__name__ not in found:
-            hints = get_type_hints(word)
-            found[word.__name__] = [field.name for field in attrs.fields(word)]
-            todo += [hints[name] for name in found[word.__name__]]
+            found[word.__name__] = word
+            todo += get_type_hints(word).values()
         elif isinstance(word, type) and issubclass(word, Enum):
-            found[word.__name__] = [str(each.value) for each in word]
+            found[word.__name__] = word
     return dict(sorted(found.items()))
+
+
+def words(*roots: Any) -> dict[str, list[str]]:
+    """The fields of each class, and the values of each enum, that *roots* are made of, by its name."""
+    return {
+        name: [field.name for field in attrs.fields(word)]
+        if attrs.has(word)
+        else [str(each.value) for each in word]
+        for name, word in classes(*roots).items()
+    }
 
 
 def in_lines(entries: Sequence[bytes]) -> bytes:
