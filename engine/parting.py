@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice, zip_longest
+from itertools import count, islice, zip_longest
 from typing import TYPE_CHECKING, Any, cast, final
 
 import attrs
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
 
-LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "wire_id", "signature"})
-"""Fields that say when something was or how long it took, who said it, and those that a provider made up."""
+LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "wire_id", "signature", "next"})
+"""
+Fields that say when something was or how long it took, who said it, what a provider made up, and how many ids
+were.
+"""
 
 IDS = frozenset({"id", "ids", "request", "run", "call"})
 """Fields that hold a name which a run or a sender made up."""
@@ -150,13 +153,24 @@ def _happened(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
     names = _Names()
     for replayed_step in replayed(entries, session):
         step = as_plain(replayed_step)
-        entry = step["entry"]
-        names.meet(entry)
-        kind = _kind(step)
-        if kind in {"RunOpened", "Stepped", "Branched"} or (kind == "TakenOver" and "config" in entry):
-            happened = entry["event"] if kind == "Stepped" else entry
-            parts = {"event": happened, "state": step["state"], "effects": step["effects"]}
+        again = _asks_again(step)
+        names.meet(step, again=again)
+        if _moves(step) and not again:
+            entry = step["entry"]
+            parts = {"event": entry.get("event", entry), "state": step["state"], "effects": step["effects"]}
             yield step, {name: names.compared(part) for name, part in parts.items()}
+
+
+def _moves(step: Plain) -> bool:
+    """Whether something happens to the machine at *step*, or to how it is set up."""
+    kind = _kind(step)
+    return kind in {"RunOpened", "Stepped", "Branched"} or (kind == "TakenOver" and "config" in step["entry"])
+
+
+def _asks_again(step: Plain) -> bool:
+    """Whether *step* only asks a model what it was asked in the session that this one is a copy of."""
+    entered = step["entry"].get("event", {}).get(TAG) == "Entered"
+    return entered and {effect[TAG] for effect in step["effects"]} == {"CallModel", "ModelCalled", "UseIds"}
 
 
 @final
@@ -164,17 +178,22 @@ class _Names:
     """What stands for the names that a session made up: the order in which they came."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, str] = {}
-        self._others: dict[str, str] = {}
-        self._latest = ""
+        self._names: dict[str, int] = {}
+        self._new = count(1)
+        self._run = ""
+        self._asked = ""
 
-    def meet(self, entry: Plain) -> None:
-        """Know the run that *entry* names; one that was copied in its middle is what it was."""
-        run = entry.get("run", "")
-        if entry[TAG] == "RunOpened":
-            self._latest = self._runs[run] = f"run {len(set(self._runs.values())) + 1}"
-        elif entry[TAG] == "Forked" and run:
-            self._runs[run] = self._latest
+    def meet(self, step: Plain, *, again: bool) -> None:
+        """Know what *step* gives another name: a run that was copied, and what a model is asked *again*."""
+        run = step["entry"].get("run")
+        if _kind(step) == "Forked" and run:
+            self._names[run] = self._named(self._run)
+        self._run = step["run"]
+        for effect in step["effects"]:
+            if effect[TAG] == "CallModel":
+                if again:
+                    self._names[effect["id"]] = self._named(self._asked)
+                self._asked = effect["id"]
 
     def compared(self, part: object) -> object:
         """*part* without what is left out, and with what stands for names in their place."""
@@ -182,7 +201,7 @@ class _Names:
             case dict():
                 cut = {"before", "count"} if _is_stream(part) else set[str]()
                 return {
-                    name: self._named(value) if name in IDS else self.compared(value)
+                    name: self._all_named(value) if name in IDS else self.compared(value)
                     for name, value in part.items()
                     if name not in LEFT_OUT and name not in cut
                 }
@@ -191,15 +210,15 @@ class _Names:
             case _:
                 return part
 
-    def _named(self, value: object) -> object:
+    def _all_named(self, value: object) -> object:
         if isinstance(value, list):
-            return [self._named(each) for each in value]
-        if not isinstance(value, str):
-            return self.compared(value)
-        run, _, number = value.rpartition("-")
-        if run in self._runs:
-            return f"{self._runs[run]}-{number}"
-        return self._runs.get(value) or self._others.setdefault(value, f"name {len(self._others) + 1}")
+            return [self._all_named(each) for each in value]
+        return self._named(value) if isinstance(value, str) else self.compared(value)
+
+    def _named(self, name: str) -> int:
+        if name not in self._names:
+            self._names[name] = next(self._new)
+        return self._names[name]
 
 
 def _is_stream(part: Plain) -> bool:

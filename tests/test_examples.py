@@ -32,3 +32,13 @@ def test_a_team_on_a_budget_spends_no_more_than_there_is() -> None:
         "The rest is set aside for agents at work; ask again when they are done.\n"
         "end_turn, $6\n"
     )
+
+
+def test_back_in_time_finds_the_step_and_tries_another() -> None:
+    """What was refunded before the fork is not refunded again in it, and both part where it was cut."""
+    script = EXAMPLES / "back_in_time.py"
+    shown = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+
+    assert shown.startswith(" 0            UserSent\n 1 streaming  RunOpened\n")
+    assert " 5 streaming  ToolFinished\n" in shown
+    assert shown.endswith("refunded: 99900, and in the fork: [999]\nthey part at step 5, in event.content\n")

@@ -85,6 +85,12 @@ def put(what: str, context: ToolContext[Shop]) -> str:
     return f"put {what}"
 
 
+@tool(approval="never", resources=())
+def ring() -> str:
+    """Ring."""
+    return "rung"
+
+
 TOOLS = (look, pay, put, read_result)
 
 PAYS = (calls(("pay", {"amount": 5})), says("It is paid."))
@@ -93,7 +99,7 @@ PAYS = (calls(("pay", {"amount": 5})), says("It is paid."))
 def made(*replies: Reply, store: MemoryStore | None = None, **settings: Any) -> tuple[Agent, ScriptedModel]:
     """An agent over a script, in a shop of its own."""
     model = ScriptedModel(*replies)
-    given: dict[str, Any] = {"model": "scripted", "tools": TOOLS, "clock": FakeClock(100.0), **settings}
+    given: dict[str, Any] = {"model": "scripted", "tools": TOOLS, "clock": FakeClock(100.0)} | settings
     given |= {"performers": {CallModel: model}, "store": store or MemoryStore(), "deps": Shop()}
     return Agent(**given), model
 
@@ -309,6 +315,43 @@ async def test_an_unsafe_tool_that_was_at_work_may_have_run_and_is_not_run_again
     fork, _, shop = await gone_on(store, at(steps, ToolFinished), says("Hm."))
     (result,) = [result for message in fork.history for result in message.results]
     assert (shop.paid, result.outcome) == ([], Outcome.UNKNOWN)
+
+
+async def test_only_what_follows_from_the_new_answer_is_begun_for_the_first_time() -> None:
+    """A yes lets one tool run that nobody ran; another one that was at work beside it may have run."""
+    policy = attrs.evolve(Agent(model="scripted").config.policy, concurrency="parallel")
+    store, steps = await paid(
+        calls(("ring", {}), ("pay", {"amount": 5})), says("Done."), tools=[ring, pay], policy=policy
+    )
+    asked = next(step for step in steps if step.label == "confirming")
+    assert [type(effect).__name__ for effect in asked.effects].count("RunTool") == 1
+    fork, _, shop = await gone_on(
+        store, asked.number + 1, says("Hm."), instead=Approve(), tools=[ring, pay], policy=policy
+    )
+    results = [result for message in fork.history for result in message.results]
+    assert [(result.name, result.outcome) for result in results] == [
+        ("ring", Outcome.UNKNOWN),
+        ("pay", Outcome.OK),
+    ]
+    assert shop.paid == [5]
+
+
+async def test_what_is_handed_over_in_one_session_is_not_begun_in_a_copy_of_it() -> None:
+    """Whoever goes on with that one begins it: here, nobody knows."""
+    store, steps = await paid()
+    agent, _ = made(store=store)
+    await agent.session("s").fork("f", at=at(steps, ApprovalGiven), instead=Approve())
+    agent, _ = made(says("Hm."), store=store)
+    async with await agent.session("f").fork("g", at=len(await store.load("f"))) as copy:
+        await copy.resume()
+    shop: Any = agent.deps
+    (result,) = [result for message in copy.history for result in message.results]
+    assert (shop.paid, result.outcome) == ([], Outcome.UNKNOWN)
+    agent, _ = made(says("Paid."), store=store)
+    async with agent.session("f") as fork:
+        await fork.resume()
+    shop = agent.deps
+    assert shop.paid == [5]
 
 
 async def test_a_tool_that_was_at_work_and_may_be_run_again_has_the_key_it_had() -> None:

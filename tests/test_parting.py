@@ -40,7 +40,7 @@ async def run(store: Store, name: str, *replies: Reply, **settings: Any) -> Sess
     made: dict[str, Any] = {"model": "scripted", "system": "Be brief.", **settings}
     agent = Agent(**made, performers={CallModel: model}, tools=[look, pay], store=store)
     async with agent.session(name) as session:
-        result = await session.run("pay")
+        result = await (session.resume() if session.unfinished else session.run("pay"))
         for question in result.waiting:
             await session.approve(question.id, by=name)
         if result.waiting:
@@ -127,6 +127,19 @@ async def test_a_session_parts_from_a_fork_where_something_else_happened() -> No
     assert found.other["entry"]["event"]["content"] == "saw nothing"
     assert found.other["label"] == "streaming"
     assert [effect["type"] for effect in found.other["effects"]][:1] == ["ToolEnded"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_session_does_not_part_from_a_fork_in_which_the_same_happens(*, same: bool) -> None:
+    """Ids that are made in the fork stand where the others do, also where a model is asked anew."""
+    store = MemoryStore()
+    session = await run(store, "s", *PAYS)
+    steps = list(replayed(await store.load("s"), "s"))
+    number, event = next((step.number, step.event) for step in steps if isinstance(step.event, ToolFinished))
+    assert isinstance(event, ToolFinished)
+    await session.fork("t", at=number + (not same), instead=event if same else None)
+    await run(store, "t", *PAYS[1:])
+    assert await bisect(store, "s", "t") is None
 
 
 async def test_many_differences_are_told_up_to_a_few() -> None:

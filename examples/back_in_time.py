@@ -1,0 +1,59 @@
+"""A run that went wrong: find the step, try another in its place, compare. The model is played: no key."""
+
+import asyncio
+
+from turnwheel import Agent, MemoryStore, Rule, tool
+from turnwheel.effects.events import ToolFinished
+from turnwheel.effects.requests import CallModel
+from turnwheel.engine.parting import bisect
+from turnwheel.engine.replay import replay
+from turnwheel.testing.scripted import ScriptedModel, calls, says
+
+REFUNDS: list[int] = []
+
+
+@tool(side_effect="read_only")
+def price(order: str) -> str:
+    """What an order cost."""
+    return f"{order}: 999.00 EUR"  # a dot in the wrong place
+
+
+@tool
+def refund(cents: int) -> str:
+    """Give money back."""
+    REFUNDS.append(cents)
+    return f"refunded {cents} cents"
+
+
+async def main() -> None:
+    """Refund too much, and see what the agent would have done had it read the right price."""
+    store = MemoryStore()
+    model = ScriptedModel(
+        *(calls(("price", {"order": "A7"})), calls(("refund", {"cents": 99_900})), says("It is refunded.")),
+        *(calls(("refund", {"cents": 999})), says("It is refunded.")),  # having read something else
+    )
+    agent = Agent(
+        tools=[price, refund],
+        rules=[Rule(verdict="allow", tool="refund")],
+        store=store,
+        performers={CallModel: model},
+    )
+    session = agent.session("ticket")
+    await session.run("Refund order A7.")
+
+    steps = [step async for step in replay(store, "ticket")]
+    for step in steps:
+        print(f"{step.number:>2} {step.label:<10} {type(step.event or step.entry).__name__}")
+    wrong = next(step for step in steps if isinstance(step.event, ToolFinished))
+
+    fork = await session.fork("what-if", at=wrong.number, instead="A7: 9.99 EUR")
+    await fork.resume()
+    print(f"refunded: {REFUNDS[0]}, and in the fork: {REFUNDS[1:]}")
+
+    parting = await bisect(store, "ticket", "what-if")
+    if parting is not None and parting.one is not None:
+        print(f"they part at step {parting.one['number']}, in {', '.join(parting.where)}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
