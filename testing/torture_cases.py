@@ -16,8 +16,8 @@ import attrs
 
 from ..effects.policy import Concurrency, OnLost
 from .torture_checks import life_faults
-from .torture_life import TITLE, Asks, Script
 from .torture_process import After, At, Death, End, Frozen, Process, Running
+from .torture_script import TITLE, Asks, Script
 from .torture_trail import Remains, Shape
 
 TOLD = ("turnwheel.effects.errors.StoreConflict: ", "turnwheel.effects.errors.UnknownRequest: ")

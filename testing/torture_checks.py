@@ -16,7 +16,7 @@ from ..effects.messages import Outcome
 from ..effects.usage import Usage, cost
 from .invariants import state_faults
 from .journals import journal_faults
-from .torture_life import PRICE, PROMPTS, SESSION
+from .torture_script import PRICE, PROMPTS, SESSION
 from .torture_trail import UNSAFE, Note, Remains, Shape, Trail
 
 SAID = {*PROMPTS, "steer", "third"}

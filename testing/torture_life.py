@@ -1,25 +1,17 @@
 """
-What is lived through until it is killed: one session with everything in it, by one process after another.
+One process of a life: a session with everything in it, and the world around it, which notes what happens.
 
-Three prompts. The first is a job in three answers: a read, an idempotent and an unsafe tool; a child, which
-has tools of its own and asks a question, beside a read; and another unsafe tool, after which the conversation
-is summarised. Others steer into it and queue a prompt while it is at work, a model stumbles, hooks look on,
-and a model is asked for a title. All that anybody says follows from the conversation and from what is noted,
-so whoever goes on says the same.
+Whatever comes from outside has moments before and after it at which the process may be killed: writes and
+reads of the store, tools, hooks, timers, answers of the model piece by piece, questions, and what people say.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
-from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
-
-import attrs
 
 from ..effects.config import ChildSpec
 from ..effects.events import (
@@ -28,85 +20,46 @@ from ..effects.events import (
     Decision,
     Deny,
     Failure,
+    InstructionsRead,
     ModelFailed,
     ModelFinished,
     ModelStreamed,
     TimerFired,
 )
 from ..effects.hooks import Hook, HookAnswer
-from ..effects.messages import Message, Role, StopReason
-from ..effects.model import ModelSpec, Price
+from ..effects.messages import StopReason
+from ..effects.model import ModelSpec
 from ..effects.notices import AgentNoticed, Notice, RunEnded, RunStarted, ToolEnded
 from ..effects.performers.base import Scene
 from ..effects.performers.hooks_define import HookCall, HostHook, hook
 from ..effects.performers.tools import Tool, ToolContext, tool
-from ..effects.pieces import CallPiece, Piece, TextPiece
-from ..effects.policy import Concurrency, OnLost, Policy, Steering
-from ..effects.requests import AskApproval, CallModel, Purpose, SetTimer
-from ..effects.usage import Usage
+from ..effects.pieces import CallPiece, Piece
+from ..effects.policy import Policy, Steering
+from ..effects.requests import AskApproval, CallModel, Purpose, ReadInstructions, SetTimer
 from ..engine.agent import Agent
 from ..engine.entries import Posted, Stepped
 from ..engine.written import entry_of
 from ..states.rules.validity import history_faults
 from .clock import FakeClock
 from .points import Notebook, PointedStore, Points
+from .torture_script import (
+    LITTLE,
+    NEARLY_FULL,
+    NOTES,
+    PLANS,
+    PRICE,
+    PROMPTS,
+    SESSION,
+    STORE,
+    WINDOW,
+    Asks,
+    Script,
+    speech,
+)
 
 if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
-    from ..effects.performers.stores.sqlite import Durability
     from ..engine.session import Session
-
-SESSION = "s"
-STORE, NOTES = "sessions.db", "notes.jsonl"
-"""The files of a life."""
-
-PLANS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "first": (("peek", "put", "pay"), ("run_agent", "peek"), ("pay", "peek")),
-    "second": (("burn",),),
-    "third": (),
-    "errand": (("peek", "pay", "put"),),
-}
-"""The tools that are called in each answer to a prompt, before the last one, which only talks."""
-
-PROMPTS = {"first": "first: " + "and so on " * 60, "second": "second: burn it"}
-"""What is asked at the beginning, by the sender's own id."""
-
-TITLE = {"inline": "first: and so on and so on and so on and so on and so on…", "model": "A title"}
-"""What the session is called, by who is asked for that."""
-
-DONE = "All of it is done."
-WINDOW = 1_000
-LITTLE, NEARLY_FULL = Usage(input=10, output=5), Usage(input=900, output=5)
-PRICE = Price(input=Decimal(2), output=Decimal(8))
-
-
-class Asks(StrEnum):
-    """Which processes ask somebody who answers at once: all of them, none, or every second."""
-
-    ALL = "all"
-    NONE = "none"
-    SECOND = "second"
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Script:
-    """
-    How a life differs from others.
-
-    Which of its processes *asks* somebody who answers at once: the others rest on their questions. What
-    others say comes *elsewhere*, through another store, as from another process. *renamed*: each process has
-    another system prompt. *late*: much time passes between two processes. *on_lost* is that of the policy.
-    """
-
-    durability: Durability = "process"
-    concurrency: Concurrency = Concurrency.SERIAL
-    asks: Asks = Asks.ALL
-    elsewhere: bool = False
-    titles: str = "inline"
-    on_lost: OnLost = OnLost.REPORT
-    renamed: bool = False
-    late: bool = False
 
 
 @final
@@ -136,7 +89,8 @@ class Life:
             tools=TOOLS,
             hooks=self._hooks(),
             children=(ChildSpec(name="kid", tools=("peek", "put", "pay")),),
-            performers={CallModel: self.speak, SetTimer: self.wait},
+            instructions=("AGENTS.md",),
+            performers={CallModel: self.speak, SetTimer: self.wait, ReadInstructions: self.read},
             store=self.store,
             approver=self.approve if asks else None,
             policy=Policy(concurrency=script.concurrency, on_lost=script.on_lost),
@@ -262,12 +216,23 @@ class Life:
         self.points("timer: fired")
         return TimerFired(at=self.clock.now(), request=request.id)
 
+    async def read(self, request: ReadInstructions, _: Scene) -> InstructionsRead:
+        """Perform the reading of instructions, of which there are some."""
+        self.points("instructions: asked for")
+        await asyncio.sleep(0)
+        self.points("instructions: read")
+        return InstructionsRead(at=self.clock.now(), request=request.id, text="Be kind.")
+
     # The model
 
     async def speak(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
         """Perform `CallModel`: what is said follows from what was said before."""
         shown = scene.history.slice(0, request.view.length)
-        for fault in history_faults(shown):
+        faults = list(history_faults(shown))
+        read = scene.config.agent or request.purpose is not Purpose.TURN or "Be kind." in request.system
+        if not read:
+            faults.append("nobody read the instructions")
+        for fault in faults:
             self.notes.note("fault", says=f"{request.id} is shown a conversation in which {fault}")
         self.points(f"model {request.purpose}: asked")
         pieces = speech(request, shown)
@@ -317,41 +282,6 @@ async def settled(store: Store) -> list[str]:
                 if isinstance(entry, Posted | Stepped) and isinstance(entry.event, ApprovalGiven):
                     found.append(entry.event.request)
     return found
-
-
-def speech(request: CallModel, shown: Sequence[Message]) -> tuple[Piece, ...]:
-    """What the model says to what it is *shown*."""
-    match request.purpose:
-        case Purpose.TITLE:
-            return (TextPiece("A title"),)
-        case Purpose.SUMMARY:
-            return TextPiece("They "), TextPiece("worked.")
-        case Purpose.TURN:
-            return _turn(shown)
-
-
-def _turn(shown: Sequence[Message]) -> tuple[Piece, ...]:
-    answered = 0
-    prompt = ""
-    for message in reversed(shown):
-        if message.role is Role.USER and not message.text.startswith(("steer", "again")):
-            prompt = message.text.partition(":")[0]
-            break
-        answered += message.role is Role.TOOL
-    plan = PLANS.get(prompt.partition(" ")[0], ())
-    if answered >= len(plan):
-        return TextPiece(DONE[:8]), TextPiece(DONE[8:])
-    calls = [
-        CallPiece(index, f"call_{index}", name, _arguments(name, f"{prompt}, {answered}.{index}"))
-        for index, name in enumerate(plan[answered])
-    ]
-    return TextPiece("Let me "), TextPiece("see. "), *calls
-
-
-def _arguments(name: str, what: str) -> str:
-    if name == "run_agent":
-        return json.dumps({"agent": "kid", "prompt": f"errand of {what}: go"})
-    return json.dumps({"what": what})
 
 
 @tool(side_effect="read_only")

@@ -20,7 +20,8 @@ from typing import Final, NoReturn, final
 import attrs
 
 from .points import PAGE, Points, counted, pointed_statements
-from .torture_life import Life, Script
+from .torture_life import Life
+from .torture_script import Script
 
 LONGEST = 30.0
 """Seconds after which a process hangs; a life takes a hundredth of that."""

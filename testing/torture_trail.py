@@ -31,7 +31,8 @@ from ..effects.usage import Usage
 from ..engine.entries import Entry, RunOpened, Stepped, TakenOver, Titled
 from .journals import Kept
 from .points import Notebook
-from .torture_life import NOTES, SESSION, STORE, TOOLS
+from .torture_life import TOOLS
+from .torture_script import NOTES, SESSION, STORE
 
 if TYPE_CHECKING:
     from ..effects import Effect
