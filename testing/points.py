@@ -12,7 +12,8 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -43,14 +44,16 @@ class Points:
     """
     Counts the moments of a process in the memory *shared*, and calls *then* at the one numbered *last*.
 
-    The first is number 1. *names* are those it came to, where they are *kept*.
+    The first is number 1. Where there is *room* to wait it is the first from there on at which a store is not
+    *busy*, here or in a thread. *names* are those it came to.
     """
 
     def __init__(
-        self, shared: mmap, last: int = 0, then: Callable[[], None] = _nothing, *, kept: bool = False
+        self, shared: mmap, last: int = 0, then: Callable[[], None] = _nothing, *, room: bool = False
     ) -> None:
         self.names: list[str] = []
-        self._kept = kept
+        self.busy = 0
+        self._room = room
         self._shared = shared
         self._last = last
         self._then = then
@@ -67,11 +70,13 @@ class Points:
         """The process has come to the moment called *name*."""
         self._name = name
         self._count += 1
-        if self._kept:
-            self.names.append(name)
+        self.names.append(name)
         told = name.encode()[: PAGE - HEAD.size]
         self._shared[: HEAD.size + len(told)] = HEAD.pack(self._count, len(told)) + told
-        if self._count == self._last:
+        if self._count == self._last or (self._room and self._count > self._last > 0):
+            if self._room and self.busy:
+                return
+            self._last = 0
             self._then()
 
 
@@ -140,20 +145,30 @@ class PointedStore:
         self._who = who
         self._kept = SQLiteStore(path, durability)
 
+    @contextmanager
+    def _busy(self) -> Generator[None, None, None]:
+        self._points.busy += 1
+        try:
+            yield
+        finally:
+            self._points.busy -= 1
+
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
         """As a store does."""
         name = f"{self._who}{expected} of {session}"
         self._points(f"append {name}: before")
-        length = await self._kept.append(session, expected, entries, about)
+        with self._busy():
+            length = await self._kept.append(session, expected, entries, about)
         self.lengths[session] = length
         self._points(f"append {name}: after")
         return length
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from *start* on."""
-        entries = await self._kept.load(session, start)
+        with self._busy():  # the first that is asked of a store makes its file
+            entries = await self._kept.load(session, start)
         self._points(f"load {session} from {start}")
         self.lengths[session] = start + len(entries)
         return entries

@@ -106,23 +106,21 @@ def is_edge(moment: str) -> bool:
 def drawn(choices: Choices, alone: Alone) -> Case:
     """A case as *choices* draw it, of one of the lives that nobody disturbs *alone*."""
     script = pick(choices, tuple(alone))
-    moments = alone[script].moments
-    ends = [_end(choices, {"any": 50, "instant": 35, "frozen": 15}, moments)]
+    most = len(alone[script].moments)
+    ends = [_end(choices, {"any": 50, "instant": 35, "frozen": 15}, most)]
     while len(ends) < MOST and chance(choices, 45):
-        ends.append(_end(choices, {"soon": 55, "any": 20, "instant": 15, "frozen": 10}, moments))
+        ends.append(_end(choices, {"soon": 55, "any": 20, "instant": 15, "frozen": 10}, most))
     return Case(script=script, ends=tuple(ends))
 
 
-def _end(choices: Choices, kinds: dict[str, int], moments: Sequence[str]) -> End:
-    number = 1 + choices.below(len(moments))
+def _end(choices: Choices, kinds: dict[str, int], most: int) -> End:
+    number = 1 + choices.below(most)
     match weighted(choices, kinds):
         case "soon":
             return At(1 + choices.below(SOON))
         case "instant":
             return After((1 + choices.below(999)) / 1_000)
-        case "frozen" if (
-            ", " not in moments[number - 1]
-        ):  # else nobody can write: it has the lock of the file
+        case "frozen":
             return Frozen(number)
         case _:
             return At(number)

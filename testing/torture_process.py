@@ -127,7 +127,8 @@ class Process:
             os.kill(os.getpid(), signal.SIGSTOP if isinstance(self.end, Frozen) else signal.SIGKILL)
 
         number = self.end.number if isinstance(self.end, At | Frozen) else 0
-        points = Points(shared, number, last, kept=self.names is not None)
+        # One that sleeps while it has the lock of a file keeps all others from writing: they are told so.
+        points = Points(shared, number, last, room=isinstance(self.end, Frozen))
         pointed_statements(points)
         try:
             asyncio.run(Life(self.script, self.folder, self.number, points).live())
