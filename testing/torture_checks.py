@@ -151,19 +151,24 @@ def _tools_faults(remains: Remains, *, overtaken: bool) -> Iterator[str]:
 
 def _tool_faults(key: str, starts: list[Note], ends: int, trail: Trail) -> Iterator[str]:
     """Whether what *trail* says of the tool with this *key* is what the world saw of it."""
-    request, ended = trail.tools[key], trail.ended.get(key)
+    request, outcome = trail.tools[key], trail.outcome(key)
     unsafe = request.tool in UNSAFE
     for number, note in enumerate(sorted(starts, key=_known)):
         yield from _start_faults(note, number, trail)
-    outcome = Outcome.UNKNOWN if ended is None and key in trail.doubted else ended and ended.outcome
     known = outcome is Outcome.OK and ends
     if not (known or (unsafe and outcome is Outcome.UNKNOWN)) or (unsafe and len(starts) > 1):
         yield f"{request.tool} began {len(starts)} times under {key} and ended {ends} times: {outcome}"
 
 
 def _call_faults(call: str, ends: dict[str, list[Note]], trail: Trail, *, overtaken: bool) -> Iterator[str]:
-    """Whether *call* has one key, or for each other one somebody said that it is to run again."""
+    """
+    Whether *call* has one key, or for each other one somebody said that it is to run again.
+
+    And whether what was told of it is what became of it the last time.
+    """
     keys = [key for key, request in trail.tools.items() if request.call == call]
+    if trail.told.get(call) != trail.outcome(keys[-1]):
+        yield f"{call} is told to be {trail.told.get(call)}, and was {trail.outcome(keys[-1])}"
     tool = trail.tools[keys[0]].tool
     asked = len(trail.allowed.get(call, [])) - (tool == ASKED)
     if len(keys) > 1 + max(0, asked):

@@ -97,6 +97,12 @@ class Trail:
         trail.kept = Kept.of(entries, session, look)
         return trail
 
+    def outcome(self, key: str) -> Outcome | None:
+        """What became of the tool that was to run under *key*; None where that is not known."""
+        if key in self.ended:
+            return self.ended[key].outcome
+        return Outcome.UNKNOWN if key in self.doubted else None
+
     def take(self, entry: Entry, number: int, effects: tuple[Effect, ...]) -> None:
         """Note what *entry*, which has this *number*, says, and what the machine said to it."""
         match entry:
