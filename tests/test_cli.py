@@ -825,7 +825,7 @@ def test_old_sessions_are_forgotten(runs: Runs, model: Callable[..., str]) -> No
     rest(runs, model(WRITES))
     assert runs("prune", "--older-than", "1h")[:2] == (0, "nothing is that old\n")
     with sqlite3.connect(os.environ["TURNWHEEL_STORE"]) as db:
-        db.execute("update sessions set updated = updated - 7200")
+        db.execute("update entries set at = at - 7200")
     assert runs("prune", "--older-than", "1h")[:2] == (0, "deleted a\n")
     assert runs("prune", "--older-than", "1h", "--unfinished")[:2] == (0, "deleted s\n")
 
