@@ -372,3 +372,12 @@ async def test_what_was_handed_over_is_done_before_the_interpreter_exits(path: P
     subprocess.run([sys.executable, "-c", LEAVES, str(path)], stderr=subprocess.DEVNULL, check=True)
     assert not path.with_name("agent.db-wal").exists(), "it was not closed"
     assert length_in(path, "s") == 50
+
+
+def test_whoever_keeps_nothing_in_a_file_need_not_import_sqlite() -> None:
+    """It takes its time, and is imported with the first use of a store."""
+    code = "import sys, turnwheel; turnwheel.SQLiteStore('agent.db'); print('sqlite3' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "False\n"
+    )
