@@ -5,7 +5,7 @@ Theory of operation. A secret is known by its name: that of an argument, or of a
 machine sees it, a placeholder takes its place, such as ``[secret password 9f2c41d07b3e]``; so neither history
 nor journal, notice, log, hook or provider ever has it. When a tool runs, the values are put back wherever it
 is passed a placeholder. Distinct values have distinct placeholders and equal ones the same, so that calls can
-be compared; the value cannot be had from its placeholder.
+be compared, in one session and process; the value cannot be had from its placeholder.
 
 Names are taken apart into words: ``apiKey``, ``API_KEY`` and ``X-Api-Key`` are the words ``api key`` with
 more or less around them. Of a name that speaks *about* a secret, such as ``token_limit`` or

@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from ..effects.secrets import Json, Secrets
     from .forking import Instead
 
-SALT = "salt"
-"""The name by which a session's key is kept, with which its placeholders are made: a secret, too."""
+KEY = os.urandom(32)
+"""
+What placeholders are made with, in this process: so they are compared, and no value is found by trying.
+"""
 
 REMEMBERED = 1_000
 """Values that are known here without asking the vault; the latest."""
@@ -102,7 +104,7 @@ class Sealer:
         self._plain = {
             tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
         }
-        self.salt = b""
+        self._key = hmac.digest(KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
         self._shown: dict[str, str] = {}
         self.fresh: dict[str, str] = {}
@@ -113,18 +115,10 @@ class Sealer:
 
     # Taking out
 
-    async def ready(self) -> None:
-        """Be ready to seal; to be awaited before."""
-        if not self.salt:
-            found = await self._find(SALT)
-            if found is None:
-                found = self.fresh[SALT] = os.urandom(16).hex()
-            self.salt = found.encode()
-
     def seal(self, name: str, value: Json) -> str:
         """The placeholder of *value*, which is called *name*."""
         text = json.dumps(value)
-        digits = hmac.digest(self.salt, text.encode(), "sha256").hex()[:DIGITS]
+        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:DIGITS]
         stands = placeholder(name, digits)
         if digits not in self._values:
             self.fresh[digits] = text
@@ -167,7 +161,6 @@ class Sealer:
         names = self._names(tool)
         if not names or not text.strip() or is_placeholder(text):
             return text
-        await self.ready()
         arguments = cast("dict[str, Json] | None", arguments_of(text))
         if arguments is None:
             return self.seal("arguments", text)
@@ -191,7 +184,6 @@ class Sealer:
             case Approve(arguments=text) if text:
                 return Approve(arguments=await self.arguments(tool, text))
             case ApproveAlways(where=where) if where:
-                await self.ready()
                 is_named = hidden_in(self._names(tool), self._secrets)
                 globs = tuple(
                     [(name, self._glob(name, glob) if is_named(name) else glob) for name, glob in where]
@@ -216,7 +208,6 @@ class Sealer:
 
     async def instead(self, what: Instead) -> Instead:
         """*what* shall happen in a copy, without the secrets in it, whichever tool's they are."""
-        await self.ready()
         match what:
             case str():
                 what = self.said("", what)

@@ -70,8 +70,6 @@ class SealedModel:
 
     async def __call__(self, request: CallModel, scene: Scene) -> Answer | None:
         """Ask the model."""
-        if not self._sealer.salt:
-            await self._sealer.ready()
         held = _Held(request.id, scene.emit, self._sealer.passes)
         answer = await self._inner(request, attrs.evolve(scene, emit=held))
         if not isinstance(answer, ModelFinished):
@@ -106,12 +104,19 @@ class _Held:
         """Hand *event* on."""
         if not isinstance(event, ModelStreamed):
             self._emit(event)
-        elif (event.request, event.before) == (self._request, self._count) and event.fits:
+        elif not any(isinstance(piece, CallPiece) for piece in event.pieces):
+            self._count += event.count if self._is_next(event) else 0
+            self._emit(event)
+        elif self._is_next(event):
             self._count += event.count
             self._emit(attrs.evolve(event, pieces=self.taken(event.pieces)))
         else:
             bare = [_bare(piece) if isinstance(piece, CallPiece) else piece for piece in event.pieces]
             self._emit(attrs.evolve(event, pieces=tuple(bare)))
+
+    def _is_next(self, event: ModelStreamed) -> bool:
+        """Whether the machine will take *event*."""
+        return (event.request, event.before) == (self._request, self._count) and event.fits
 
     def taken(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """*pieces* without what is held back of them; as many, so that whoever counts them counts right."""
@@ -155,8 +160,6 @@ class SealedTool:
     async def __call__(self, request: RunTool, scene: Scene) -> Answer | None:
         """Run the tool, unless a value that it needs is gone or does not fit."""
         sealer, tool = self._sealer, request.tool
-        if not sealer.salt:
-            await sealer.ready()
         if MARK in request.arguments:
             try:
                 request = attrs.evolve(request, arguments=await sealer.opened(request.arguments))

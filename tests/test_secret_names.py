@@ -11,6 +11,7 @@ import pytest
 from turnwheel import Agent, Tool, tool
 from turnwheel.effects.errors import ArgumentError, ToolDefinitionError
 from turnwheel.effects.performers.secrets import (
+    EACH,
     MemoryVault,
     filled,
     hidden_in,
@@ -392,7 +393,7 @@ def test_of_two_values_the_longer_one_is_found() -> None:
 
 async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest() -> None:
     """It cannot grow for ever, and shows nothing."""
-    vault = MemoryVault(most=10)
+    vault = MemoryVault(most=3 * EACH + 10)
     await vault.keep("s", "a", "1234")
     await vault.keep("t", "a", "5678")
     assert [await vault.find(session, "a") for session in ("s", "t", "u")] == ["1234", "5678", None]

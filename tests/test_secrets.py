@@ -503,7 +503,7 @@ async def rests(store: Any, vault: Vault) -> tuple[str, str]:
 
 
 async def test_a_run_goes_on_in_another_process_with_a_vault_that_lasts() -> None:
-    """The value is found by its placeholder; and an equal one has the same, there too."""
+    """The value is found by its placeholder."""
     store, shelf, desk = MemoryStore(), Shelf(), Desk()
     stands, question = await rests(store, shelf)
     agent, _ = agent_of(desk, LOGIN, says("x"), store=store, vault=Shelf(shelf.kept), tools=careful(desk))

@@ -19,6 +19,9 @@ from ..secrets import ANY, MARK, Json, Secrets, is_counted, is_placeholder, plac
 MOST_HELD = 10_000_000
 """Characters of secrets that are kept in memory; the oldest go first."""
 
+EACH = 200
+"""Characters that each of them counts for, besides its own."""
+
 MOST_TRIES = 16
 """Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong."""
 
@@ -67,10 +70,12 @@ class MemoryVault:
 
     async def keep(self, session: str, name: str, value: str) -> None:
         """Keep *value*, also where an older one has to go for it."""
-        self._held += len(value) - len(self._kept.pop((session, name), ""))
+        if (before := self._kept.pop((session, name), None)) is not None:
+            self._held -= len(before) + EACH
         self._kept[session, name] = value
+        self._held += len(value) + EACH
         while self._held > self._most:
-            self._held -= len(self._kept.pop(next(iter(self._kept))))
+            self._held -= len(self._kept.pop(next(iter(self._kept)))) + EACH
 
     async def find(self, session: str, name: str) -> str | None:
         """What was kept by *name*, if it still is."""
