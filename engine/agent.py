@@ -293,10 +293,7 @@ class Agent:
         return self._session(_new_id() if id is None else id, self.store if store is None else store, {})
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
-        performers: Performers = {**fallback, **self._performers()}
-        sealer = None
-        if self.secrets.redact:
-            performers, sealer = self._sealed(performers, id)
+        performers, sealer = self._sealed({**fallback, **self._performers()}, id)
         setting = Setting(
             config=self.config,
             performers=performers,

@@ -126,12 +126,14 @@ class Sealer:
         return stands
 
     def _remember(self, digits: str, value: Json, stands: str) -> None:
-        if isinstance(value, str) and len(value) > LONG:
+        text = json.dumps(value, ensure_ascii=False)
+        if len(text) > LONG:
             return
         self._values[digits] = value
-        if isinstance(value, str) and is_telling(value):
-            self._shown.setdefault(value, stands)
-            self._shown.setdefault(json.dumps(value, ensure_ascii=False)[1:-1], stands)
+        plain = value if isinstance(value, str) else text
+        if is_telling(plain):
+            self._shown.setdefault(plain, stands)
+            self._shown.setdefault(text[1:-1] if plain is value else text, stands)  # as it stands in JSON
         while len(self._values) > REMEMBERED:
             del self._values[next(iter(self._values))]
         while len(self._shown) > LOOKED_FOR:
@@ -158,7 +160,7 @@ class Sealer:
 
         What cannot be read may have them anywhere, so all of it goes; what is left can be read no better.
         """
-        names = self._names(tool)
+        names = self._names(tool) if self._secrets.redact else ()
         if not names or not text.strip() or is_placeholder(text):
             return text
         arguments = cast("dict[str, Json] | None", arguments_of(text))
@@ -174,6 +176,8 @@ class Sealer:
 
     def said(self, tool: str, text: str) -> str:
         """*text*, which *tool* said, without the secrets that have a name in it or are known."""
+        if not self._secrets.redact:
+            return text
         if self._shown:
             text = masked(text, self._shown)
         return without_secrets(text, self._plain.get(tool, self._secrets), self._stems, self.seal)
@@ -183,7 +187,7 @@ class Sealer:
         match decision:
             case Approve(arguments=text) if text:
                 return Approve(arguments=await self.arguments(tool, text))
-            case ApproveAlways(where=where) if where:
+            case ApproveAlways(where=where) if where and self._secrets.redact:
                 is_named = hidden_in(self._names(tool), self._secrets)
                 globs = tuple(
                     [(name, self._glob(name, glob) if is_named(name) else glob) for name, glob in where]

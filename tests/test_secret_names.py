@@ -376,7 +376,10 @@ def test_no_text_takes_long_to_look_through(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "tells"),
-    [("hunter2", True), ("sk-1234", True), ("secret", False), ("123456", False), ("a1", False), ("", False)],
+    [
+        *(("hunter2", True), ("sk-1234", True), ("60371293", True), ("correcthorsebatt", True)),
+        *(("secret", False), ("production", False), ("123456", False), ("a1", False), ("", False)),
+    ],
 )
 def test_only_what_is_no_word_and_no_number_is_looked_for(value: str, tells: object) -> None:
     """Others turn up in any text."""

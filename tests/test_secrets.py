@@ -267,6 +267,20 @@ async def test_nothing_is_hidden_where_that_is_not_wanted() -> None:
     assert KEY in session.history[4].results[0].content
 
 
+async def test_what_was_hidden_once_is_put_back_also_where_nothing_is_hidden_any_more() -> None:
+    """A session that is gone on with under other settings has placeholders in it."""
+    store, vault, desk = MemoryStore(), MemoryVault(), Desk()
+    _, question = await rests(store, vault)
+    off = Secrets(redact=False)
+    replies = [calls(("log_out", {"password": KEY})), says("x")]
+    agent, _ = agent_of(desk, *replies, store=store, vault=vault, secrets=off, tools=careful(desk))
+    session = agent.session("s")
+    await session.approve(question)
+    await session.resume()
+    assert desk.given == [("ann", PASSWORD, 0)]
+    assert KEY in repr([*session.history])
+
+
 # The stream
 
 

@@ -34,8 +34,8 @@ STEMS = (
 )
 """Of each of `WORDS` a part: a text without any of them has no secret, and is not looked at twice."""
 
-TELLING = 6
-"""Characters of a value at least, and letters among others, that is found in text: other ones are words."""
+TELLING = {"mixed": 6, "digits": 8, "any": 16}
+"""Characters that a value has at least which is looked for in text, by its kind: shorter ones are words."""
 
 Seal = Callable[[str, Json], str]
 """Gives the placeholder for a value that was found under a name."""
@@ -274,7 +274,8 @@ def _assignments_sealed(text: str, secrets: Secrets, seal: Seal) -> str:
 
 def is_telling(value: str) -> bool:
     """Whether *value* can be told from any word when it turns up in a text."""
-    return len(value) >= TELLING and not value.isalpha() and any(map(str.isalpha, value))
+    kind = "digits" if value.isdecimal() else "any" if value.isalpha() else "mixed"
+    return len(value) >= TELLING[kind]
 
 
 def masked(text: str, known: Mapping[str, str]) -> str:
