@@ -9,6 +9,7 @@
 #   make prove      the promises, in every state that a small world can reach
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
+#   make fuzz       everybody who reads, given what nobody sends          ARGS is handed on
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
 #   make clean      forget everything that was made here, the environment too
@@ -16,7 +17,7 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test check diagrams behaviours bench prove torture soak golden lock clean
+.PHONY: run test check diagrams behaviours bench prove torture soak fuzz golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
@@ -72,6 +73,12 @@ torture: $(INSTALLED)
 
 soak: $(INSTALLED)
 	$(BIN)/python -m turnwheel.testing.soak $(ARGS)
+
+# Recorded answers of providers lie beside some checkouts; where they do not, what testing/streams.py makes does.
+WIRE ?= $(wildcard ../shared/wire)
+
+fuzz: $(INSTALLED)
+	$(BIN)/python -m turnwheel.testing.fuzz $(if $(WIRE),--seeds $(WIRE)) $(ARGS)
 
 golden: $(INSTALLED)
 	$(BIN)/python tests/golden/make.py $(ARGS)

@@ -157,7 +157,7 @@ def _must_be_a_hook(given: object) -> None:
 def _heard(asked: HostHook[Any], about: HookCall) -> HookSaid:
     """What *asked* says; never raises."""
     try:
-        return _accepted(asked.spec.name, asked(about))
+        return accepted(asked.spec.name, asked(about))
     except BaseException as error:  # noqa: BLE001  # a hook that calls sys.exit() must not end the service
         return _failed(asked.spec.name, error)
 
@@ -165,7 +165,7 @@ def _heard(asked: HostHook[Any], about: HookCall) -> HookSaid:
 async def _heard_async(asked: HostHook[Any], about: HookCall) -> HookSaid:
     """What *asked* says; never raises, not even when it is cancelled."""
     try:
-        return _accepted(asked.spec.name, await asked(about))
+        return accepted(asked.spec.name, await asked(about))
     except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
         return _failed(asked.spec.name, error)
 
@@ -181,7 +181,7 @@ def _at_fault(name: str, fault: str) -> HookSaid:
     return HookSaid(name=name, fault=cut(fault, MAX_TEXT))
 
 
-def _accepted(name: str, answer: object) -> HookSaid:
+def accepted(name: str, answer: object) -> HookSaid:
     """What the hook *name* says by returning *answer*, fit to be written down."""
     if answer is None:
         return HookSaid(name=name)

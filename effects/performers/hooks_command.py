@@ -69,12 +69,12 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     async def ask(about: HookCall) -> Said:
         whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
         given = json.dumps({**about.payload, **whose, "now": about.now})
-        return _heard(place, await converse(words, given=given.encode(), cwd=folder, keep=MAX_OUTPUT))
+        return heard(place, await converse(words, given=given.encode(), cwd=folder, keep=MAX_OUTPUT))
 
     return HostHook(spec_of(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)
 
 
-def _heard(place: Hook, ended: Ended) -> Said:
+def heard(place: Hook, ended: Ended) -> Said:
     """What a command that *ended* so says at *place*; raises where that is no answer."""
     if ended.code == NO:
         reason = ended.errors.strip()

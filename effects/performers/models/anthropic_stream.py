@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, final
 
 from ...messages import StopReason
 from ...pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...text import clean
 from ...usage import Usage
 from .body import BodyParser
 from .errors import in_stream
@@ -128,7 +129,7 @@ class MessagesParser(BodyParser):
         self._count(message)
         if reason := first_text(message, "stop_reason"):
             self._stop = STOPS.get(reason, StopReason.UNKNOWN)
-            self._sequence = first_word(message, "stop_sequence")
+            self._sequence = clean(first_word(message, "stop_sequence"))
 
     def _finish(self, pieces: list[Piece]) -> None:
         self._close_all(pieces)

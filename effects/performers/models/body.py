@@ -38,15 +38,19 @@ MAX_WHOLE = 16 * 1024 * 1024
 MAX_PARTS = 1_000_000
 """Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little."""
 
-MAX_NESTING = 256
-"""How deep a chunk may be nested. The deepest that anybody sends has about ten levels."""
+MAX_NESTING = 200
+"""
+How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
+
+The deepest that anybody sends has ten levels; from some 900 on it depends on the caller what can be read.
+"""
 
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 
 _HEAD = 60  # bytes of a body's beginning that are kept, to be shown where it is no answer
 
-# A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it.
-_MARKS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # taken whole, with nothing remembered
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
 _decode = msgspec.json.Decoder().decode
 
@@ -140,7 +144,9 @@ class BodyParser(ABC):
     def _read(self, events: list[Event]) -> list[Piece]:
         pieces: list[Piece] = []
         for name, data in events:
-            if data.startswith(b"{") and (len(data) <= _SMALL or is_bearable(data)):
+            if len(data) > _SMALL and not is_bearable(data):
+                chunk: Object = {}
+            elif data.startswith(b"{"):
                 try:
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
@@ -165,28 +171,25 @@ class BodyParser(ABC):
         if data == b"[DONE]":
             self.done = True
             return {}
-        if not data.startswith((b"{", b"[")) or not is_bearable(data):
-            return {}
         # Gemini's compatible endpoint wraps an error in a list.
-        value = _decode_leniently(data)
+        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
         return next(iter(objects(value)), an_object(value))
 
 
 def is_bearable(data: bytes) -> bool:
-    """Whether the JSON *data*, once it is decoded, has a bounded size and depth."""
+    """Whether the JSON *data*, once it is decoded, has bounded size and depth; what is none is borne."""
     opened = data.count(b"{") + data.count(b"[")
     if opened + data.count(b",") > MAX_PARTS:
         return False
-    return opened <= MAX_NESTING or _depth(data) <= MAX_NESTING
-
-
-def _depth(data: bytes) -> int:
-    """How deep *data* is nested at most."""
-    depth = deepest = 0
-    for mark in _MARKS.finditer(data):
-        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(mark[0], 0)
-        deepest = max(deepest, depth)
-    return deepest
+    if opened <= MAX_NESTING:
+        return True
+    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
+    for _ in range(MAX_NESTING):
+        outer = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if len(outer) == len(brackets):
+            return True  # there are none any more, or they do not match
+        brackets = outer
+    return not brackets
 
 
 def _decode_leniently(data: bytes) -> object:

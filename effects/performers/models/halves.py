@@ -41,7 +41,8 @@ class Halves:
             case TextPiece():
                 return TextPiece(self._take(TextPiece, piece.text))
             case ReasoningPiece():
-                return ReasoningPiece(self._take(ReasoningPiece, piece.text), piece.signature, piece.redacted)
+                text = self._take(ReasoningPiece, piece.text)
+                return ReasoningPiece(text, _joined(piece.signature), _joined(piece.redacted))
             case CallPiece():
                 arguments = self._take(piece.index, piece.arguments)
                 return CallPiece(piece.index, _joined(piece.wire_id), _joined(piece.name), arguments)

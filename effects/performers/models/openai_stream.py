@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 from ...events import Failure
 from ...messages import StopReason
 from ...pieces import Piece, TextPiece
+from ...text import clean
 from ...usage import Usage
 from .body import BodyParser
 from .errors import in_stream
@@ -92,7 +93,7 @@ class ChatParser(BodyParser):
             self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
-                self._sequence = met if met in self._stops else word(met)
+                self._sequence = met if met in self._stops else clean(word(met))
         self._count(choice)
 
     def _delta(self, delta: Object, pieces: list[Piece]) -> None:

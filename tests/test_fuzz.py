@@ -1,0 +1,165 @@
+"""The fuzzer: it finds nothing, it would find what is wrong, and it finds the same thing again."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.performers.models.loose import MOST
+from turnwheel.effects.performers.models.wire import Broken, Complete
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from turnwheel.effects.usage import Usage
+from turnwheel.testing.fuzz import Found, bodies, data_of, shrunk, tried
+from turnwheel.testing.mutations import cuts, mutated
+from turnwheel.testing.readers import READERS
+from turnwheel.testing.reading import ending_faults, pieces_faults
+from turnwheel.testing.streams import seeds
+
+RUNS = 3_000
+
+
+def fuzzed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the fuzzer says, in a process of its own: it bounds its own memory and time."""
+    command = [sys.executable, "-m", "turnwheel.testing.fuzz", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_nothing_is_found() -> None:
+    """Whoever reads is given a few thousand bodies that nobody sends."""
+    ended = fuzzed("--runs", str(RUNS))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    *readers, runs, found = ended.stdout.splitlines()
+    assert [line.split()[0] for line in readers] == list(READERS)
+    assert runs.startswith(f"{RUNS:,} runs in ")
+    assert found == "nothing was found"
+
+
+def test_recorded_bodies_take_part(tmp_path: Path) -> None:
+    """Each goes to whoever reads such."""
+    below = tmp_path / "below"
+    below.mkdir()
+    stream, other = b'data: {"choices":[]}\n\n', b"event: message_start\n\n"
+    (below / "one.sse").write_bytes(stream)
+    (tmp_path / "two.sse").write_bytes(other)
+    (tmp_path / "three.error.json").write_text(json.dumps({"status": 400, "body_text": "no"}))
+    (tmp_path / "three.meta.json").write_text("{}")
+    own = {reader: len(bodies(reader, None)) for reader in READERS}
+    more = {reader: bodies(reader, tmp_path)[count:] for reader, count in own.items()}
+    assert {reader: found for reader, found in more.items() if found} == {
+        "openai": (stream,),
+        "anthropic": (other,),
+        "refusal": (b"no",),
+    }
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_body_that_is_well_is_read(reader: str) -> None:
+    """Nothing is wrong with what the runs begin with."""
+    for body in READERS[reader].seeds():
+        assert tried(reader, 0, body)[0] == ""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_run_is_the_same_each_time(reader: str) -> None:
+    """By its number; another number is another run."""
+    assert data_of(reader, 7, None) == data_of(reader, 7, None)
+    assert len({data_of(reader, number, None) for number in range(20)}) > 10
+
+
+def test_a_run_is_done_once_more() -> None:
+    """It says what was read, and what it was taken for."""
+    ended = fuzzed("--again", "refusal:3")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(repr(data_of("refusal", 3, None)))
+    assert fuzzed("--again", "nobody:3").returncode == 2
+
+
+def test_what_is_found_is_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of less than was found, which can be pasted, and which fails."""
+
+    def reads(data: bytes, _: int) -> tuple[list[str], str]:
+        if b"x" in data:
+            raise KeyError(data)
+        return (["it has a y"] if b"y" in data else []), "well"
+
+    reader = READERS["refusal"].__class__(name="refusal", reads=reads, seeds=lambda: [b"a"], share=1)
+    monkeypatch.setitem(READERS, "refusal", reader)
+    assert tried("refusal", 1, b"abc") == ("", "well")
+    assert tried("refusal", 1, b"y") == ("it has a y", "well")
+    faults, taken = tried("refusal", 1, b"ax")
+    assert (faults.splitlines()[-1], taken) == ("KeyError: b'ax'", "KeyError")
+    less = shrunk("refusal", 1, b"a" * 100 + b"y" + b"b" * 50)
+    assert less == b"y"
+    told = str(Found(reader="refusal", number=1, faults="it has a y", data=less))
+    test = told.partition("\n\n")[2]
+    names: dict[str, object] = {"READERS": READERS}
+    exec(test, names)  # noqa: S102  # that it can be run is the point
+    found = names["test_what_was_found_at_refusal_1"]
+    assert callable(found)
+    with pytest.raises(AssertionError):
+        found()
+
+
+def test_changes_are_of_every_kind() -> None:
+    """Shorter and longer, JSON and none, and hardly ever nothing at all."""
+    all_ = [body for _, body in seeds()]
+    made = [mutated(random.Random(number), all_[0], all_) for number in range(400)]
+    assert sum(each == all_[0] for each in made) < 40
+    assert any(len(each) < len(all_[0]) / 2 for each in made)
+    assert any(len(each) > len(all_[0]) * 2 for each in made)
+    lines = [line[6:] for each in made for line in each.split(b"\n") if line.startswith(b"data: {")]
+    assert 0.5 < sum(is_json(line) for line in lines) / len(lines) < 0.99
+
+
+def is_json(data: bytes) -> bool:
+    """Whether *data* is JSON."""
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def test_parts_are_the_whole() -> None:
+    """However they are cut."""
+    for number in range(100):
+        assert b"".join(cuts(random.Random(number), b"abcdefgh" * number)) == b"abcdefgh" * number
+
+
+@pytest.mark.parametrize(
+    ("pieces", "fault"),
+    [
+        ([TextPiece("\ud83d")], "half a character in "),
+        ([ReasoningPiece("a", "\ude00")], "half a character in "),
+        ([CallPiece(1, "a", "f")], "the calls are numbered [1]"),
+        ([CallPiece(0, "a", "f"), CallPiece(0, "", "g")], "call 0 has two names"),
+        ([CallPiece(0, "a", "f" * 1_100)], "a word of 1100 characters"),
+        ([TextPiece("x" * 5_000)], "5000 characters of 10 bytes"),
+    ],
+)
+def test_pieces_that_no_parser_may_give_are_told(pieces: list[Piece], fault: str) -> None:
+    """By what is wrong with them."""
+    [told] = pieces_faults(pieces, 10)
+    assert told.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("ending", "fault"),
+    [
+        (Complete(stop=StopReason.END_TURN, usage=Usage(input=4 * MOST)), "4000000000 tokens"),
+        (Complete(stop=StopReason.STOP_SEQUENCE, sequence="\ud800"), "half a character in "),
+        (Broken(failure=Failure.CUT, message=""), "a message of 0 characters"),
+        (Broken(failure=Failure.CUT, message="x" * 2_000), "a message of 2000 characters"),
+    ],
+)
+def test_endings_that_cannot_be_told_are_told(ending: Complete | Broken, fault: str) -> None:
+    """By what is wrong with them."""
+    [told] = ending_faults(ending)
+    assert told.startswith(fault)
