@@ -38,7 +38,11 @@ TEXTS = (
 )
 """Words that mean something, where they stand or elsewhere."""
 
+DEEP = "(deep)"
+"""Stands for what is nested deeper than `json.dumps` can write."""
+
 VALUES: tuple[object, ...] = (
+    *(DEEP,),
     *(None, True, False, 0, -1, 1, 2, 7, 0.5, -0.0, 1e308, 10**9, 10**18, 2**63, 2**64, 10**30),
     *("", " ", "0", "a", "error", "stop", "tool_use", "\0", "\ud83d", "\ude00", "\u2028", "é", "x" * 1_500),
     *(
@@ -114,7 +118,7 @@ def inserted(rng: random.Random, data: bytes, _: Sequence[bytes]) -> bytes:
     """Something stands in between that means something."""
     start, stop = _span(rng, data)
     said = rng.choice(BYTES) if one_in(rng, 2) else rng.choice(TEXTS).encode()
-    return data[:start] + said * rng.choice((1, 1, 2, 300)) + data[rng.choice((start, stop)) :]
+    return data[:start] + said * rng.choice((1, 1, 1, 2, 2, 300, 5_000)) + data[rng.choice((start, stop)) :]
 
 
 def shortened(rng: random.Random, data: bytes, _: Sequence[bytes]) -> bytes:
@@ -260,6 +264,7 @@ def _written(rng: random.Random, value: Json) -> bytes:
         text = json.dumps(value, ensure_ascii=one_in(rng, 2), separators=separators)
     except RecursionError:
         return b"{}"
+    text = text.replace(f'"{DEEP}"', "[" * 5_000 + "]" * 5_000)
     if text.startswith("{") and text != "{}" and one_in(rng, 10):
         text = text[:-1] + "," + text[1:]
     return text.encode("utf-8", "surrogatepass")

@@ -89,7 +89,7 @@ def heard(place: Hook, ended: Ended) -> Said:
         return None
     try:
         answer = msgspec.json.decode(ended.output, type=_Answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         msg = f"its output is no answer ({error}): {ended.output[:_SHOWN]!r}"
         raise ValueError(msg) from error
     given = answer.arguments
