@@ -154,7 +154,7 @@ def _taken_apart(data: bytes) -> tuple[bytes, str]:
     """The snapshot in *data* and its signature, empty for none."""
     try:
         signed = msgspec.json.decode(data, type=Signed)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return data, ""
     return bytes(signed.snapshot), signed.signature
 

@@ -40,6 +40,8 @@ from ..engine.machine import Machine
 from ..engine.settings import Settings
 from ..engine.written import entry_of, written
 from ..states.rules.schema import arguments_of, problem
+from ..states.state import Confirming
+from .invariants import state_faults
 from .mutations import one_in
 from .reading import body_faults, refusal_faults
 from .scripted import ScriptedModel, calls, says
@@ -208,23 +210,42 @@ def _folded(data: bytes, number: int) -> list[str]:
     return []
 
 
+KEY = bytes(range(32))
+"""Signs some of the snapshots. It opens nothing."""
+
+
 @cache
-def _machine() -> Machine:
-    folded = fold(journals()[0], "s")
-    if folded.machine is None:
-        raise AssertionError
-    return folded.machine
+def _asking() -> Machine:
+    """A machine that waits for people, with calls that have no results yet."""
+    [journal] = journals()
+    for end in range(1, len(journal)):
+        machine = fold(journal[:end], "s").machine
+        if machine is not None and isinstance(machine.state, Confirming):
+            return machine
+    msg = "nobody was asked in this journal"
+    raise AssertionError(msg)
 
 
-def reads_snapshot(data: bytes, _: int) -> Found:
-    """A snapshot: a machine, or a `JournalError`."""
-    machine = _machine()
+def snapshots() -> list[bytes]:
+    """One that is signed, and one that is not."""
+    return [_asking().snapshot(), _asking().snapshot(KEY)]
+
+
+def reads_snapshot(data: bytes, number: int) -> Found:
+    """A snapshot: the very machine where a key says so, or one that is granted nothing; or `JournalError`."""
+    machine = _asking()
+    key = KEY if number % 2 else None
     try:
-        restored = Machine.restore(data, machine.config, machine.memory.history)
+        restored = Machine.restore(data, machine.config, machine.memory.history, key)
     except JournalError:
         return [], "JournalError"
-    again = Machine.restore(restored.snapshot(), machine.config, machine.memory.history)
-    return ([] if again == restored else ["taken again it is another one"]), "Machine"
+    if key is not None:
+        return ([] if restored == machine else [f"signed, and yet {restored!r:.300}"]), "signed"
+    faults = state_faults(restored.state, restored.memory)
+    if restored.memory.granted:
+        faults.append(f"granted were {restored.memory.granted!r:.300}")
+    restored.advance()
+    return [*faults, *state_faults(restored.state, restored.memory)], "foreign"
 
 
 def reads_about(data: bytes, _: int) -> Found:
@@ -330,7 +351,7 @@ READERS: dict[str, Reader] = {
         *map(_bodies, DIALECTS),
         Reader(name="refusal", reads=refusal_faults, seeds=_refusals, share=10),
         Reader(name="entry", reads=reads_entry, seeds=entries, share=8),
-        Reader(name="snapshot", reads=reads_snapshot, seeds=lambda: [_machine().snapshot()], share=4),
+        Reader(name="snapshot", reads=reads_snapshot, seeds=snapshots, share=4),
         Reader(
             name="about", reads=reads_about, seeds=lambda: [encode(About(title="a", cwd="/"), About)], share=2
         ),
