@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects import is_request
+from ..effects.checks import of_kind
 from ..effects.errors import ArgumentError, ConfigError, UnknownSession
 from ..effects.events import (
     AgentFinished,
@@ -76,7 +77,7 @@ class Cut:
     *new_id* makes up what nobody is called.
     """
 
-    at: int
+    at: int = attrs.field(validator=of_kind(int))
     now: float
     new_id: Callable[[], str]
     instead: Instead | None = None

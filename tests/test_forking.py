@@ -663,11 +663,12 @@ RAN = ToolFinished(at=1.0, request="r-1", content="")
         (11, Deny(), "a decision takes the place .* open there: none"),
         (3, RAN, "ToolFinished changes nothing at step 3, where .* streaming"),
         (11, RAN, "ToolFinished changes nothing at step 11, where .* done"),
+        ("3", None, "Cut.at must be .*int.*'3'"),
         (3, 7, "what happens instead is an event, a change, a decision or a text, not 7"),
         (3, SetModel(model=" "), "SetModel.* cannot be made: a model has a name"),
     ],
 )
-async def test_a_fork_that_cannot_be_is_refused(step: int, instead: Any, says_what: str) -> None:
+async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, says_what: str) -> None:
     """With what is wrong and where it could be; there is no half of a session."""
     assert re.search(says_what, await refusal(step, instead))
 
