@@ -111,20 +111,31 @@ async def fork_everywhere(
     return forked, named
 
 
-@pytest.mark.parametrize("concurrency", [Concurrency.SERIAL, Concurrency.PARALLEL])
-async def test_a_job_can_be_forked_at_every_step(concurrency: Concurrency) -> None:
-    """No unsafe tool that was begun runs again, no id is made twice, and all that must hold does."""
+async def worked(concurrency: Concurrency) -> tuple[World, range]:
+    """A world in which a job is done, and the steps at which its session may be forked."""
     world = World(Seeded(0))
     async with world.agent(concurrency).session(SESSION) as session:
         await session.run(job(1))
-    steps = range(2, len(await world.store.kept.load(SESSION)) + 1)
-    forked, named = await fork_everywhere(world, steps, concurrency)
+    return world, range(2, len(await world.store.kept.load(SESSION)) + 1)
+
+
+async def test_a_job_can_be_forked_at_every_step() -> None:
+    """No unsafe tool that was begun runs again, no id is made twice, and all that must hold does."""
+    world, steps = await worked(Concurrency.SERIAL)
+    forked, named = await fork_everywhere(world, steps)
     work = set(steps) - set(forked)
     assert work  # a child was at work
     assert named == {min(work) - 1, max(work) + 1}
 
 
-@pytest.mark.parametrize("seed", range(8))
+async def test_a_job_whose_tools_run_side_by_side_can_be_forked() -> None:
+    """Also where several of them are at work."""
+    world, steps = await worked(Concurrency.PARALLEL)
+    forked, _ = await fork_everywhere(world, steps[::3], Concurrency.PARALLEL)
+    assert len(forked) > 5
+
+
+@pytest.mark.parametrize("seed", range(6))
 async def test_a_session_that_was_used_in_every_way_can_be_forked_at_any_step(seed: int) -> None:
     """Left, taken over, steered, interrupted, answered, branched: the fork goes on and comes to its end."""
     player = SessionPlayer(Seeded(seed))
