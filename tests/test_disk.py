@@ -529,14 +529,33 @@ class Moved:
             self.away.rename(self.path)
 
 
-@pytest.mark.parametrize("kind", [Quota, Moved])
-async def test_a_session_goes_on_when_the_fault_is_over(tmp_path: Path, kind: type[Quota | Moved]) -> None:
+class Locked:
+    """Somebody else writes to the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.other = sqlite3.connect(path, isolation_level=None)
+
+    def begin(self) -> None:
+        """From now on."""
+        self.other.execute("begin immediate")
+
+    def end(self) -> None:
+        """They are done."""
+        self.other.close()
+
+
+@pytest.mark.parametrize("kind", [Quota, Moved, Locked])
+async def test_a_session_goes_on_when_the_fault_is_over(
+    tmp_path: Path, kind: type[Quota | Moved | Locked]
+) -> None:
     """From every moment of its run: nothing unsafe is done twice, and it ends as it should."""
     outcomes: set[Outcome] = set()
     for number in range(2, 40):
         path = tmp_path / f"{number}.db"
         fault = kind(path)
-        store = Failing(SQLiteStore(path, "process"), number, fault.begin)
+        kept = SQLiteStore(path, "process")
+        await impatient(kept)
+        store = Failing(kept, number, fault.begin)
         shop = Shop(store)
         session = shop.agent.session("s")
         try:

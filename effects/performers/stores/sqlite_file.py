@@ -127,9 +127,12 @@ class StoreFile:
 
     def _check(self) -> None:
         """Whether others find what was written: SQLite goes on with files that have no name any more."""
-        with suppress(FileNotFoundError):
+        try:
             # Not with Path, which takes twice as long, for every append.
             file, log = os.stat(self._place), os.stat(self._log)  # noqa: PTH116  # as said
+        except FileNotFoundError:
+            pass
+        else:
             if (_which(file), _which(log)) == self._files and file.st_size >= self._size:
                 self._size, self._suspect = file.st_size, False
                 return

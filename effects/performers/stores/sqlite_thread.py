@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from itertools import groupby
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 
 if TYPE_CHECKING:
@@ -116,9 +116,8 @@ def _serve(jobs: Jobs, file: StoreFile) -> None:
 def _waiting(jobs: Jobs) -> list[Job[Any] | None]:
     """All jobs there are, at least one, in the order they were handed over."""
     waiting = [jobs.get()]
-    with suppress(Empty):
-        while True:
-            waiting.append(jobs.get_nowait())
+    while not jobs.empty():  # nobody else takes any
+        waiting.append(jobs.get())
     return waiting
 
 
