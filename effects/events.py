@@ -52,6 +52,8 @@ class Failure(StrEnum):
     CANCELLED = "cancelled"
     LOST = "lost"
     """The process that waited for the answer is gone."""
+    UNBEGUN = "unbegun"
+    """Nobody had begun to ask: whoever was to was told to leave."""
     INTERNAL = "internal"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from asyncio import gather
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
@@ -29,7 +30,7 @@ from ..effects.secrets import Secrets
 from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.rules.hooks import told
 from .child import refuse
-from .conductor import Setting
+from .conductor import Conductor, Setting
 from .posts import decided
 from .prices import priced, priced_child
 from .session import Session
@@ -283,6 +284,7 @@ class Agent:
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
+    _at_work: set[Conductor] = attrs.field(init=False, factory=set, repr=False)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -303,6 +305,7 @@ class Agent:
             ended=self._session_ended if self.hooks else None,
             titles=self.titles,
             watch=self.watch,
+            at_work=self._at_work,
         )
         return Session(id, setting, store)
 
@@ -364,6 +367,10 @@ class Agent:
                 await self.aclose()
 
         return in_thread(once())
+
+    async def drain(self, within: float | None = None) -> None:
+        """Drain all sessions of this agent of which a run is under way here, at once; see `Session.drain`."""
+        await gather(*[run.drain(within) for run in self._at_work])
 
     async def aclose(self) -> None:
         """Close the connections to the model, where they are this agent's own. It can be used again."""

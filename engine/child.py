@@ -104,9 +104,9 @@ class ChildRunner:
     def __init__(self, children: Children) -> None:
         self._children = children
 
-    def __call__(self, request: RunAgent, scene: Scene) -> Coroutine[Any, Any, AgentFinished]:
+    def __call__(self, request: RunAgent, scene: Scene) -> Coroutine[Any, Any, AgentFinished | None]:
         """
-        Run the child that *request* names and return what it found.
+        Run the child that *request* names and return what it found; None where it is left to later.
 
         Its session is there as soon as this is called: whoever sees that it was started may speak to it.
         """
@@ -120,8 +120,8 @@ class ChildRunner:
         return _perform(run)
 
 
-async def _perform(run: _Run) -> AgentFinished:
-    """The answer of *run*; a cancellation is passed on to it."""
+async def _perform(run: _Run) -> AgentFinished | None:
+    """The answer of *run*, None where it was drained; a cancellation is passed on to it."""
     work = asyncio.ensure_future(run.to_the_end())
     while not work.done():
         try:
@@ -162,12 +162,14 @@ class _Run:
         with suppress(SessionClosed, WorldError):  # it has come to its end meanwhile, one way or another
             await self._session.interrupt()
 
-    async def to_the_end(self) -> AgentFinished:
-        """Begin, or go on where a lost process was, and say what came of it."""
+    async def to_the_end(self) -> AgentFinished | None:
+        """Begin, or go on where a lost process was, and say what came of it; None where it was let go of."""
         if self._before is not None:
             await self._before.close()
         try:
             answer = await self._answered(await self._session.load())
+        except SessionClosed:
+            return None
         except NewerVersion as error:
             self._children.leave(error)  # whoever can read it goes on, with its parent as with the child
             raise
@@ -175,17 +177,19 @@ class _Run:
             # What it used is known all the same.
             fault = f"The agent's session failed: {error}"
             answer = _answer(self._request, self._scene, fault, Outcome.CRASHED, self._session.spent)
-        await self._children.over(self._request.call)  # one that is left can still be spoken to
+        if answer is not None:
+            await self._children.over(self._request.call)  # one that is left can still be spoken to
         return answer
 
-    async def _answered(self, session: Session) -> AgentFinished:
+    async def _answered(self, session: Session) -> AgentFinished | None:
         if self._interrupted and session.machine is None:
             return _answer(self._request, self._scene, texts.CANCELLED, Outcome.CANCELLED)
         if session.machine is not None and session.machine.config.agent != self._request.agent:
             fault = f"The session {session.id!r} is not one of the agent {self._request.agent!r}."
             return _answer(self._request, self._scene, fault, Outcome.ERROR)
         await self._take_over(session)
-        return self._finished(session)
+        drained = session.machine is None or session.unfinished or session.queue
+        return None if drained else self._finished(session)
 
     async def _take_over(self, session: Session) -> None:
         """Go on, also where a process still writes that has not seen yet that it was overtaken."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
@@ -20,7 +20,7 @@ from ..states.rules.schema import arguments_of
 from ..states.state import Confirming, Dispatching, Executing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from ..effects.config import Config
     from ..effects.errors import WorldError
@@ -126,6 +126,10 @@ class Children:
         """The child that was run here for *call* has come to its end."""
         if (child := self.here.pop(call, None)) is not None:  # else its parent was let go of
             await child.close()
+
+    def drained(self, within: float | None) -> list[Coroutine[Any, Any, None]]:
+        """What drains those that are known here; see `Session.drain`."""
+        return [child.drain(within) for child in self.here.values()]
 
     async def close(self) -> None:
         """Let go of those that are known here."""

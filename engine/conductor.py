@@ -25,19 +25,19 @@ from ..effects.errors import (
     TurnwheelError,
     UnknownSession,
 )
-from ..effects.events import ApprovalGiven, Event, Post
-from ..effects.notices import ApprovalRequested, Notice, SettingChanged
-from ..effects.requests import AskApproval, RunAgent
+from ..effects.events import Event, Post
+from ..effects.notices import Notice, SettingChanged
+from ..effects.requests import RunAgent
 from ..states.rules.inputs import prompt_group
 from ..states.state import Done
 from .broker import Broker
 from .child import ChildRunner
-from .children import Children, check_heard, check_runner, in_mode
+from .children import Children, check_heard, check_runner
 from .driver import Driver, Performers, untold
 from .entries import Posted, Titled
 from .lookout import Lookout
-from .recovery import recover
 from .session_log import SessionLog
+from .takeover import taken_over
 from .titles import Titler, Titles
 from .use import Closed, Driving, Idle, Leaving, Opening, Use
 from .watch import Watch
@@ -56,6 +56,9 @@ Turns of the event loop after which a stream that was merely dropped (a ``break`
 begun to close: asyncio closes it in a task of its own.
 """
 
+LAST_WORDS = 1.0
+"""Seconds that whoever reads a stream has to see its end, once what was at work has been left."""
+
 TRIES = 20
 """How often something is posted again where another process wrote in between, a few times a turn."""
 
@@ -69,8 +72,8 @@ class Setting:
     *ended* is told when a session that had a run is closed, and why that run ended. *titles* says how it gets
     its title; a child gets none. *watch* says what those are told who look on. *poll* is how often it is
     looked what other processes posted to a run that is under way here, in seconds. *sealer* takes secrets
-    out of what people answer. Of a child, *task* is the first that it is asked, and *rested* is told when it
-    waits for people and for nothing else.
+    out of what people answer. *at_work* are the sessions of an agent that somebody runs here. Of a child,
+    *task* is the first that it is asked, and *rested* is told when it waits for people and for nothing else.
     """
 
     config: Config
@@ -83,6 +86,7 @@ class Setting:
     watch: Watch = Watch()
     task: Said | None = None
     sealer: Sealer | None = None
+    at_work: set[Conductor] = attrs.field(factory=set)
     rested: Callable[[], None] = untold
 
 
@@ -103,6 +107,7 @@ class Conductor:
         self._free = asyncio.Event()
         self._lock = asyncio.Lock()
         self._ran = False
+        self._drains = False
 
     @property
     def driver(self) -> Driver | None:
@@ -136,7 +141,7 @@ class Conductor:
                     except GeneratorExit:
                         self._now_used_for(Leaving())  # before the work is stopped, which may take a while
                         raise
-                self._titler.after_run()
+                await self._hand_over(begun[0])
                 begun = await self._next()
         except TurnwheelError:
             await self._see_what_holds()
@@ -144,6 +149,7 @@ class Conductor:
         finally:
             self.log.listener = None
             self._now_used_for(Idle())
+            self.setting.at_work.discard(self)
             self._free.set()
 
     async def _see_what_holds(self) -> None:
@@ -165,11 +171,13 @@ class Conductor:
             await asyncio.sleep(0)
         while isinstance(self.use, Leaving):
             await self._free.wait()
-        if isinstance(self.use, Closed):
+        if isinstance(self.use, Closed) or self._drains:
             raise SessionClosed(self.id)
         if not isinstance(self.use, Idle):
             raise SessionBusy(self.id)
         self.use = Opening()
+        if self.setting.task is None:
+            self.setting.at_work.add(self)
         self._free.clear()
 
     async def _first(self, said: Said | None) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -221,12 +229,12 @@ class Conductor:
 
     async def _begin(self) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, setting, at = self.log, self.setting, self.setting.clock.now()
-        if not log.unfinished and not log.prompted:
+        if self._drains or not (log.unfinished or log.prompted):
             return None
         log.stale = log.kept  # left in the middle, by whatever, the journal is what holds
         events: tuple[Event, ...] = ()
         if log.unfinished:
-            first, events = await self._take_over(at)
+            first, events = await taken_over(log, setting.config, at)
         else:
             task = setting.task if log.machine is None else None
             name = setting.new_id() if task is None else task.id
@@ -244,25 +252,18 @@ class Conductor:
             rested=setting.rested,
         )
         self.children.nudge, self.children.ours = driver.inbox.nudge, log.look
-        for event in (*events, *log.pending):
+        for event in (*log.pending, *events):
             driver.post(event)
         log.listener = driver.post
         self.use, self._ran = Driving(driver), True
         return driver, first
 
-    async def _take_over(self, at: float) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
-        """What is done again, and what has happened, in the run that is taken over."""
-        unbegun = self.log.folded.unbegun
-        machine = await self.log.take_over(self.setting.config, at)
-        recovery = recover(machine, at, unbegun)
-        answered = {event.request for event in self.log.pending if isinstance(event, ApprovalGiven)}
-        again = [
-            in_mode(one, self.log.pending)
-            for one in recovery.again
-            if not isinstance(one, AskApproval) or one.id not in answered
-        ]
-        asked = [_asked(request) for request in again if isinstance(request, AskApproval)]
-        return (*again, *asked), recovery.events
+    async def _hand_over(self, driver: Driver) -> None:
+        """After a run: where it was drained, say what *driver* never began, for whoever goes on with it."""
+        if not self._drains:
+            self._titler.after_run()
+        elif self.log.unfinished:
+            await self.log.hand_over(driver.unbegun, self.setting.clock.now())
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
@@ -340,6 +341,33 @@ class Conductor:
 
     # Letting go of it
 
+    @property
+    def heeds(self) -> Driver | None:
+        """Whoever drives a run here and will see all that it is told; one that is drained may not."""
+        return None if self._drains else self.driver
+
+    async def drain(self, within: float | None) -> None:
+        """Let what is at work come to its end, begin nothing any more, and let go; see `Session.drain`."""
+        self._drains = True
+        if (driver := self.driver) is not None:
+            driver.drain()
+        children = asyncio.gather(*self.children.drained(within), return_exceptions=True)
+        over = await self._over(within)
+        await children
+        if not over and (driver := self.driver) is not None:
+            await driver.leave()
+            await self._over(LAST_WORDS)
+        await self.close()
+
+    async def _over(self, within: float | None) -> bool:
+        """Whether nobody runs it here any more, *within* so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while isinstance(self.use, Opening | Driving | Leaving):
+                    await self._free.wait()
+                return True
+        return False
+
     async def close(self) -> None:
         """Let go; a run that is under way is left. Closing twice is fine."""
         driver, before = self.driver, self.use
@@ -357,14 +385,3 @@ class Conductor:
                 over = self.log.machine is not None and self.log.machine.state
                 reason = over.reason if isinstance(over, Done) else "unfinished"
                 await self.setting.ended(self.id, reason)
-
-
-def _asked(question: AskApproval) -> ApprovalRequested:
-    """What whoever watches a run that is taken over is told of a question that was open."""
-    return ApprovalRequested(
-        request=question.id,
-        call=question.call,
-        tool=question.tool,
-        arguments=question.arguments,
-        why=question.why,
-    )

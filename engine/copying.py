@@ -23,14 +23,12 @@ from ..states.state import (
     Confirming,
     Dispatching,
     Executing,
-    Go,
     Opening,
     Prompt,
     Reading,
     Start,
     Streaming,
     Summary,
-    Thinking,
 )
 from .machine import Machine
 
@@ -80,24 +78,6 @@ def _call(call: Call) -> Call:
     if isinstance(call.phase, Delegated):
         return attrs.evolve(call, phase=attrs.evolve(call.phase, spent=Spent()))
     return call
-
-
-def asked_anew(machine: Machine, unbegun: frozenset[str] = frozenset()) -> State:
-    """
-    Where *machine* goes on when it is taken over: before it asked a model, where nobody asked it here.
-
-    That is so for requests that are *unbegun*, and for those of the session that this is a copy of. A model
-    that was being stopped is not asked again.
-    """
-    state = machine.state
-    match state:
-        case Streaming(request=request, stopping=Stopping.NONE):
-            before: State = Thinking(stage=Go(), attempt=state.attempt)
-        case Compacting(stage=Summary(request=request), stopping=Stopping.NONE):
-            before = Compacting(reason=state.reason)
-        case _:
-            return state
-    return before if request in unbegun or is_foreign(request, machine) else state
 
 
 def is_foreign(request: str, machine: Machine) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -55,6 +56,14 @@ class Keeper(Protocol):
     async def flush(self) -> None:
         """Keep what was held back."""
         ...
+
+
+class Hold(Enum):
+    """What is not begun: nothing, what follows from what was said before a run was taken over, or all."""
+
+    NOTHING = auto()
+    AT_FIRST = auto()
+    ALL = auto()
 
 
 @final
@@ -103,10 +112,23 @@ class Driver:
     _work: dict[str, Work] = attrs.field(factory=dict, init=False)
     _left: dict[str, RunAgent] = attrs.field(factory=dict, init=False)
     _begun: bool = attrs.field(default=False, init=False)
+    _held: dict[str, Request] = attrs.field(factory=dict, init=False)
+    _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
 
     def post(self, event: Event) -> None:
         """Put in an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
+
+    def drain(self) -> None:
+        """Begin nothing any more: `effects` ends when what is at work has come to its end and is applied."""
+        self._hold = Hold.ALL
+        self.inbox.nudge()
+
+    @property
+    def unbegun(self) -> tuple[str, ...]:
+        """The open requests for work that is held back: nobody has begun them."""
+        held = {name for name, one in self._held.items() if not isinstance(one, AskApproval | SetTimer)}
+        return tuple([name for name in self.machine.state.open if name in held])
 
     async def leave(self) -> None:
         """Stop the work, wait until it has stopped, and end `effects`; the run stays as it is kept."""
@@ -129,17 +151,26 @@ class Driver:
         # The only timers beside a question are the deadlines of questions.
         return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
 
+    @property
+    def _drained(self) -> bool:
+        """Whether nothing is to be begun any more, and all that is at work waits for people or for a time."""
+        idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
+        return self._hold is Hold.ALL and idle and not self.inbox
+
     async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
         """
         Perform and yield *first*, then the effects of every step.
 
-        It ends when the run is over, or rests and *wait* is false. *first* is what `Machine.advance` gave
-        when the run began, or what is to be done again when a run is taken over. Leaving early cancels all
-        work and waits for it to end; the journal knows what was open. Raises `StoreConflict` where another
-        process went on with the session.
+        It ends when the run is over, is drained, or rests and *wait* is false. *first* is what
+        `Machine.advance` gave when the run began, or what is to be done again when a run is taken over: what
+        was said before that is applied before any of it is begun. Leaving early cancels all work and waits
+        for it to end; the journal knows what was open. Raises `StoreConflict` where another process went on
+        with the session.
         """
         log = StepLog(self.session, self.machine)
         self._begun = False
+        if self.inbox and self._hold is Hold.NOTHING:
+            self._hold = Hold.AT_FIRST
         effects = first
         try:
             # Left while an event was being kept: what follows from it is for whoever goes on.
@@ -147,8 +178,9 @@ class Driver:
                 self._perform(effects)
                 for effect in effects:
                     yield effect
-                if self.machine.done:
+                if self.machine.done or self._drained:
                     return
+                self._release()
                 self._begun = True
                 if self.resting:
                     if not wait:
@@ -162,6 +194,8 @@ class Driver:
                 effects = self.machine.advance(event)
                 await self._keep(event, effects)
                 log.step(event, effects)
+            if self._hold is Hold.ALL:
+                self._perform(effects)
         finally:
             await self._stop()
             if self.journal is not None:
@@ -174,16 +208,41 @@ class Driver:
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
-            if is_request(effect):
+            if is_request(effect) and self._hold is not Hold.NOTHING:
+                self._held[effect.id] = effect
+            elif is_request(effect):
                 self._start(effect)
             elif isinstance(effect, Cancel):
                 self._cancel(effect.request)
 
+    def _release(self) -> None:
+        """Begin what was held back at first, once nothing is left that was said before."""
+        if self._hold is Hold.AT_FIRST and not self.inbox:
+            self._hold, held = Hold.NOTHING, self._held
+            self._held = {}
+            self._perform(tuple(held.values()))
+
     def _cancel(self, request: str) -> None:
-        if (left := self._left.pop(request, None)) is not None:
+        if self._hold is not Hold.ALL and (left := self._left.pop(request, None)) is not None:
             self._start(left)  # what became of it is for whoever runs it to say
+        if (held := self._held.get(request)) is not None:
+            self._give_up(held)
         if (work := self._work.get(request)) is not None:
             work.cancel()
+
+    def _give_up(self, held: Request) -> None:
+        """
+        What is *held* back is not wanted any more, and so never begins.
+
+        A child may have been at work before, in a process that is gone: it begins, and is then told to stop.
+        """
+        if not isinstance(held, RunAgent):
+            del self._held[held.id]
+            if (answer := answer_for(held, asyncio.CancelledError(), self.clock.now())) is not None:
+                self.inbox.put(answer)
+        elif self._hold is not Hold.ALL:
+            del self._held[held.id]
+            self._start(held)
 
     def _start(self, request: Request) -> None:
         performer = self.performers.get(type(request))

@@ -61,9 +61,10 @@ class TakenOver:
 @attrs.frozen(kw_only=True)
 class HandedOver:
     """
-    Whoever had the run lets go of it in order: of what is open, the requests *unbegun* were never begun.
+    Whoever drove the run has let what was at work come to its end, and begins nothing any more.
 
-    Whoever takes it over begins them, be it with a tool that must not run twice.
+    Of the requests that are open then, nobody has begun those in *unbegun*: whoever takes over does, for the
+    first time. What else is open was at work and had to be left, or waits for people or for a time.
     """
 
     at: float

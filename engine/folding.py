@@ -16,7 +16,7 @@ from ..effects.events import ApprovalGiven, ControlReceived, Interrupted, Post, 
 from ..effects.records import AppendMessage, Lane, ReplaceHistory
 from ..effects.usage import Spent
 from ..states.context import Mail, Memory
-from .copying import asked_anew, copied
+from .copying import copied
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 from .machine import Machine, conversation_of, taken_in
 from .recovery import questions
@@ -170,8 +170,6 @@ def _note(
         case TakenOver():
             if entry.config is not None:
                 _machine(folded, where).reconfigure(entry.config)
-            if folded.machine is not None:
-                folded.machine.state = asked_anew(folded.machine, folded.unbegun)
             folded.unbegun = frozenset()  # from now on they may be begun
         case HandedOver():
             folded.unbegun = frozenset(entry.unbegun)

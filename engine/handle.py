@@ -37,6 +37,7 @@ class Handle:
         self._waiting: deque[Notice] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+        self._room_for: int | None = BUFFER
         self._readers = 0
         self._begun = False
         self._told = False
@@ -48,7 +49,7 @@ class Handle:
         async with aclosing(stream) as notices:
             async for notice in notices:
                 self._begun = True
-                while len(self._waiting) >= BUFFER:
+                while self._room_for is not None and len(self._waiting) >= self._room_for:
                     self._room.clear()
                     await self._room.wait()
                 self._waiting.append(notice)
@@ -95,6 +96,12 @@ class Handle:
     async def interrupt(self) -> None:
         """Ask the run to stop; asked twice, nothing is waited for."""
         await self.session.interrupt()
+
+    async def drain(self, within: float | None = None) -> None:
+        """As `Session.drain`. It waits for no reader: notices that nobody has read can be read afterwards."""
+        self._room_for = None
+        self._room.set()
+        await self.session.drain(within)
 
     async def close(self) -> None:
         """

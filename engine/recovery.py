@@ -5,6 +5,8 @@ A request in the journal was perhaps started, perhaps finished, and nobody knows
 what they had said is dropped. Reads run again, idempotent tools run again with the key they had; of an unsafe
 tool the machine is told that it may have run, and decides by policy what that means. Questions, children and
 timers are simply open again, and hooks are asked again. Exactly once is never claimed.
+
+What was never begun, as whoever handed a run over says, is begun for the first time, whatever it does.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import attrs
 from ..effects.config import SideEffect, ToolSpec
 from ..effects.events import (
     AgentFinished,
-    Entered,
     Event,
     Failure,
     HookAnswered,
@@ -74,11 +75,18 @@ from ..states.state import (
     Thinking,
     Waiting,
 )
+from .copying import is_foreign
 
 if TYPE_CHECKING:
     from ..states.state import State
     from .machine import Machine
 
+
+WHY = {
+    Failure.LOST: "the process that waited for the answer is gone",
+    Failure.UNBEGUN: "nobody had begun to ask here",
+}
+"""What is said of a model that is asked once more."""
 
 Found = Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed
 """What may become of a request that was open."""
@@ -97,10 +105,8 @@ def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset())
     """
     How *machine*, folded from its journal, goes on at the time *now*.
 
-    Requests that are *unbegun* were never begun by anybody.
+    *unbegun* are those of its open requests that nobody has begun.
     """
-    if not machine.state.open and not machine.done:
-        return Recovery(events=(Entered(at=now),))  # it is about to ask a model, which nobody has
     found = _found(machine, now, unbegun)
     return Recovery(
         again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
@@ -112,8 +118,10 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
     state = machine.state
     match state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
-            lost = "the process that waited for the answer is gone"
-            return [ModelFailed(at=now, request=request, failure=Failure.LOST, message=lost)]
+            # What a model is asked is decided anew: somebody may have said something since.
+            unasked = request in unbegun or is_foreign(request, machine)
+            failure = Failure.UNBEGUN if unasked and not state.stopping else Failure.LOST
+            return [ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
         case Thinking(stage=stage) if isinstance(stage, Waiting):
             return [_stage(stage, machine, now)]
         case Compacting(stage=Consulting(request=request)):
@@ -201,8 +209,10 @@ def _call(  # noqa: PLR0911  # one return for each phase
             return (_hook(hook, request, told, machine, now, wish),)
         case Delegated() as phase:
             return _child(call, phase, machine, now)
+        case Running() as phase if phase.request in unbegun:
+            return (_first_try(call, phase, machine, now),)
         case Running() as phase:
-            return (_tool(call, phase, machine, now, begun=phase.request not in unbegun),)
+            return (_tool(call, phase, machine, now),)
         case _:
             return ()
 
@@ -227,11 +237,21 @@ def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
-def _tool(
-    call: Call, phase: Running, machine: Machine, now: float, *, begun: bool
-) -> RunTool | ToolFinished | ToolLost:
+def _first_try(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished:
+    """What becomes of a tool that nobody has begun: it runs, if it still may."""
+    name, request = call.call.name, phase.request
+    spec = machine.config.tool(name)
+    if spec is None:
+        gone = texts.not_found(name, tuple([tool.name for tool in machine.config.tools]))
+        return ToolFinished(at=now, request=request, content=gone, outcome=Outcome.ERROR)
+    if phase.told is Order.STOP or _denied(call, spec, machine):
+        return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
+    return tool_run(call.call, spec, request)
+
+
+def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished | ToolLost:
     spec, request = machine.config.tool(call.call.name), phase.request
-    if spec is None or (begun and spec.side_effect is SideEffect.UNSAFE):
+    if spec is None or spec.side_effect is SideEffect.UNSAFE:
         return ToolLost(at=now, request=request)
     if phase.told is Order.STOP or _denied(call, spec, machine):
         return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)

@@ -235,7 +235,7 @@ class Session:
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
         mine = await result_for(sender, stream, self.result)
-        if isinstance(self._conductor.use, Closed):
+        if isinstance(self._conductor.use, Closed) or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         return mine or self.result()
 
@@ -353,7 +353,7 @@ class Session:
 
         One that rests is stopped when it is resumed. Without any, nothing happens.
         """
-        if (driver := self._conductor.driver) is not None:
+        if (driver := self._conductor.heeds) is not None:
             driver.post(Interrupted(at=self._now()))  # it need not wait until that is written
             return
         await self._conductor.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
@@ -372,6 +372,16 @@ class Session:
         return self._setting.clock.now()
 
     # Letting go of it
+
+    async def drain(self, within: float | None = None) -> None:
+        """
+        Let what is at work come to its end, begin nothing any more, and let go as `close` does.
+
+        Whoever goes on with the run begins what follows. What still works after *within* seconds is left. A
+        `run` gives how far it has come; one whose prompt had not come in raises `SessionClosed`.
+        """
+        self._check_own()
+        await self._conductor.drain(within)
 
     async def close(self) -> None:
         """

@@ -10,7 +10,7 @@ from ..effects.config import READER
 from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
 from ..effects.events import ApprovalGiven, Event, Post
 from .about import About, about, about_opened, mark_of
-from .entries import Branched, Entry, Posted, RunOpened, TakenOver, Titled
+from .entries import Branched, Entry, HandedOver, Posted, RunOpened, TakenOver, Titled
 from .folding import Folded, follow
 from .titles import first_line
 from .whole import read_entry
@@ -192,6 +192,13 @@ class SessionLog:
             await self._journal.write(entry)
         self._follow(entry)
         return machine
+
+    async def hand_over(self, unbegun: tuple[str, ...], at: float) -> None:
+        """Leave the run that is not over to whoever takes it over: of what is open nobody began *unbegun*."""
+        entry = HandedOver(at=at, unbegun=unbegun)
+        if self._journal is not None:
+            await self._journal.write(entry)
+        self._follow(entry)
 
     async def branch(self, run: str, at: float) -> None:
         """

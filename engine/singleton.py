@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-from ..effects.errors import ConfigError, QueueFull, WorldError
+from ..effects.errors import ConfigError, QueueFull, SessionClosed, WorldError
 
 if TYPE_CHECKING:
     from ..effects.messages import Binary
@@ -93,8 +93,11 @@ class Singleton:
         while True:
             self._news.clear()
             if self.session.unfinished or self.session.queue:
-                async for _ in self.session.stream(wait=True):
-                    pass
+                try:
+                    async for _ in self.session.stream(wait=True):
+                        pass
+                except SessionClosed:
+                    return  # it was drained; to whoever posts, it says so itself
             if not self._news.is_set():
                 self._idle.set()
                 await self._come()

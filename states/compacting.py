@@ -209,7 +209,7 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, event.seconds)))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-    if isinstance(event, ModelFailed) and event.failure is Failure.LOST:
+    if isinstance(event, ModelFailed) and event.failure in {Failure.LOST, Failure.UNBEGUN}:
         return draft.to(Compacting(reason=state.reason))
     if isinstance(event, ModelFinished) and event.stop not in WHOLE:
         return _failed(state, f"the summary ended with {event.stop}", draft, ctx)

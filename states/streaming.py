@@ -224,6 +224,8 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     """
     draft = Draft(ctx)
     _account_for_failure(state, event, draft, ctx)
+    if event.failure is Failure.UNBEGUN:
+        return draft.to(Thinking(stage=Go(), attempt=state.attempt))
     if event.failure is Failure.OVERFLOW:
         return draft.to(Compacting(reason=CompactReason.OVERFLOW))
     lost = event.failure is Failure.LOST

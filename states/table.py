@@ -152,7 +152,7 @@ TABLE: tuple[Row, ...] = (
             },
             ModelFailed: {
                 "thinking.retry": "it may go better the next time",
-                "thinking.go": "it may go better with another model",
+                "thinking.go": "it may go better with another model, or nobody had begun to ask",
                 "compacting.weigh": "the conversation is too large",
                 "thinking.end": "it cannot go better",
             },
@@ -352,7 +352,7 @@ TABLE: tuple[Row, ...] = (
                 "thinking.end": "no use, and it cannot go on as it is",
             },
             ModelFailed: {
-                "compacting.weigh": "the answer was lost, or another model is asked; once more",
+                "compacting.weigh": "it was lost or never asked for, or another model is asked; once more",
                 "compacting.pausing": "it may go better the next time",
                 "compacting.summary": "it was too much to read; once more with less",
                 "thinking.go": "it goes on as it is",

@@ -130,6 +130,9 @@ class TryBook:
             self.attempt = 1
             told = [one for one in now.effects if isinstance(one, RetryScheduled | FellBack)]
             return [f"{failed} was stopped, and {told}"] if told else []
+        if failed.failure is Failure.UNBEGUN:
+            self.attempt = asked.attempt
+            return [] if now.following.label == "thinking.go" else [f"{failed} led to {now.following.label}"]
         if failed.failure is Failure.OVERFLOW:
             right = isinstance(now.following, Compacting)
             return [] if right else [f"{failed} led to {now.following.label}"]

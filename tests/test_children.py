@@ -1028,6 +1028,7 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(request_: RunAgent, sai
         emit=noticed.append,
     )
     answer = await ChildRunner(Children("s", setting, None))(request_, scene)
+    assert answer is not None
     assert (answer.outcome, answer.spent) == (Outcome.ERROR, Spent())
     assert said in answer.content
     assert noticed == []

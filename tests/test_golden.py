@@ -23,6 +23,7 @@ from turnwheel.effects.config import Config, SideEffect
 from turnwheel.effects.events import (
     Approve,
     Deny,
+    Entered,
     Event,
     HookAnswered,
     InstructionsRead,
@@ -40,6 +41,7 @@ from turnwheel.engine.archive import export
 from turnwheel.engine.codec import SETTINGS
 from turnwheel.engine.conductor import Setting
 from turnwheel.engine.entries import VERSION, Entry
+from turnwheel.engine.folding import Folded
 from turnwheel.engine.journal import beginning, fold, read
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.migrations import CHANGES
@@ -214,15 +216,17 @@ class Onward:
         return self.session.machine
 
 
-def unsafe_at_work(machine: Machine) -> set[str]:
-    """The calls of unsafe tools that *machine* says are at work: they may have run."""
-    state = machine.state
-    if not isinstance(state, Executing | Confirming | Dispatching):
+def unsafe_at_work(folded: Folded) -> set[str]:
+    """The calls of unsafe tools that may have run: they are at work, and nobody says that they are not."""
+    machine = folded.machine
+    state = None if machine is None else machine.state
+    if machine is None or not isinstance(state, Executing | Confirming | Dispatching):
         return set()
     return {
         call.call.id
         for call in state.batch.calls
         if isinstance(call.phase, Running)
+        and call.phase.request not in folded.unbegun
         and (spec := machine.config.tool(call.call.name)) is not None
         and spec.side_effect is SideEffect.UNSAFE
     }
@@ -232,9 +236,10 @@ async def goes_on(path: Path, cut: int) -> None:
     """After the first *cut* entries of *path* the process was lost; one of today takes over."""
     store, name = await stored(path, cut), named(path)[1]
     before = list(await store.load(name))
-    left = fold(before, name).machine
+    folded = fold(before, name)
+    left = folded.machine
     assert left is not None
-    perhaps = unsafe_at_work(left)
+    perhaps = unsafe_at_work(folded)
     onward = Onward(left.config, name, store)
     machine = await onward.to_the_end()
 
@@ -299,7 +304,7 @@ def test_every_word_is_in_a_journal() -> None:
     entries = [entry_of(line) for path in PRESENT.glob("*.jsonl") for line in lines(path)]
     assert {type(entry) for entry in entries} == set(get_args(Entry))
     events = {type(event) for entry in entries if (event := getattr(entry, "event", None)) is not None}
-    assert events == set(get_args(Event)) - {ToolProgressed}
+    assert events == set(get_args(Event)) - {Entered, ToolProgressed}
 
 
 # Fields that come and go

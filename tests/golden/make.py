@@ -884,6 +884,21 @@ async def run_again(world: World) -> None:
         await leave(session, ToolStarted, None) if number < 3 else await session.resume()
 
 
+@scenario
+async def handed_over(world: World) -> None:
+    """Told to leave while a tool was at work: of what came behind it nobody had begun anything."""
+    session, leaving = world.process(calls(("dig", {}), ("send", {}))), list[asyncio.Future[None]]()
+
+    async def drain(_: object) -> None:
+        leaving.append(asyncio.ensure_future(session.drain()))
+        await asyncio.sleep(0)
+        world.release()
+
+    await play(session, on={ToolStarted: drain})
+    await asyncio.gather(*leaving)
+    await world.process(says("done")).resume()
+
+
 async def answer_open(session: Session) -> None:
     """Say yes to what is asked, and go on."""
     for question in session.waiting:
