@@ -35,30 +35,29 @@ HEAD = struct.Struct("=qq")
 """The number of moments, and the length of the name of the latest."""
 
 
-def _nothing() -> None:
-    """Let it live."""
-
-
 @final
 class Points:
     """
-    Counts the moments of a process in the memory *shared*, and calls *then* at the one numbered *last*.
+    Counts the moments of a process in the memory *shared*; the first is number 1, *names* are all of them.
 
-    The first is number 1. Where there is *room* to wait it is the first from there on at which a store is not
-    *busy*, here or in a thread. *names* are those it came to.
+    *busy* is how many calls of stores are under way.
     """
 
-    def __init__(
-        self, shared: mmap, last: int = 0, then: Callable[[], None] = _nothing, *, room: bool = False
-    ) -> None:
+    def __init__(self, shared: mmap) -> None:
         self.names: list[str] = []
         self.busy = 0
-        self._room = room
+        self._plans: list[tuple[int, Callable[[], None], bool]] = []
         self._shared = shared
-        self._last = last
-        self._then = then
         self._count = 0
         self._name = ""
+
+    def at(self, number: int, act: Callable[[], None], *, room: bool = False) -> None:
+        """
+        Have *act* called at the moment with this *number*.
+
+        Where there is *room*, at the first from there on at which no store is busy, here or in a thread.
+        """
+        self._plans.append((number, act, room))
 
     def within(self, what: str) -> None:
         """The process does *what* behind the latest moment and before the next."""
@@ -73,11 +72,11 @@ class Points:
         self.names.append(name)
         told = name.encode()[: PAGE - HEAD.size]
         self._shared[: HEAD.size + len(told)] = HEAD.pack(self._count, len(told)) + told
-        if self._count == self._last or (self._room and self._count > self._last > 0):
-            if self._room and self.busy:
-                return
-            self._last = 0
-            self._then()
+        for plan in self._plans[:]:
+            number, act, room = plan
+            if self._count >= number and not (room and self.busy):
+                self._plans.remove(plan)
+                act()
 
 
 def counted(shared: mmap) -> tuple[int, str]:

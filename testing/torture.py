@@ -10,6 +10,7 @@ what is lived through, `torture_cases` for how it is ended, and `torture_checks`
     python -m turnwheel.testing.torture --kills 500 --seed 7
     python -m turnwheel.testing.torture --again 0:137,4   one case: life 0, killed at moments 137 and then 4
     python -m turnwheel.testing.torture --again 0:z137    the same, frozen there and woken when all is over
+    python -m turnwheel.testing.torture --again 0:d137+5  told to leave there, and killed 5 moments later
     python -m turnwheel.testing.torture --at "pay: begun" every moment of life 0 that is called so
     python -m turnwheel.testing.torture --moments 0       the moments of life 0
 """
@@ -38,12 +39,15 @@ from .choices import Seeded, chance, pick, weighted
 from .points import PAGE, Points
 from .torture_cases import SCRIPTS, Case, Lived, Undisturbed, lived, undisturbed
 from .torture_life import Life
-from .torture_process import After, At, End, Frozen
+from .torture_process import After, At, Drained, End, Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .choices import Choices
+
+HOW: dict[str, Callable[[int], End]] = {"killed": At, "frozen": Frozen, "drained": Drained}
+"""What may become of a process at a moment."""
 
 MOST = 4
 """Processes of one life that are killed, at most."""
@@ -61,6 +65,7 @@ REPORT = """\
 {kills:,} kills in {lives:,} lives: {at moments:,} at moments, {at instants:,} at instants
 {in a recovery:,} of them in a recovery, {process:,} processes, {entries:,} entries
 {woken:,} processes frozen and woken when others had gone on: {late:,} told so, the rest with nothing to do
+{drained:,} processes drained
 {tool:,} starts of tools, {unknown:,} calls told of as perhaps run
 {kept:,} answers of models kept, {lost:,} asked for again
 {asked:,} questions put, {accepted:,} inputs accepted"""
@@ -88,8 +93,8 @@ def cases(asked: argparse.Namespace, alone: Alone) -> Iterator[Case]:
         (name, Case(script=first, ends=(At(number),))) for number, name in enumerate(undisturbed.moments, 1)
     ]
     if asked.at:
-        there = [case for name, case in every if asked.at in name]
-        yield from [case.frozen for case in there] if asked.frozen else there
+        numbers = [number for number, name in enumerate(undisturbed.moments, 1) if asked.at in name]
+        yield from [Case(script=first, ends=(HOW[asked.how](number),)) for number in numbers]
         return
     yield from [case for name, case in every if is_edge(name)]
     others = [case for name, case in every if not is_edge(name)]
@@ -107,9 +112,9 @@ def drawn(choices: Choices, alone: Alone) -> Case:
     """A case as *choices* draw it, of one of the lives that nobody disturbs *alone*."""
     script = pick(choices, tuple(alone))
     most = len(alone[script].moments)
-    ends = [_end(choices, {"any": 50, "instant": 35, "frozen": 15}, most)]
+    ends = [_end(choices, {"any": 45, "instant": 30, "frozen": 12, "drained": 13}, most)]
     while len(ends) < MOST and chance(choices, 45):
-        ends.append(_end(choices, {"soon": 55, "any": 20, "instant": 15, "frozen": 10}, most))
+        ends.append(_end(choices, {"soon": 45, "any": 15, "instant": 15, "frozen": 10, "drained": 15}, most))
     return Case(script=script, ends=tuple(ends))
 
 
@@ -122,6 +127,8 @@ def _end(choices: Choices, kinds: dict[str, int], most: int) -> End:
             return After((1 + choices.below(999)) / 1_000)
         case "frozen":
             return Frozen(number)
+        case "drained":
+            return Drained(number, choices.below(SOON) if chance(choices, 40) else 0)
         case _:
             return At(number)
 
@@ -152,6 +159,7 @@ def counted(found: Lived) -> Counter[str]:
             counts["kills"] += 1
             counts["at instants" if isinstance(end, After) else "at moments"] += 1
             counts["in a recovery"] += number > 0
+    counts["drained"] = sum(death.drained for death in found.deaths)
     counts["woken"] = len(found.woken)
     counts["late"] = sum(bool(death.fault) for death in found.woken.values())
     counts.update([str(note["kind"]) for note in found.remains.notes])
@@ -223,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lives", type=int, default=len(SCRIPTS), help="how many different lives there are")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--at", metavar="MOMENT", help="only at moments of the first whose names have this")
-    parser.add_argument("--frozen", action="store_true", help="with --at: freeze there and wake at the end")
+    parser.add_argument("--how", choices=HOW, default="killed", help="what becomes of a process there")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="cases at once")
     parser.add_argument("--again", type=Case.read, metavar="CASE", help="this case alone, such as 0:137,4")
     parser.add_argument("--moments", type=int, metavar="LIFE", help="say which moments a life has")

@@ -1,8 +1,8 @@
 """
 The lives there are, and how they are ended: each by one process after another.
 
-The first process begins, each of the others goes on where one was killed or is frozen, and the last is left
-alone. What was frozen wakes then, when everything is over.
+The first process begins, each of the others goes on where one was killed, drained or is frozen, and the last
+is left alone. What was frozen wakes then, when everything is over.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import final
 import attrs
 
 from ..effects.policy import Concurrency, OnLost
-from .torture_checks import life_faults
-from .torture_process import After, At, Death, End, Frozen, Process, Running
+from .torture_checks import gentle_faults, life_faults
+from .torture_process import After, At, Death, Drained, End, Frozen, Process, Running
 from .torture_script import TITLE, Asks, Script
 from .torture_trail import Remains, Shape
 
@@ -67,15 +67,17 @@ class Case:
         return cls(script=int(script), ends=tuple([_end(end) for end in ends.split(",") if end]))
 
     @property
-    def frozen(self) -> Case:
-        """The same with processes that freeze where they would be killed at a moment."""
-        ends = [Frozen(end.number) if isinstance(end, At) else end for end in self.ends]
-        return attrs.evolve(self, ends=tuple(ends))
+    def gentle(self) -> bool:
+        """Whether all its processes are only drained."""
+        return all(isinstance(end, Drained) and not end.then for end in self.ends)
 
 
 def _end(text: str) -> End:
     if text.startswith("z"):
         return Frozen(int(text[1:]))
+    if text.startswith("d"):
+        number, _, then = text[1:].partition("+")
+        return Drained(int(number), int(then or 0))
     return After(float(text)) if "." in text else At(int(text))
 
 
@@ -153,7 +155,7 @@ def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
         deaths.append(running.ended(alone.seconds))
         if deaths[-1].frozen:
             frozen[number] = running
-        elif not deaths[-1].killed:
+        elif not deaths[-1].killed and not deaths[-1].drained:
             break
     woken = {number: running.woken() for number, running in frozen.items()}
     remains = Remains.read(folder)
@@ -162,4 +164,5 @@ def lived(case: Case, folder: Path, alone: Undisturbed) -> Lived:
     # A model is asked for a title in the background, once: that one may be lost.
     title = TITLE[script.titles] if script.titles == "inline" else ""
     faults = faults or list(life_faults(remains, alone.shapes, title, overtaken=bool(woken)))
+    faults += gentle_faults(remains) if case.gentle else []
     return Lived(case=case, deaths=deaths, woken=woken, remains=remains, faults=faults)

@@ -52,6 +52,16 @@ def life_faults(
     yield from _tools_faults(remains, overtaken=overtaken)
 
 
+def gentle_faults(remains: Remains) -> Iterator[str]:
+    """Whether anything was done twice, or is lost, although every process ended what it had begun."""
+    for trail in remains.trails.values():
+        yield from [f"{trail.tools[key].tool} is said to be lost" for key in trail.doubted]
+        yield from [f"the answer to {request} is said to be lost" for request in trail.lost]
+    for key, notes in _by(remains.of("tool"), "key").items():
+        if len(notes) > 1:
+            yield f"{notes[0]['tool']} began {len(notes)} times under {key}"
+
+
 def _differences(shapes: list[Shape], undisturbed: list[Shape]) -> Iterator[str]:
     if len(shapes) != len(undisturbed):
         yield f"there are {len(shapes)} sessions, undisturbed {len(undisturbed)}"

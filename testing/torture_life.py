@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ..effects.config import ChildSpec
+from ..effects.errors import SessionClosed
 from ..effects.events import (
     ApprovalGiven,
     Approve,
@@ -75,6 +76,8 @@ class Life:
         self.before = Notebook.read(folder / NOTES)
         self.store = PointedStore(folder / STORE, script.durability, points)
         self.clock = FakeClock(1_000.0 + number * (100.0 if script.late else 0.5))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._elsewhere = PointedStore(folder / STORE, script.durability, points, "elsewhere ")
         self._agent = self._made(folder)
         self._session: Session = self._agent.session(SESSION)
@@ -100,27 +103,49 @@ class Life:
             deps=self,
         )
 
-    async def live(self) -> None:
-        """Say what is to be said, and go on until nothing waits any more."""
+    def drain(self) -> None:
+        """Have it leave soon, and begin nothing any more; from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin_to_leave)
+
+    def _begin_to_leave(self) -> None:
+        self._leaving = asyncio.ensure_future(self._session.drain())
+
+    async def live(self) -> bool:
+        """
+        Say what is to be said, and go on until nothing waits any more; whether that is so.
+
+        It is not where the process is drained, after which there may be something left.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._live()
+        except SessionClosed:
+            if self._leaving is None:
+                raise
+        if self._leaving is not None:
+            await self._leaving
+        if self._other is not self._session:
+            await self._other.close()
+        await self.store.close()
+        await self._elsewhere.close()
+        return self._leaving is None
+
+    async def _live(self) -> None:
         known = await settled(self.store) if self.number > 1 else []
         self.notes.note("process", settled=known)
         async with self._session as session:
             for name, text in PROMPTS.items():
                 await self.say(name, session.send(text, id=name))
-            while session.unfinished or session.queue:
+            while self._leaving is None and (session.unfinished or session.queue):
                 await self._go_on(session)
-        if self._other is not self._session:
-            await self._other.close()
-        await self.store.close()
-        await self._elsewhere.close()
-        self.notes.note("over")
 
     async def _go_on(self, session: Session) -> None:
         """Run until it rests or is over, and answer what it rests on."""
         async with aclosing(session.stream()) as notices:
             async for notice in notices:
                 self._told(notice)
-        for question in session.waiting:
+        for question in () if self._leaving else session.waiting:
             self.asked(question)
             await session.approve(question.id, self.decided(question), by="a person")
             self.points(f"answered about {question.tool}")

@@ -1,5 +1,5 @@
 """
-One process of a life: forked, and then killed with -9, or frozen, or left alone.
+One process of a life: forked, and then killed with -9, frozen, drained, or left alone.
 
 A process comes to the moment at which it ends by itself, which is exact; an instant comes from outside, which
 is anywhere. One that is frozen is as one that hangs in a swap, a pause or a debugger: others go on in its
@@ -25,6 +25,9 @@ from .torture_script import Script
 
 LONGEST = 30.0
 """Seconds after which a process hangs; a life takes a hundredth of that."""
+
+DRAINED: Final = 3
+"""The exit code of a process that was drained, which may have left something."""
 
 FROZEN: Final = b"frozen\n"
 """What a process says before it freezes."""
@@ -63,7 +66,19 @@ class Frozen:
         return f"z{self.number}"
 
 
-End = At | After | Frozen
+@final
+@attrs.frozen
+class Drained:
+    """A process is told at the moment with this *number* to leave, and may be killed *then* moments later."""
+
+    number: int
+    then: int = 0
+
+    def __str__(self) -> str:
+        return f"d{self.number}" + (f"+{self.then}" if self.then else "")
+
+
+End = At | After | Frozen | Drained
 """How a process ends that is not left alone."""
 
 
@@ -73,17 +88,20 @@ class Death:
     """
     How a process ended, after so many *moments*, the *latest* of that name.
 
-    It may have been *killed*, or be *frozen* only. *fault* is what went wrong with it, as a traceback.
+    It may have been *killed*, or *drained*, or be *frozen* only. *fault* is what went wrong with it, as a
+    traceback.
     """
 
     killed: bool = False
+    drained: bool = False
     frozen: bool = False
     moments: int
     latest: str
     fault: str = ""
 
     def __str__(self) -> str:
-        end = "killed" if self.killed else "frozen" if self.frozen else "ended"
+        ends = {"killed": self.killed, "frozen": self.frozen, "drained": self.drained}
+        end = next((end for end, came in ends.items() if came), "over")
         return f"{end} after moment {self.moments}, {self.latest!r}"
 
     @property
@@ -120,24 +138,42 @@ class Process:
 
     def _be(self, shared: mmap.mmap, writing: int) -> NoReturn:
         """Be that process, which counts in *shared* and tells *writing* what goes wrong."""
-
-        def last() -> None:
-            if isinstance(self.end, Frozen):
-                os.write(writing, FROZEN)
-            os.kill(os.getpid(), signal.SIGSTOP if isinstance(self.end, Frozen) else signal.SIGKILL)
-
-        number = self.end.number if isinstance(self.end, At | Frozen) else 0
-        # One that sleeps while it has the lock of a file keeps all others from writing: they are told so.
-        points = Points(shared, number, last, room=isinstance(self.end, Frozen))
-        pointed_statements(points)
+        code = 0
+        points = Points(shared)
         try:
-            asyncio.run(Life(self.script, self.folder, self.number, points).live())
+            life = Life(self.script, self.folder, self.number, points)
+            self._arrange(points, life, writing)
+            pointed_statements(points)
+            code = 0 if asyncio.run(life.live()) else DRAINED
             if self.names is not None:
                 self.names.write_text("\n".join(points.names), "utf-8")
         except BaseException:  # noqa: BLE001  # it must not go on as the process it was forked from
             os.write(writing, traceback.format_exc().encode())
         finally:
-            os._exit(0)
+            os._exit(code)
+
+    def _arrange(self, points: Points, life: Life, writing: int) -> None:
+        """Have *points* see to it that *life* ends as it is to."""
+
+        def kill() -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def freeze() -> None:
+            os.write(writing, FROZEN)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        match self.end:
+            case At(number):
+                points.at(number, kill)
+            case Frozen(number):
+                # While it has the lock of a file nobody else can write: they are told so, and that is all.
+                points.at(number, freeze, room=True)
+            case Drained(number, then):
+                points.at(number, life.drain)
+                if then:
+                    points.at(number + then, kill)
+            case _:
+                pass
 
 
 @final
@@ -165,7 +201,8 @@ class Running:
         if said is None and not isinstance(end, After):
             said = f"process {self.process.number} hangs after moment {moments}, {latest!r}".encode()
         fault = (said or b"").decode(errors="replace")
-        return Death(killed=os.WIFSIGNALED(status), moments=moments, latest=latest, fault=fault)
+        code = os.waitstatus_to_exitcode(status)
+        return Death(killed=code < 0, drained=code == DRAINED, moments=moments, latest=latest, fault=fault)
 
     def woken(self) -> Death:
         """How it ended once it was woken."""

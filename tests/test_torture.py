@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from turnwheel.testing.torture_cases import Case
-from turnwheel.testing.torture_process import After, At, Frozen
+from turnwheel.testing.torture_process import After, At, Drained, Frozen
 
 
 def run(*arguments: str, folder: Path) -> str:
@@ -46,7 +48,15 @@ def test_a_case_can_be_seen_again(tmp_path: Path) -> None:
     said = run("--again", f"0:{found[1]},3", folder=tmp_path)
     assert f"process 1: killed after moment {found[1]}, 'pay: begun'\n" in said
     assert "process 2: killed after moment 3, " in said
-    assert "process 3: ended after moment " in said
+    assert "process 3: over after moment " in said
+
+
+@pytest.mark.parametrize("how", ["frozen", "drained"])
+def test_processes_that_sleep_or_are_to_leave_lose_nothing_either(how: str, tmp_path: Path) -> None:
+    """Before a tool that must not run twice, while it runs, and behind it."""
+    said = run("--how", how, "--at", "pay: ", folder=tmp_path)
+    assert "0 kills in 9 lives" in said
+    assert said.endswith("every promise was kept\n")
 
 
 def test_a_life_has_everything_in_it(tmp_path: Path) -> None:
@@ -73,7 +83,7 @@ def test_a_life_has_everything_in_it(tmp_path: Path) -> None:
 
 def test_a_case_is_written_as_it_is_read() -> None:
     """A life, and the moments and instants at which its processes are killed."""
-    case = Case(script=3, ends=(Frozen(12), At(4), After(0.25)))
-    assert str(case) == "3:z12,4,0.250"
-    assert Case.read("3:z12,4,0.250") == case
+    case = Case(script=3, ends=(Frozen(12), At(4), After(0.25), Drained(9), Drained(9, 2)))
+    assert str(case) == "3:z12,4,0.250,d9,d9+2"
+    assert Case.read("3:z12,4,0.250,d9,d9+2") == case
     assert Case.read("7") == Case(script=7, ends=())
