@@ -131,11 +131,11 @@ def resource_keys(
     return found
 
 
-def names_in(function: Callable[..., object], names: Iterable[str]) -> tuple[str, ...]:
+def names_in(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
     """*names* of arguments of *function*; raises `ToolDefinitionError` where they are none."""
     if isinstance(names, str):
         raise refusal(function, f"several names are wanted, not one: write [{names!r}]")
-    found: tuple[object, ...] = tuple(names)
+    found = tuple(names)
     if wrong := [name for name in found if not isinstance(name, str)]:
         raise refusal(function, f"a name is text, not {wrong[0]!r}")
     return tuple(map(str, found))
