@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from ..effects.errors import InternalError, JournalError, UnknownSession
+from ..effects.events import Failure
 from .codec import TAG
 from .entries import Stepped, time_of
 from .replay import ReplayedStep, as_plain, plain_entry, replayed
@@ -168,9 +169,9 @@ def _moves(step: Plain) -> bool:
 
 
 def _asks_again(step: Plain) -> bool:
-    """Whether *step* only asks a model what it was asked in the session that this one is a copy of."""
-    entered = step["entry"].get("event", {}).get(TAG) == "Entered"
-    return entered and {effect[TAG] for effect in step["effects"]} == {"CallModel", "ModelCalled", "UseIds"}
+    """Whether *step* only asks a model what stands there already, since nobody had begun to ask it."""
+    unbegun = step["entry"].get("event", {}).get("failure") == Failure.UNBEGUN
+    return unbegun and {effect[TAG] for effect in step["effects"]} == {"CallModel", "ModelCalled", "UseIds"}
 
 
 @final
