@@ -8,16 +8,25 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from turnwheel import Agent, Limits, tool
 from turnwheel.effects.errors import ConfigError, StoreConflict, StoreError
+from turnwheel.effects.events import ModelFinished, ModelStreamed
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.performers.stores.base import SessionInfo
 from turnwheel.effects.performers.stores.sqlite import Durability, SQLiteStore
+from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
+from turnwheel.effects.requests import CallModel
+from turnwheel.effects.usage import Usage
+from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.stores import StoreOver
 
 
 @pytest.fixture
@@ -232,6 +241,58 @@ async def test_an_append_writes_as_much_in_a_long_session_as_in_a_short_one(path
     late = await log_growth(store, path, "s", 20_330, 300)
     assert late == pytest.approx(early, rel=0.05)
     await store.close()
+
+
+class Counted(StoreOver):
+    """A store that counts the bytes of each append, what it says about the session included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: list[int] = []
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """As a store does."""
+        self.bytes.append(sum(map(len, entries)) + len(about or b""))
+        return await super().append(session, expected, entries, about)
+
+
+async def add_and_add(request: CallModel, scene: Scene) -> ModelFinished:
+    """A model that adds 1,001 times, other numbers each time, and then says that it has."""
+    at, round_ = scene.clock.now(), request.view.length // 2
+    piece: Piece = CallPiece(0, "call_0", "add", f'{{"a": "{round_:06}", "b": 1}}')
+    if round_ == 1_001:
+        piece = TextPiece("That is all.")
+    scene.emit(ModelStreamed(at=at, request=request.id, before=0, count=1, pieces=(piece,)))
+    stop = StopReason.END_TURN if round_ == 1_001 else StopReason.TOOL_USE
+    return ModelFinished(at=at, request=request.id, stop=stop, usage=Usage(input=10, output=5))
+
+
+async def test_round_1000_of_a_run_is_kept_in_as_many_bytes_as_round_10() -> None:
+    """To within 5 percent, which its ids are longer: nothing that was said before is written again."""
+    store, began = Counted(), list[int]()
+
+    @tool(side_effect="read_only")
+    def add(a: str, b: int) -> str:
+        """Add two numbers."""
+        began.append(sum(store.bytes))
+        return f"{a} and {b}"
+
+    agent = Agent(
+        model="wire:model",
+        tools=[add],
+        performers={CallModel: add_and_add},
+        limits=Limits(turns=None),
+        clock=FakeClock(100.0),
+        store=store,
+    )
+    async with agent.session("s") as session:
+        await session.run("add")
+    await store.close()
+    early, late = began[10] - began[9], began[1_000] - began[999]
+    assert early > 0
+    assert late == pytest.approx(early, rel=0.05)
 
 
 # Appends that wait while the disk is busy share a transaction
