@@ -11,7 +11,8 @@ import asyncio
 import hmac
 import json
 import os
-from typing import TYPE_CHECKING, cast, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import attrs
 
@@ -25,7 +26,6 @@ from ..effects.events import (
 )
 from ..effects.performers.secrets import (
     filled,
-    filled_text,
     hidden_in,
     is_telling,
     masked,
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from ..effects.requests import AskApproval
     from ..effects.secrets import Json, Secrets
     from .forking import Instead
+
+T = TypeVar("T")
 
 KEY = os.urandom(32)
 """
@@ -166,13 +168,16 @@ class Sealer:
         arguments = cast("dict[str, Json] | None", arguments_of(text))
         if arguments is None:
             return self.seal("arguments", text)
-        # A placeholder with more around it is sealed with its value.
-        known = {found[1] for found in placeholders_in(arguments)} & self._values.keys()
-        values = {digits: self._values[digits] for digits in known}
-        is_named = hidden_in(names, self._secrets)
-        secret = sealed(arguments, is_named, lambda name, value: self.seal(name, _whole(value, values)))
+        stands = _digits_of(arguments)
+        values = await _undisturbed(self._known(stands)) if stands else {}
+        is_named = hidden_in(names, self._plain.get(tool, self._secrets))
+        secret = sealed(arguments, is_named, partial(self._seal_whole, values))
         await self.kept()
         return text if secret == arguments else json.dumps(secret, ensure_ascii=False)
+
+    def _seal_whole(self, values: Mapping[str, Json], name: str, value: Json) -> str:
+        """As `seal`: a placeholder with more around it is sealed with its value."""
+        return self.seal(name, filled(value, values))
 
     def said(self, tool: str, text: str) -> str:
         """*text*, which *tool* said, without the secrets that have a name in it or are known."""
@@ -250,35 +255,39 @@ class Sealer:
         Raises `Gone` where one of them is not known here.
         """
         arguments = cast("dict[str, Json] | None", arguments_of(text))
-        stands = {found[1]: found[0] for found in placeholders_in(arguments)}
+        stands = _digits_of(arguments)
+        if not stands:
+            return text
+        opened = filled(arguments, await self._known(stands))
+        if gone := _digits_of(opened):  # also those that were gone when they were sealed with what is around
+            raise Gone(gone.values())
+        return json.dumps(opened)
+
+    async def _known(self, stands: Mapping[str, str]) -> dict[str, Json]:
+        """The values of placeholders by their digits, which *stands* has; those that are not gone."""
         values: dict[str, Json] = {}
-        gone: list[str] = []
         for digits, each in stands.items():
             if digits in self._values:
                 values[digits] = self._values[digits]
-            elif (found := await self._find(digits)) is None:
-                gone.append(each)
-            else:
-                values[digits] = json.loads(found)
-                self._remember(digits, values[digits], each)
-        if gone:
-            raise Gone(gone)
-        return json.dumps(filled(arguments, values)) if stands else text
+            elif (found := await self._find(digits)) is not None:
+                values[digits] = found
+                self._remember(digits, found, each)
+        return values
 
     def reads(self, sessions: Iterable[str]) -> None:
         """Know the secrets of *sessions*, too: this one is a copy of what was said in them."""
         self._sessions = tuple(dict.fromkeys((*self._sessions, *sessions)))
 
-    async def _find(self, name: str) -> str | None:
+    async def _find(self, name: str) -> Json:
+        """The value that a vault has by *name*; None where it has none, since nothing is no secret."""
         for session in self._sessions:
             try:
                 async with asyncio.timeout(PATIENCE):
                     found = await self._vault.find(session, name)
+                if found is not None:
+                    return cast("Json", json.loads(found))
             except Exception as error:  # noqa: BLE001  # a host's: what cannot be found is not there
                 self._warn("a secret was not found", error)
-                continue
-            if found is not None:
-                return found
         return None
 
     def hides(self, text: str) -> str:
@@ -290,11 +299,12 @@ class Sealer:
             log.warning(what, reason=type(error).__name__)
 
 
-def _whole(value: Json, known: Mapping[str, Json]) -> Json:
-    return filled_text(value, known) if isinstance(value, str) else value
+def _digits_of(value: Json) -> dict[str, str]:
+    """The placeholders in *value* by their digits."""
+    return {found[1]: found[0] for found in placeholders_in(value)}
 
 
-async def _undisturbed(work: Coroutine[object, object, None]) -> None:
+async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
     """
     Await *work* to its end, for as long as a vault may take.
 
@@ -307,4 +317,4 @@ async def _undisturbed(work: Coroutine[object, object, None]) -> None:
         except asyncio.CancelledError:
             if (mine := asyncio.current_task()) is not None:
                 mine.uncancel()
-    task.result()
+    return task.result()

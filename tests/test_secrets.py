@@ -281,6 +281,49 @@ async def test_what_was_hidden_once_is_put_back_also_where_nothing_is_hidden_any
     assert KEY in repr([*session.history])
 
 
+async def test_a_secret_around_a_placeholder_is_one_with_it() -> None:
+    """Also where the value was kept by a process that is gone; and where it is gone, so is all of it."""
+    shelf = Shelf()
+    text = await sealer_of(shelf).arguments("fail", json.dumps({"password": PASSWORD}))
+    stands = stand_in(text, "password")
+    around = json.dumps({"password": f"Bearer {stands}, mine-4711"})
+    other = await sealer_of(shelf).arguments("fail", around)
+    assert not [word for word in (stands, "mine-4711", "Bearer") if word in other]
+    opened = json.loads(await sealer_of(shelf).opened(other))
+    assert opened == {"password": f"Bearer {PASSWORD}, mine-4711"}
+    late = await sealer_of(MemoryVault()).arguments("fail", around)
+    assert "mine-4711" not in late
+    lost = Shelf()
+    sealer = sealer_of(lost)
+    late = await sealer.arguments("fail", around)
+    with pytest.raises(Gone) as caught:
+        await sealer.opened(late)
+    assert caught.value.placeholders == (stands,)
+
+
+async def test_what_a_vault_has_and_nobody_can_read_is_gone() -> None:
+    """It is the host's, and may have anything in it."""
+    shelf = Shelf()
+    text = await sealer_of(shelf).arguments("fail", json.dumps({"password": PASSWORD}))
+    shelf.kept = dict.fromkeys(shelf.kept, "{torn")
+    with pytest.raises(Gone):
+        await sealer_of(shelf).opened(text)
+
+
+async def test_a_name_that_is_plain_is_so_where_a_tool_takes_any_names() -> None:
+    """In its arguments as in what it returns."""
+
+    @tool(plain=["token"])
+    def spell(words: dict[str, str]) -> str:
+        """Spell."""
+        return str(words)
+
+    sealer = Sealer("s", MemoryVault(), Secrets(), [spell.spec], {"spell": spell.plain})
+    made = json.loads(await sealer.arguments("spell", '{"words": {"token": "the", "secret": "cat"}}'))
+    assert made["words"]["token"] == "the"  # noqa: S105  # a word
+    assert "cat" not in str(made)
+
+
 # The stream
 
 
