@@ -7,13 +7,14 @@ import codecs
 import os
 import signal
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from typing import final
 
 import attrs
 from rich.text import Text
 
+from ..effects.sizes import MAX_TEXT
 from .keyboard import Keyboard
 from .keys import PASTES_OFF, PASTES_ON, Key, Keys
 from .line import Line, laid_out
@@ -27,6 +28,9 @@ HINT = "ask for something, or /help"
 
 _AT_ONCE = 65_536
 """Bytes of one read from a pipe."""
+
+_WAITING = 1_000
+"""Lines of a pipe that wait to be looked at."""
 
 
 @final
@@ -49,6 +53,7 @@ class PipedLines:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._room = threading.Semaphore(_WAITING)
 
     async def read(self) -> AsyncGenerator[Typed, None]:
         """The lines as they come, without their ends, until there are no more; blank ones are left out."""
@@ -56,17 +61,14 @@ class PipedLines:
         queue: asyncio.Queue[str | None] = asyncio.Queue()
         threading.Thread(target=self._pump, args=(loop, queue), name="turnwheel-stdin", daemon=True).start()
         while (line := await queue.get()) is not None:
+            self._room.release()
             if line.strip():
                 yield Typed(line, loop.time())
 
     def _pump(self, loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[str | None]) -> None:
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        rest = ""
-        while data := self._chunk():
-            *lines, rest = (rest + decode(data)).split("\n")
-            for line in lines:
-                _hand_over(loop, queue, line.removesuffix("\r"))
-        _hand_over(loop, queue, rest + decode(b"", final=True))
+        for line in _lines_of(iter(self._chunk, b"")):
+            self._room.acquire()  # a file is read no quicker than what it says is done
+            _hand_over(loop, queue, line)
         _hand_over(loop, queue, None)
 
     def _chunk(self) -> bytes:
@@ -74,6 +76,19 @@ class PipedLines:
             return os.read(self._descriptor, _AT_ONCE)
         except OSError:  # the terminal is gone
             return b""
+
+
+def _lines_of(chunks: Iterable[bytes]) -> Generator[str]:
+    """The lines in *chunks*; of one that is too long as much as tells that it is."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    rest = ""
+    for data in chunks:
+        text = decode(data)
+        if len(rest) > MAX_TEXT and "\n" not in text:
+            continue
+        *lines, rest = (rest + text).split("\n")
+        yield from [line.removesuffix("\r")[: MAX_TEXT + 1] for line in lines]
+    yield (rest + decode(b"", final=True))[: MAX_TEXT + 1]
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[str | None], line: str | None) -> None:

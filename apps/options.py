@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ..effects.permissions import PermissionMode, Verdict
+from ..effects.sizes import MAX_TEXT, within
 from .job import BUILT_IN, Job, Output, default_store
 from .settled import settle
 from .values import amount, fallback, hook, price, priced_model, rule
@@ -64,6 +65,9 @@ def _number(name: str, into: str, says: str) -> Callable[[Any], Any]:
 def _amount(name: str, into: str, says: str) -> Callable[[Any], Any]:
     return click.option(name, into, metavar="NUMBER", callback=read(amount), help=says)
 
+
+MAX_STDIN = 4 * MAX_TEXT
+"""Bytes that are read of stdin: a character has four at most."""
 
 _WORK: tuple[Callable[[Any], Any], ...] = (
     click.option("--continue", "newest", is_flag=True, help="Go on with the newest session made here."),
@@ -180,4 +184,8 @@ def job_of(options: dict[str, Any]) -> Job:
 
 def text_of(text: str) -> str:
     """*text*, or what stdin says where it is a dash."""
-    return sys.stdin.buffer.read().decode(errors="surrogateescape") if text == "-" else text
+    if text != "-":
+        return text
+    data = sys.stdin.buffer.read(MAX_STDIN + 1)
+    within("what stdin says", len(data), MAX_STDIN, "bytes")
+    return data.decode(errors="surrogateescape")

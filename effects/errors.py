@@ -12,7 +12,8 @@ Every error of this library, by whose fault it is.
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way
             SessionClosed      (RuntimeError) the session was closed
-            QueueFull          (RuntimeError) as many prompts wait as may
+            TooLarge           (ValueError) something is larger than anybody takes
+            QueueFull          (RuntimeError) as much waits as may
         WorldError             something outside failed
             StoreError         (OSError) the store cannot be read or written
             StoreConflict      somebody else wrote to the session first
@@ -129,6 +130,21 @@ class SessionClosed(CallerError, RuntimeError):
 
     def __str__(self) -> str:
         return f"session {self.session!r} is closed; open it again from its store"
+
+
+@final
+class TooLarge(CallerError, ValueError):
+    """*what* has *size* of *unit*, and may have *limit*."""
+
+    def __init__(self, what: str, size: int, limit: int, unit: str) -> None:
+        self.what = what
+        self.size = size
+        self.limit = limit
+        self.unit = unit
+        super().__init__(what, size, limit, unit)
+
+    def __str__(self) -> str:
+        return f"{self.what} has {self.size:,} {self.unit}, and may have {self.limit:,}"
 
 
 @final

@@ -27,6 +27,7 @@ from ..effects.permissions import Rule
 from ..effects.policy import Policy
 from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from ..effects.secrets import Secrets
+from ..effects.sizes import named
 from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.rules.hooks import told
 from .child import refuse
@@ -292,7 +293,9 @@ class Agent:
 
         Nothing is read before it is used. An *id* that is in the store goes on where it was.
         """
-        return self._session(_new_id() if id is None else id, self.store if store is None else store, {})
+        name = _new_id() if id is None else id
+        named("the id of a session", name)
+        return self._session(name, self.store if store is None else store, {})
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
         performers, sealer = self._sealed({**fallback, **self._performers()}, id)

@@ -28,6 +28,7 @@ from ..effects.pieces import Piece, Rope
 from ..effects.policy import Policy
 from ..effects.records import Change, Record, SetInstructions, SetThinking
 from ..effects.requests import Request, View
+from ..effects.sizes import MAX_ENTRY
 from ..effects.text import clean
 from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.batch import Forever, Phase, Timer
@@ -183,6 +184,9 @@ def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa:
     Raises `JournalError` for bytes that are no JSON, have an unknown tag, or lack or exceed the fields known
     here: written by a newer version, or not by this library.
     """
+    if len(data) > MAX_ENTRY:
+        msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}"
+        raise JournalError(msg)
     try:
         return _structure(msgspec.json.decode(data), as_type)
     except UNREADABLE as error:

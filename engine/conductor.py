@@ -36,6 +36,7 @@ from .children import Children, check_heard, check_runner
 from .driver import Driver, Performers, untold
 from .entries import Posted, Titled
 from .lookout import Lookout
+from .posts import check_room
 from .session_log import SessionLog
 from .takeover import taken_over
 from .titles import Titler, Titles
@@ -295,6 +296,7 @@ class Conductor:
             made = event()
             if made is None:
                 return None
+            check_room(made, self.log)
             if not isinstance(self.use, Opening | Driving):
                 check_heard(self.log, self.setting, made)
             return Posted(event=made)

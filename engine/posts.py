@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, get_args
 
 import attrs
 
 from ..effects.checks import tuple_of
-from ..effects.errors import ArgumentError, ConfigError, UnknownCall, UnknownRequest
+from ..effects.errors import ArgumentError, ConfigError, QueueFull, UnknownCall, UnknownRequest
 from ..effects.events import (
     ApprovalGiven,
     Approve,
@@ -16,6 +17,8 @@ from ..effects.events import (
     ControlReceived,
     Decision,
     Deny,
+    Interrupted,
+    Post,
     UserSent,
     UserSteered,
 )
@@ -23,6 +26,16 @@ from ..effects.messages import Binary
 from ..effects.permissions import PermissionMode
 from ..effects.policy import Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
+from ..effects.sizes import (
+    MAX_ARGUMENTS,
+    MAX_GLOBS,
+    MAX_MESSAGE,
+    MAX_TEXT,
+    MAX_WAITING,
+    attached,
+    named,
+    within,
+)
 from ..effects.text import clean
 from ..states.rules.control import refusal
 from .recovery import calls_of
@@ -57,6 +70,10 @@ class Said:
     sender: str = attrs.field(default="", converter=_text)
 
     def __attrs_post_init__(self) -> None:
+        within("the text of a prompt", len(self.text), MAX_TEXT)
+        named("the id of a prompt", self.id)
+        named("the sender of a prompt", self.sender)
+        attached(self.files)
         if not self.text.strip() and not self.files:
             msg = f"a prompt has to say something; got {self.text!r}"
             raise ConfigError(msg)
@@ -114,11 +131,31 @@ def decided(request: str, decision: Decision, at: float, by: str) -> ApprovalGiv
     if not _can_be_kept(decision):
         msg = f"arguments (JSON) and message are text, and interrupt is a bool; got {decision!r}"
         raise ArgumentError(msg)
-    if isinstance(decision, Deny):
-        decision = attrs.evolve(decision, message=clean(decision.message))
-    if isinstance(decision, Approve):
-        decision = attrs.evolve(decision, arguments=clean(decision.arguments))
-    return ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
+    match decision:
+        case Deny(message=message):
+            within("the message of a no", len(message), MAX_MESSAGE)
+            decision = attrs.evolve(decision, message=clean(message))
+        case Approve(arguments=arguments):
+            within("the arguments of a call", len(arguments), MAX_ARGUMENTS)
+            decision = attrs.evolve(decision, arguments=clean(arguments))
+        case ApproveAlways(where=where):
+            within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")
+            for part in chain.from_iterable(where):
+                named("an argument of a yes for all such calls, or its glob,", part)
+    answer = ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
+    named("the name of who answers", answer.by)
+    return answer
+
+
+def check_room(event: Post, log: SessionLog) -> None:
+    """
+    Raise `QueueFull` where as much waits for the session of *log* as may.
+
+    Who stops it or answers it is always heard, or nothing would ever wait any less.
+    """
+    waiting = len(log.pending) + (0 if log.machine is None else len(log.machine.memory.mail))
+    if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
+        raise QueueFull(log.session, waiting)
 
 
 def _can_be_kept(decision: object) -> bool:

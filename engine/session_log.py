@@ -9,6 +9,7 @@ import attrs
 from ..effects.config import READER
 from ..effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
 from ..effects.events import ApprovalGiven, Event, Post
+from ..effects.sizes import named
 from .about import About, about, about_opened, mark_of
 from .entries import Branched, Entry, HandedOver, Posted, RunOpened, TakenOver, Titled
 from .folding import Folded, follow
@@ -224,6 +225,7 @@ class SessionLog:
         """Make *session*, which must not be there, a copy of this one as *cut* says."""
         from .forking import forked  # noqa: PLC0415  # as above
 
+        named("the id of a session", session)
         entries = await self.store.load(self.session)
         if self._sealer is not None and cut.instead is not None:
             cut = attrs.evolve(cut, instead=await self._sealer.instead(cut.instead))

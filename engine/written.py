@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ..effects.errors import JournalError
+from ..effects.sizes import MAX_ENTRY, within
 from .codec import UNREADABLE, converter, in_json
 from .entries import VERSION, Entry
 
@@ -33,7 +34,9 @@ _unstructure = converter.unstructure
 
 def written(entry: Entry) -> bytes:
     """*entry* as JSON bytes."""
-    return in_json({MARK: VERSION, **_unstructure(entry, Entry)})
+    data = in_json({MARK: VERSION, **_unstructure(entry, Entry)})
+    within("an entry of a journal", len(data), MAX_ENTRY, "bytes")  # nobody would read it again
+    return data
 
 
 def entry_of(data: bytes, where: str = "this entry") -> Entry:
@@ -43,6 +46,9 @@ def entry_of(data: bytes, where: str = "this entry") -> Entry:
     Raises `NewerVersion` for one that a later turnwheel wrote, and `JournalError` for bytes that no turnwheel
     did.
     """
+    if len(data) > MAX_ENTRY:
+        msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}: no turnwheel wrote it"
+        raise JournalError(msg)
     try:
         plain = msgspec.json.decode(data)
         version = plain.pop(MARK, UNMARKED)

@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .context import Context
 
+NAMED = 10
+"""Calls that were left out whose names are told; there may be thousands of others."""
+
 Step = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
 
 
@@ -160,7 +163,9 @@ def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Dr
 def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
     """Tell whoever watches what was odd about the answer; the run goes on."""
     if sorted_.dropped:
-        names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped)
+        names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped[:NAMED])
+        if (more := len(sorted_.dropped) - NAMED) > 0:
+            names += f" and {more:,} more"
         draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
     if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
         draft.add(Warned(text=f"the model's answer ended with {stop}"))

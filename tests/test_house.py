@@ -422,6 +422,10 @@ SAID = [
     (errors.UnknownRequest("r-1", ()), "no open question 'r-1'; open: none"),
     (errors.UnknownCall("r-1", ("r-2",)), "no call 'r-1' under way; there are: 'r-2'"),
     (errors.UnknownRun("r3", ("r1", "r2")), "no run 'r3' in this session; there are: 'r1', 'r2'"),
+    (
+        errors.TooLarge("the text of a prompt", 5_000_000, 4_000_000, "characters"),
+        "the text of a prompt has 5,000,000 characters, and may have 4,000,000",
+    ),
     (errors.QueueFull("s", 3), "session 's' has 3 prompts waiting; send this one again later"),
     (errors.SessionBusy("s"), "session 's' has a run under way; wait for it or interrupt it"),
     (errors.SessionClosed("s"), "session 's' is closed; open it again from its store"),

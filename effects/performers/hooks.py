@@ -22,6 +22,7 @@ from ..events import HookAnswered
 from ..hooks import Hook, HookAnswer, HookSaid, HookSpec
 from ..permissions import Verdict
 from ..requests import FireHook
+from ..sizes import MAX_ARGUMENTS
 from ..text import clean
 from .base import Clock, Scene, SystemClock
 from .hooks_command import command_hook
@@ -208,6 +209,8 @@ def _fault_in(answer: HookAnswer) -> str:
         if not isinstance(value, kind):
             return f"its {field} must be a {kind.__name__}; got {value!r}"
     arguments: object = answer.arguments
+    if isinstance(arguments, str) and len(arguments) > MAX_ARGUMENTS:
+        return f"its arguments have {len(arguments):,} characters, and may have {MAX_ARGUMENTS:,}"
     try:
         if arguments != "":
             _object(arguments)

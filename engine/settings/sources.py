@@ -16,9 +16,10 @@ from typing import Any, cast, final
 import attrs
 
 from ...effects.config import ChildSpec
-from ...effects.errors import ConfigError
+from ...effects.errors import ConfigError, TooLarge
 from ...effects.model import ModelSpec
 from ...effects.policy import Policy
+from ...effects.sizes import within
 from ...effects.upkeep import Loops
 from .areas import CommandHook, Debug, Level, Preset
 from .keys import (
@@ -39,6 +40,9 @@ Way = tuple[str, ...]
 
 AGENTS = tuple[ChildSpec, ...]
 """The kind of the one list that is told as a table, by the names of what is in it."""
+
+MAX_FILE = 1_000_000
+"""Bytes of a file of settings: a thousand times those of a usual one."""
 
 ARGUMENT = "argument"
 """The source of what Python code told."""
@@ -168,7 +172,12 @@ def _of_file(file: str | os.PathLike[str] | None) -> Layer:
 
     path = Path(FILE if file is None else file).expanduser()
     try:
-        told = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+        with path.open("rb") as opened:
+            data = opened.read(MAX_FILE + 1)
+        within(f"the file of settings {str(path)!r}", len(data), MAX_FILE, "bytes")
+        told = tomllib.loads(data.decode().replace("\r", "\n"), parse_float=Decimal)
+    except TooLarge as error:
+        raise ConfigError(str(error)) from error
     except FileNotFoundError as error:
         if file is None:
             return {}

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, final
 
 from ...events import Failure, ModelFailed, ModelFinished, ModelStreamed
 from ...pieces import CallPiece, ReasoningPiece, TextPiece
+from ...sizes import MAX_ARGUMENTS
 from .wire import Broken, Complete, Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from ...pieces import Piece
     from ...requests import CallModel
@@ -33,8 +34,8 @@ Bytes of an answer that are read where nothing else is said.
 MAX_SAID = 8 * 1024 * 1024
 """Characters that an answer may say, thinking and calls included. 128k tokens are half a million."""
 
-MAX_ARGUMENTS = 2_000_000
-"""Characters of the arguments of one call: room for a whole file, and more than any model writes at once."""
+MAX_PIECES = 500_000
+"""Pieces that an answer may come in: 128k tokens, one by one, are a quarter of that."""
 
 
 @final
@@ -56,6 +57,7 @@ class Exchange:
         self._most = most
         self._left = most
         self._said = 0
+        self._pieces = 0
         self._arguments: dict[int, int] = {}
         self._cut: Broken | None = None  # more came than is read
         self._fault: Broken | None = None  # more was said than is taken
@@ -88,7 +90,7 @@ class Exchange:
                 self._call_soon(self._flush)
         return self.parser.done or self._fault is not None
 
-    def _weigh(self, pieces: Iterable[Piece]) -> None:
+    def _weigh(self, pieces: Collection[Piece]) -> None:
         """See whether *pieces* are not too much, with what was said before."""
         for piece in pieces:
             match piece:
@@ -103,6 +105,9 @@ class Exchange:
                     if size > MAX_ARGUMENTS:
                         message = f"the arguments of a call have more than {MAX_ARGUMENTS} characters"
                         self._fault = _too_large(message)
+        self._pieces += len(pieces)
+        if self._pieces > MAX_PIECES:
+            self._fault = _too_large(f"the answer came in more than {MAX_PIECES} pieces")
         if self._said > MAX_SAID:
             self._fault = _too_large(f"the answer says more than {MAX_SAID} characters")
 

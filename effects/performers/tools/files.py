@@ -143,6 +143,9 @@ def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool 
     if old not in text and "\r\n" in text:  # read shows such lines as any others
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     count = _occurrences(text, old, place.shown, all_of_them=all)
+    if (size := len(text) + count * (len(new) - len(old))) > MAX_BYTES:
+        msg = f"{place.shown!r} would have {size:,} characters, and may have {MAX_BYTES:,}; left as it is"
+        raise ValueError(msg)
     store(place, text.replace(old, new).encode(), seen)
     return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
 
