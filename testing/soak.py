@@ -4,7 +4,8 @@ A long day: very many turns over many sessions in one process, after which nothi
 Theory of operation. Turns are done in tenths. After each everything comes to rest: no session is open, and
 what is kept in memory is forgotten. Then what is there is counted: bytes, blocks of the allocator, objects by
 type, tasks, timers, threads and file descriptors. The first tenths fill caches; from then on all of it has to
-stay as it is. How disagreeable the day is, is in `soak_service`.
+stay as it is. How disagreeable the day is, is in `soak_service`. What a process has is read from /proc, as
+Linux has it.
 
     python -m turnwheel.testing.soak                    100,000 turns over 1,000 sessions
     python -m turnwheel.testing.soak --turns 5000 --sessions 100 --trace
@@ -46,7 +47,7 @@ SETTLED = 4
 BLOCKS, MANY_BLOCKS = 0.02, 1_000
 """Blocks of the allocator that a turn may leave behind, where that comes to more than so many in all."""
 
-BYTES, MANY_BYTES = 40.0, 4_000_000
+BYTES, MANY_BYTES = 40.0, 8_000_000
 """The same for bytes of the process, of which an allocator keeps now more and now less."""
 
 MANY_OBJECTS = 100
