@@ -34,6 +34,8 @@ class Store(Protocol):
 
     Every method raises `StoreError` where the store cannot be reached or was closed. Cancelling one does not
     leave its work in doubt: what was begun is done before the cancellation goes on.
+
+    All of this is in `turnwheel.testing.conformance`, as checks that a store of one's own can be put to.
     """
 
     async def append(
