@@ -50,7 +50,7 @@ class Chat:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.face = ChatFace(job)
-        self.signals = Signals(self._ctrl_c if self.face.typed else None)
+        self.signals = Signals(self._ctrl_c if self.face.typed else None, self._say)
         self.code = Exit.ENDED
         self._lines: Lines | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -76,6 +76,9 @@ class Chat:
             except asyncio.CancelledError:
                 self._cut_off(place)
                 raise
+            if self.signals.ended_by is not None:
+                self._cut_off(place)
+                return self.signals.ended_by
             return self._left(place)
 
     async def _talk(self, place: Place, lines: Lines) -> None:
@@ -140,6 +143,8 @@ class Chat:
         while True:
             if ours if session.unfinished else self._due(place):
                 await self._run(place)
+                if self.signals.ended_by is not None:
+                    return  # it was drained
             elif self._heard_all:
                 return
             else:
@@ -205,6 +210,10 @@ class Chat:
         if session.unfinished:
             return Exit.RESTS
         return Exit.ENDED if self.face.typed else self.code
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError):  # as below
+            self.face.aside.line(text, "yellow")
 
     def _cut_off(self, place: Place) -> None:
         """A signal ended it."""

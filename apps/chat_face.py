@@ -82,7 +82,7 @@ class ChatFace:
         for question in asked(place.session):
             self._face.know_question(question)
         if not machine.done:
-            for line in told(machine, place.agent.config, place.agent.clock.now()):
+            for line in told(machine, place.agent.config, place.agent.clock.now(), place.session.unbegun):
                 self.aside.line(line, "yellow")
         elif self._json is None:
             self._last_words(place)

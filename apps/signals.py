@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from .exits import Exit
 
 if TYPE_CHECKING:
     from ..engine.session import Session
 
+DRAIN = 10.0
+"""Seconds that what is at work has to come to its end: those who end processes mostly wait longer."""
+
 PATIENCE = 2
 """Interrupts that a run itself answers; one more and we leave without it."""
+
+
+def _nothing(_: str) -> None:
+    """Nobody is told."""
 
 
 @final
@@ -23,14 +30,16 @@ class Signals:
     """
     Ctrl-C interrupts the run, once more leaves its work behind; to be terminated leaves the run unfinished.
 
-    `ended_by` says what ended the task that called `heeded`, where it was a signal. Where no run is under
-    way Ctrl-C ends that task too, unless *idle* does something else.
+    `ended_by` says what ended the task that called `heeded`, where it was a signal. To be terminated lets
+    what is at work come to its end, which *say* is told in words; once more does not. Where no run is under
+    way either ends that task at once, unless *idle* does something else about Ctrl-C.
     """
 
-    def __init__(self, idle: Callable[[], None] | None = None) -> None:
+    def __init__(self, idle: Callable[[], None] | None = None, say: Callable[[str], None] = _nothing) -> None:
         self.ended_by: Exit | None = None
         self.failure: BaseException | None = None
         self._idle = idle or partial(self._end, Exit.INTERRUPTED)
+        self._say = say
         self._session: Session | None = None
         self._interrupts = 0
         self._deaf = False
@@ -53,7 +62,7 @@ class Signals:
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self._end, Exit.TERMINATED)
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
         loop.add_signal_handler(signal.SIGHUP, self._end, Exit.HUNG_UP)
         try:
             yield
@@ -91,6 +100,15 @@ class Signals:
         if self._task is not None:
             self._task.cancel()
 
+    def _terminate(self) -> None:
+        """Let the run come to where it can be left, or leave it as it is where that was asked for before."""
+        if self.ended_by is not None or self._session is None or not self._session.running:
+            self._end(Exit.TERMINATED)
+            return
+        self.ended_by = Exit.TERMINATED
+        self._say(f"terminated: what is at work may end, within {DRAIN:g} s; once more leaves it at once")
+        self._see_to(self._session.drain(DRAIN))
+
     def _interrupt(self) -> None:
         """Interrupt the run, or end where there is none that could heed it."""
         if self._deaf:
@@ -102,12 +120,15 @@ class Signals:
         if self._interrupts > PATIENCE:
             self._end(Exit.INTERRUPTED)
             return
-        asking = asyncio.ensure_future(self._session.interrupt())
+        self._see_to(self._session.interrupt())
+
+    def _see_to(self, wish: Coroutine[Any, Any, None]) -> None:
+        asking = asyncio.ensure_future(wish)
         self._asking.add(asking)  # the event loop itself holds a task but weakly
         asking.add_done_callback(self._asked)
 
     def _asked(self, asking: asyncio.Task[None]) -> None:
-        """An interrupt that could not be posted ends the work: whoever asked must not wait for nothing."""
+        """What could not be done ends the work: whoever asked must not wait for nothing."""
         self._asking.discard(asking)
         if not asking.cancelled() and (error := asking.exception()) is not None:
             self.failure = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..effects.config import Config
-from ..effects.events import AgentFinished, Event, ModelFailed, ToolFinished, ToolLost
+from ..effects.events import AgentFinished, Event, Failure, ModelFailed, ToolFinished, ToolLost
 from ..effects.messages import ToolCall
 from ..effects.requests import AskApproval, Cancel, FireHook, Request, RunAgent, RunTool, SetTimer
 from ..engine.machine import Machine
@@ -32,21 +32,25 @@ def asked(session: Session) -> Iterator[AskApproval]:
         yield from () if machine is None else questions(machine)
 
 
-def told(machine: Machine, config: Config, now: float) -> Iterator[str]:
+def told(
+    machine: Machine, config: Config, now: float, unbegun: frozenset[str] = frozenset()
+) -> Iterator[str]:
     """
     What is done about each piece of work that was open, a line each, by whoever goes on under *config*.
 
-    *now* is in seconds since the epoch.
+    *now* is in seconds since the epoch. Nobody has begun what is *unbegun*.
     """
     ahead = Machine(machine.config, machine.state, machine.memory)
     ahead.reconfigure(config)
-    recovery = recover(ahead, now)
+    recovery = recover(ahead, now, unbegun)
     names = _names(machine)
     for event in recovery.events:
         asked = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
         yield from _of_event(event, names, asks=bool(asked))
     for request in recovery.again:
-        if not isinstance(request, SetTimer):
+        if isinstance(request, RunTool) and request.id in unbegun:
+            yield f"handed over: {names.get(request.id, request.tool)} - begins now"
+        elif not isinstance(request, SetTimer):
             yield from _of_request(request, names)
         elif isinstance(machine.state, Thinking | Compacting):  # else it is a question's deadline
             yield "recovered: the model is asked again when its time has come"
@@ -66,6 +70,8 @@ def _names(machine: Machine) -> dict[str, str]:
 def _of_event(event: Event, names: dict[str, str], *, asks: bool) -> Iterator[str]:
     """What *event* means for what was open; *asks*: a person is asked about it."""
     match event:
+        case ModelFailed(failure=Failure.UNBEGUN):
+            yield "handed over: the model is asked now"
         case ModelFailed():
             yield "recovered: the answer that was under way is lost, the model is asked again"
         case AgentFinished(request=request):

@@ -40,7 +40,7 @@ class Work:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.signals = Signals()
+        self.signals = Signals(say=self._say)
         self.out = Screen(sys.stdout)
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
@@ -83,6 +83,10 @@ class Work:
             except asyncio.CancelledError:
                 self._left(place)
                 raise
+            drained = self.signals.ended_by
+            if drained is not None and (place.session.unfinished or place.session.queue):
+                self._left(place)
+                return drained
             return self._end(place)
 
     def _performers(self) -> dict[type, Performer[Any]]:
@@ -115,7 +119,7 @@ class Work:
         machine = place.session.machine
         if machine is None or machine.done:
             return
-        for line in told(machine, place.agent.config, place.agent.clock.now()):
+        for line in told(machine, place.agent.config, place.agent.clock.now(), place.session.unbegun):
             self.aside.line(line, "yellow")
         if self.face is not None:
             for call in calls(machine):
@@ -167,6 +171,10 @@ class Work:
             self.aside.say(*ending(result))
             self.aside.line(f'go on with: {self._again(place)} "PROMPT"')
         return exit_for(result.reason)
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError):  # as below
+            self.aside.line(text, "yellow")
 
     def _left(self, place: Place) -> None:
         """The work was left because of a signal, where the run was."""

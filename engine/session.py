@@ -76,6 +76,11 @@ class Session:
         return self._log.unfinished
 
     @property
+    def unbegun(self) -> frozenset[str]:
+        """The open requests that nobody has begun, of a run that was handed over; see `drain`."""
+        return self._log.folded.unbegun
+
+    @property
     def running(self) -> bool:
         """Whether a run is under way here."""
         return self._conductor.driver is not None
@@ -358,15 +363,9 @@ class Session:
             return
         await self._conductor.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
 
-    def _said(
-        self,
-        text: str,
-        files: tuple[Binary, ...],
-        id: str | None,  # noqa: A002  # the field's word
-        sender: str = "",
-    ) -> Said:
-        name = self._setting.new_id() if id is None else id
-        return Said(text=text, files=files, id=name, sender=sender)
+    def _said(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Said:
+        known = self._setting.new_id() if name is None else name
+        return Said(text=text, files=files, id=known, sender=sender)
 
     def _now(self) -> float:
         return self._setting.clock.now()

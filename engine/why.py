@@ -25,7 +25,7 @@ from ..effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from .entries import Forked, Stepped, TakenOver
+from .entries import Forked, HandedOver, Stepped, TakenOver
 from .recovery import calls_in
 from .replay import replayed
 
@@ -151,6 +151,9 @@ def _befell(entry: Entry, open_: tuple[str, ...]) -> _Befell | None:
             return _Befell(open_, "taken over", text)
         case Forked(session=other) if open_:
             return _Befell(open_, "copied", f"while it was open, from session {other}, where it went on")
+        case HandedOver():
+            text = "whoever ran it let what was at work end, and left the rest to whoever takes over"
+            return _Befell(open_, "handed over", text)
         case Stepped(event=CallCancelled(call=call)):
             return _Befell((call,), "given up", "a person gave up this call")
         case Stepped(event=Interrupted()):

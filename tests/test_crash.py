@@ -196,12 +196,18 @@ def test_killed_while_a_question_waits(answer: str, outcome: Outcome, start: Sta
 
 
 def test_terminated_while_a_tool_runs(start: Starts, store: Path, tmp_path: Path) -> None:
-    """The command is ended with us; the run stays unfinished and is taken over as after a crash."""
+    """
+    Told twice, we do not wait for it: it is ended with us, and the run is taken over as after a crash.
+    """
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     prompt = "run: echo $$ > fifo; exec sleep 600"
     first = start("--session", "s", "--model", "openai:stand-in-bash", "--allow", "bash", prompt)
     command = int(fifo.read_text("utf-8"))
+    first.terminate()
+    assert first.stderr is not None
+    said = first.stderr.readline()
+    assert "terminated: what is at work may end, within 10 s" in said
     first.terminate()
     code, _, err = finish(first)
     assert code == 143
@@ -210,6 +216,39 @@ def test_terminated_while_a_tool_runs(start: Starts, store: Path, tmp_path: Path
         os.killpg(command, 0)
     assert finish(start("--resume", "s"))[0] == 0
     assert [outcome for outcome, _ in outcomes(ended_well(store))] == [Outcome.UNKNOWN]
+
+
+def test_drained_while_a_tool_runs(start: Starts, store: Path, tmp_path: Path) -> None:
+    """It comes to its end; the next one was not begun, and so runs once, and nobody is told anything else."""
+    fifo, gate = tmp_path / "fifo", tmp_path / "gate"
+    for path in (fifo, gate):
+        os.mkfifo(path)
+    prompt = "run: echo one >> ran; echo $$ > fifo; cat gate and run: echo two >> ran"
+    first = start("--session", "s", "--model", "openai:stand-in-bash", "--allow", "bash", prompt)
+    fifo.read_text("utf-8")
+    first.terminate()
+    assert first.stderr is not None
+    assert "terminated: what is at work may end" in first.stderr.readline()
+    gate.write_text("now", "utf-8")
+    code, _, err = finish(first)
+    assert (code, "the run can be resumed" in err) == (143, True)
+    assert (tmp_path / "ran").read_text("utf-8") == "one\n"
+    code, _, err = finish(start("--resume", "s"))
+    assert (code, "handed over: bash echo two >> ran - begins now" in err) == (0, True)
+    assert (tmp_path / "ran").read_text("utf-8") == "one\ntwo\n"
+    assert [outcome for outcome, _ in outcomes(ended_well(store))] == [Outcome.OK, Outcome.OK]
+
+
+def test_terminated_when_it_is_about_to_end(start: Starts, store: Path, tmp_path: Path) -> None:
+    """A run that comes to its end meanwhile is over, and says so."""
+    (tmp_path / "README.md").write_text("# Demo\n", "utf-8")
+    first = start("--session", "s", "--model", "openai:stand-in-slow", "hello")
+    wait_for(first, "TextDelta")
+    first.terminate()
+    code, notices, _ = finish(first)
+    assert code == 0
+    assert notices[-1]["type"] == "RunEnded"
+    ended_well(store)
 
 
 def test_of_two_that_go_on_only_one_does(start: Starts, store: Path, tmp_path: Path) -> None:
