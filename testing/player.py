@@ -255,13 +255,21 @@ class Player:
                 run.feed(self.people.prompt(at))
 
     def _crash(self) -> None:
-        """The process is lost; the next one may be set up differently, and says what became of the work."""
-        run = self._run
+        """
+        The process is lost, or handed over what it had not begun; the next one may be set up differently.
+        """
+        run, state = self._run, self._run.machine.state
         if chance(self.choices, 30):
             run.reconfigure(settings.changed(self.choices, run.machine.config))
-        for event in recover(run.machine, self._now).events:
+        # Now and then nothing of what was open had begun.
+        unbegun = frozenset(state.open if self._now % 5 == 0 and not self._heard_of(state) else ())
+        for event in recover(run.machine, self._now, unbegun).events:
             if not run.feed(event):
                 run.broken([f"{event} is what became of an open request and was ignored"])
+
+    def _heard_of(self, state: State) -> bool:
+        """Whether anything was heard of what is open in *state*, so that somebody has begun it."""
+        return any(name in self._streams for name in state.open)
 
     def _ready(self, how: str, *, others: bool = True) -> dict[str, int]:
         """

@@ -197,6 +197,8 @@ class SessionPlayer:
                 pick(self._choices, self._tasks)[1].cancel()
             case "close":
                 await self._close(session)
+            case "drain":
+                self._drain(session)
             case "second":
                 self._sessions.append(self._session())
             case _:
@@ -355,6 +357,15 @@ class SessionPlayer:
         mine = [task for owner, task in self._tasks if owner is session]
         if not await turns(SOON, lambda: all(task.done() for task in mine)):
             self.world.faults.append("a closed session goes on")
+        self._let_go(session)
+
+    def _drain(self, session: Session) -> None:
+        """Leave when what is at work has come to its end, or at once where there is no time for that."""
+        within, self._astray = (None if chance(self._choices, 70) else 0), True
+        self._spawn(session, lambda: session.drain(within))
+        self._let_go(session)
+
+    def _let_go(self, session: Session) -> None:
         self._sessions.remove(session)
         if not self._sessions:
             self._sessions.append(self._session())

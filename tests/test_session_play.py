@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from typing import final
 
@@ -11,7 +12,7 @@ import pytest
 
 from turnwheel import Agent, Concurrency, DoneReason, MemoryStore, Result, Session
 from turnwheel.effects.config import Config
-from turnwheel.effects.errors import StoreError
+from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.policy import Steering
@@ -27,6 +28,9 @@ from turnwheel.testing.sessions import SESSION, SessionBroken, play_sessions, to
 from turnwheel.testing.steps import Happening
 from turnwheel.testing.tasks import at_work, turns
 from turnwheel.testing.watched import PromiseBroken, copied, happen
+
+ROUNDS = 200
+"""More often than that nobody is told to leave."""
 
 each_concurrency = pytest.mark.parametrize("concurrency", list(Concurrency))
 
@@ -76,6 +80,59 @@ async def test_a_run_that_is_cancelled_at_any_moment_is_ended_by_whoever_goes_on
         moment += 1
     assert moment > 80  # a turn of the event loop each: every await of the run is among them
     assert {"pay", "peek", "put"} & set(doubted) == {"pay"}
+
+
+def talk(session: Session) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+    """What was said in *session*: who, which text, and for each result its tool, outcome and content."""
+    return [
+        (
+            message.role.value,
+            message.text,
+            [(one.name, one.outcome.value, one.content) for one in message.results],
+        )
+        for message in session.history
+    ]
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "stay", "stride"),
+    [
+        *[(concurrency, 5_000, 4) for concurrency in Concurrency],
+        (Concurrency.SERIAL, 30, 24),
+        (Concurrency.PARALLEL, 7, 48),
+    ],
+    ids=["once, serial", "once, reads side by side", "once, side by side", "often", "all the time"],
+)
+async def test_a_run_that_is_drained_at_any_moment_is_as_one_that_nobody_left(
+    concurrency: Concurrency, stay: int, stride: int
+) -> None:
+    """However often that is: all that began ended, all else begins once, and nobody can tell."""
+    undisturbed = World(Seeded(0))
+    whole = await finished(undisturbed, undisturbed.agent(concurrency))
+    moment, over = 0, False
+    while not over:
+        world = World(Seeded(0))
+        session = world.agent(concurrency).session(SESSION)
+        running = asyncio.ensure_future(session.run(job(1), id=FIRST))
+        over = await turns(moment, running.done)
+        await session.drain()
+        with suppress(SessionClosed):  # its prompt has not come in
+            await running
+        for _ in range(ROUNDS):
+            session = world.agent(concurrency, system="Be quick.").session(SESSION)
+            if not (await session.load()).unfinished:
+                break
+            running = asyncio.ensure_future(session.resume())
+            await turns(stay, running.done)
+            await session.drain()
+            await running
+        ended = await finished(world, world.agent(concurrency))
+        assert talk(ended) == talk(whole)
+        assert ended.spent.usage == whole.spent.usage
+        assert set(world.ran.values()) == {1}
+        assert world.ran == undisturbed.ran
+        moment += stride
+    assert moment > 80
 
 
 def fails_at(failing: int, when: str, number: int) -> str:
