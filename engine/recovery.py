@@ -208,7 +208,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
             told = hooks.told_of_result(result, arguments)
             return (_hook(hook, request, told, machine, now, wish),)
         case Delegated() as phase:
-            return _child(call, phase, machine, now)
+            return _child(call, phase, machine, now, begun=phase.request not in unbegun)
         case Running() as phase if phase.request in unbegun:
             return (_first_try(call, phase, machine, now),)
         case Running() as phase:
@@ -259,17 +259,16 @@ def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool |
 
 
 def _child(
-    call: Call, phase: Delegated, machine: Machine, now: float
+    call: Call, phase: Delegated, machine: Machine, now: float, *, begun: bool
 ) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
     config, request = machine.config, phase.request
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child, spec = config.child(name), config.tool(call.call.name)
     if child is None or spec is None:
         # Nobody is asked about it: it is not there any more, so there is nothing to run again.
-        lost = AgentFinished(
-            at=now, request=request, content=texts.LOST, outcome=Outcome.UNKNOWN, spent=phase.spent
-        )
-        return (lost,)
+        outcome = Outcome.UNKNOWN if begun else Outcome.ERROR
+        content = texts.LOST if begun else f"No agent named {name!r}."
+        return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
     again = child_run(call.call, child, config, phase.limits, machine.memory.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not know of it. One that
     # may not work any more is stopped, too: what it did and used, or that it was over, is for itself to say.

@@ -508,6 +508,54 @@ async def test_a_child_that_takes_too_long_says_what_it_had_not_begun(house: Hou
     assert (house.ran, outcomes(later)) == (["send"], [Outcome.OK])
 
 
+async def test_an_event_that_is_being_kept_when_time_is_up_counts(house: House) -> None:
+    """What follows from it is not begun, and is said not to be."""
+
+    class Slow:
+        """A store that takes its time to keep that a tool has ended."""
+
+        def __getattr__(self, name: str) -> Any:  # whatever a store has
+            return getattr(house.store, name)
+
+        async def append(
+            self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+        ) -> int:
+            if any(b"ToolFinished" in data for data in entries):
+                await asyncio.sleep(0.2)
+            return await house.store.append(session, expected, entries, about)
+
+    session = house.process(DIGS_AND_PAYS, store=Slow())
+    watch = Watch(session)
+    await watch.until(ToolStarted)
+    leaving = asyncio.ensure_future(session.drain(within=0.05))
+    house.release()
+    await leaving
+    await watch.task
+    assert (house.ran, await house.handed_over()) == (["dig"], [1])
+    later = house.process(DONE)
+    await later.resume()
+    assert (house.ran, outcomes(later)) == (["dig", "pay 2"], [Outcome.OK, Outcome.OK])
+
+
+async def test_what_was_handed_over_once_may_have_run_after_a_crash(house: House) -> None:
+    """Whoever has taken a run over may have begun it; only then is that a thing of the past."""
+    session = house.process(calls(("dig", {}), ("send", {})))
+    watch = Watch(session)
+    await watch.until(ToolStarted)
+    await drained(house, session, watch)
+    house.gate.clear()
+    lost = house.process()
+    going = Watch(lost, None)
+    await turns(60)
+    assert house.ran == ["dig", "send"]
+    going.task.cancel()
+    await asyncio.wait([going.task])
+    house.release()
+    later = house.process(DONE)
+    await later.resume()
+    assert (house.ran, outcomes(later)) == (["dig", "send"], [Outcome.OK, Outcome.UNKNOWN])
+
+
 # What is said meanwhile
 
 
