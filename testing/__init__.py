@@ -17,6 +17,9 @@ What helps to test an agent, and what our own tests are made of.
                 `points` and the other modules whose names begin so
     soak        a long day of which nothing may be left, and ``python -m turnwheel.testing.soak``; see
                 `soak_service`
+    hostile     a server that means ill, with `attacks` that it makes; `streams` are answers as they should be
+    fuzz        bytes that nobody sends, given to all `readers`, and ``python -m turnwheel.testing.fuzz``; see
+                `mutations`, and `reading` for what an answer is held against
     invariants  what must always hold, as pure checks; `ledger` and the books (calls, questions, hooks,
                 prompts, settings, money, tries, what is shown, summaries, circles) check it over a whole run;
                 `law` judges calls again and `circles` looks for them again, written otherwise

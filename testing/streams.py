@@ -46,9 +46,13 @@ class Said:
 
 
 def event(value: object, name: str = "") -> bytes:
-    """*value* as one event of a stream, with a *name* where there is one."""
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode(errors="surrogatepass")
+    """*value* as one event of a stream, with a *name* where there is one; half a character is escaped."""
+    head = f"event: {name}\n".encode() if name else b""
+    try:
+        data = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        data = json.dumps(value).encode()
+    return b"%bdata: %b\n\n" % (head, data)
 
 
 # Chat completions
@@ -264,6 +268,7 @@ SPEECHES = (
         )
     ),
     Said(text=("It was to be lon",), cut=True),
+    Said(text=("torn \ud83d", "\ude00 apart"), thinking=("\ud83d", "\ude00")),
     Said(),
 )
 """Some of all that answers say."""

@@ -163,3 +163,26 @@ def test_endings_that_cannot_be_told_are_told(ending: Complete | Broken, fault: 
     """By what is wrong with them."""
     [told] = ending_faults(ending)
     assert told.startswith(fault)
+
+
+FOUND = [
+    (
+        "anthropic",
+        b'data:{"type":"content_block_delta","delta":{"type":"signature_delta","signature":"\\ud83d"}}\n\n',
+    ),
+    ("anthropic", b'{"type":"message","stop_reason":"stop_sequence","stop_sequence":"\\ud83d"}'),
+    ("openai", b'{"choices":[{"delta":{},"finish_reason":"stop_sequence","stop_reason":"\\ud83d"}]}'),
+    ("openai", b'data: {"error":{"\\ud83d":"\\ude00"}}\n\n'),
+    ("openai", b'data: {"choices":[{"delta":{},"finish_reason":' + b"[" * 400 + b"]" * 400 + b"}]}\n\n"),
+    ("openai", b"data: a\n\n" + b"data: " + b"x" * 9_000_000 + b"\n\n"),
+    ("refusal", b'{"error":{"\\ud83d":"\\ude00"}}'),
+    ("snapshot", b'{"snapsho\xf4":{}}'),
+    ("hook", b'{"arguments":{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}}"),
+]
+
+
+@pytest.mark.parametrize(("reader", "data"), FOUND, ids=range(len(FOUND)))
+def test_what_was_found_is_mended(reader: str, data: bytes) -> None:
+    """In each of them something was raised, or could not be written down, or depended on how it was cut."""
+    for number in range(8):
+        assert tried(reader, number, data)[0] == ""

@@ -240,7 +240,8 @@ async def _(_: Path) -> None:
                 yield b": ping\n\n"
                 await asyncio.sleep(0.001)
 
-    answer = await asked(httpx.Response(200, stream=Slow()), answer_timeout=0.05)
+    async with asyncio.timeout(9):
+        answer = await asked(httpx.Response(200, stream=Slow()), answer_timeout=0.05)
     assert isinstance(answer, ModelFailed)
     assert (answer.failure, "answer_timeout=0.05" in answer.message) == (Failure.TIMEOUT, True)
     assert OpenAIChat(api_key="")._timeouts.answer == WHOLE  # pyright: ignore[reportPrivateUsage]  # nobody waits for it
@@ -275,6 +276,10 @@ async def _(_: Path) -> None:
 
 @beyond("a line or an event of a stream")
 async def _(_: Path) -> None:
+    for size, oversized in ((MAX_LINE, False), (MAX_LINE + 1, True)):
+        splitter = EventSplitter()
+        splitter.feed(b"x" * size)
+        assert splitter.oversized is oversized
     part = b"data: " + b"x" * (MAX_LINE // 8 - 1)
     for lines in ([b"data: " + b"x" * (MAX_LINE - 6)], [part] * 8):
         splitter = EventSplitter()
