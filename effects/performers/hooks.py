@@ -12,7 +12,7 @@ import inspect
 import json
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, cast, final
 
 import attrs
 
@@ -208,7 +208,7 @@ def _fault_in(answer: HookAnswer) -> str:
         value: object = getattr(answer, field)
         if not isinstance(value, kind):
             return f"its {field} must be a {kind.__name__}; got {value!r}"
-    arguments: object = answer.arguments
+    arguments = cast("object", answer.arguments)
     if isinstance(arguments, str) and len(arguments) > MAX_ARGUMENTS:
         return f"its arguments have {len(arguments):,} characters, and may have {MAX_ARGUMENTS:,}"
     try:
