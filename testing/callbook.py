@@ -359,8 +359,8 @@ class CallBook:
         if not isinstance(now.following, Executing | Confirming | Dispatching):
             running = [call for call in self.batch if self.calls[call].ended is None]
             return [f"{running} have not ended, and the batch has"] if running else []
-        if isinstance(around.answered, CallModel):
-            return []  # the batch is looked at in the next step
+        if not now.following.open:
+            return []  # the batch is looked at when it is entered
         over = around.purse.over(now.config)
         if waiting and (_stopped(now) or over or around.urgent):
             return [f"{waiting} are not given up"]

@@ -8,7 +8,7 @@ calls and circles, the mail, hooks, questions, settings and calls each have a bo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
 
@@ -66,10 +66,28 @@ WORK = CallModel | RunTool | RunAgent
 """Requests that give their own answer although they are cancelled; the others die with their Cancel."""
 
 
+class Booked(Protocol):
+    """A machine with its books, which are up to date."""
+
+    @property
+    def machine(self) -> Machine:
+        """The machine."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is known of its run."""
+        ...
+
+
 @final
 @attrs.define(kw_only=True)
 class Ledger:
-    """The books of one run. Feed `take` each step in turn, and tell `reconfigured` of new settings."""
+    """
+    The books of one run. Feed `take` each step in turn, and tell `reconfigured` of new settings.
+
+    *known* are all ids there were, and which kind of request each is, None for a call.
+    """
 
     mail: MailBook
     hooks: HookBook
@@ -82,7 +100,7 @@ class Ledger:
     tries: TryBook = attrs.field(factory=TryBook)
     loops: LoopBook = attrs.field(factory=LoopBook)
     open: dict[str, Request] = attrs.field(factory=dict)
-    known: set[str] = attrs.field(factory=set)
+    known: dict[str, type[Request] | None] = attrs.field(factory=dict)
     cancelled: set[str] = attrs.field(factory=set)
     turns: int = 0
     begun: int = 0
@@ -119,7 +137,7 @@ class Ledger:
             tries=self.tries.copy(),
             loops=self.loops.copy(),
             open=dict(self.open),
-            known=set(self.known),
+            known=dict(self.known),
             cancelled=set(self.cancelled),
             turns=self.turns,
             begun=self.begun,
@@ -205,7 +223,7 @@ class Ledger:
 
     def _request(self, request: Request, now: Step) -> list[str]:
         faults = [f"{request.id} is the id of two requests"] if request.id in self.known else []
-        self.known.add(request.id)
+        self.known[request.id] = type(request)
         self.open[request.id] = request
         if self.interrupted:
             faults.append(f"{request} leaves although the run was interrupted")
@@ -257,7 +275,7 @@ class Ledger:
         said, self.text = self.text, ""
         faults = [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
         again = [call.id for call in message.calls if call.id in self.known]
-        self.known.update([call.id for call in message.calls])
+        self.known.update({call.id: None for call in message.calls})
         told = [effect.calls for effect in now.effects if isinstance(effect, TurnEnded)]
         if again or (told and told != [message.calls]):
             faults.append(f"{again} are ids that were used, or {message.calls} are told as {told}")

@@ -56,13 +56,15 @@ from ..engine.recovery import recover
 from ..states.batch import Running, Settled
 from ..states.state import Confirming, Dispatching, Executing, State
 from . import habits, hooking, replies, settings
+from .absorbing import absorbed_faults
 from .choices import Choices, Seeded, chance, pick, weighted
 from .people import People
 from .plans import CRASHES, GLANCE, HASTE, MIXED, MOODS, PLANS, PLANS_THERE, RARE, USUAL
 from .settingbook import inherited_faults
 from .steps import Happening
+from .story import Claim
 from .strays import stray
-from .watched import Rebuild, Row, Watched
+from .watched import PromiseBroken, Rebuild, Row, Watched
 
 WORDS: Mapping[str, Decision] = {"yes": Approve(), "no": Deny()}
 NO = HookAnswer(verdict=Verdict.DENY, interrupt=True)
@@ -287,7 +289,8 @@ class Player:
         open_ = [run.requests[name] for name in run.machine.state.open]
         event = stray(self.choices, open_, run.requests, run.journal, self._now)
         if run.feed(event):
-            run.broken([f"{event} is out of place and was applied"])
+            fault = f"{event} is out of place and was applied"
+            raise PromiseBroken([fault], run.began, run.journal[:-1], Claim(absorbed_faults, (event,)))
 
     # What the world answers
 

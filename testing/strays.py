@@ -69,10 +69,11 @@ def stray(
         return event
     if open_ and chance(choices, 60):
         request = pick(choices, open_)
-        return pick(choices, _misfits(request, at))
+        misfits = [event for event, fits in answers(request.id, at) if not isinstance(request, fits)]
+        return pick(choices, [*misfits, *torn(request.id, at)])
     waiting = {request.id for request in open_}
     closed = [name for name in known if name not in waiting][-REPEATED:]
-    return pick(choices, _answers(pick(choices, ("", "r-0", "r-999", *closed)), at))[0]
+    return pick(choices, answers(pick(choices, ("", "r-0", "r-999", *closed)), at))[0]
 
 
 def _last(journal: Sequence[Happening], kind: Any) -> list[Event]:  # noqa: ANN401  # a class, or several
@@ -81,17 +82,15 @@ def _last(journal: Sequence[Happening], kind: Any) -> list[Event]:  # noqa: ANN4
     return found[-REPEATED:]
 
 
-def _misfits(request: Request, at: float) -> list[Event]:
-    """Every event that names *request* and is no answer to it, or the wrong part of one."""
-    misfits = [event for event, fits in _answers(request.id, at) if not isinstance(request, fits)]
+def torn(request: str, at: float) -> list[Event]:
+    """Pieces of the answer to *request* that are not the next ones, or fewer than they say."""
     return [
-        *misfits,
-        ModelStreamed(at=at, request=request.id, before=999, count=1, pieces=()),
-        ModelStreamed(at=at, request=request.id, before=0, count=1, pieces=()),
+        ModelStreamed(at=at, request=request, before=999, count=1, pieces=()),
+        ModelStreamed(at=at, request=request, before=0, count=1, pieces=()),
     ]
 
 
-def _answers(request: str, at: float) -> list[tuple[Event, type[Request]]]:
+def answers(request: str, at: float) -> list[tuple[Event, type[Request]]]:
     """Every event that can name *request*, and what it would have to be."""
     return [
         (ModelFinished(at=at, request=request, stop=StopReason.END_TURN, usage=Usage()), CallModel),

@@ -5,7 +5,7 @@ A machine that is watched: every step it makes goes through a ledger, and what h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import NoReturn, final
 
 import attrs
 
@@ -21,8 +21,8 @@ from ..states.context import Memory
 from ..states.state import State
 from .invariants import waits_faults
 from .ledger import Ledger
-from .steps import Happening, steps
-from .story import told
+from .steps import Happening, Step, step, steps
+from .story import Claim, told
 
 Row = tuple[str, type[Event], str]
 Rebuild = Callable[[Machine, list[Happening]], Machine]
@@ -31,16 +31,31 @@ Rebuild = Callable[[Machine, list[Happening]], Machine]
 
 @final
 class PromiseBroken(AssertionError):
-    """*faults* were found after *journal*, from how *machine* began; its text is a test to paste."""
+    """
+    *faults* were found after *journal*, from how *machine* began; its text is a test to paste.
 
-    def __init__(self, faults: list[str], machine: Machine, journal: list[Happening]) -> None:
+    *claim* is how that test finds them where it does not on the way; *by_hand*: the machine was stepped.
+    """
+
+    def __init__(
+        self,
+        faults: list[str],
+        machine: Machine,
+        journal: list[Happening],
+        claim: Claim | None = None,
+        *,
+        by_hand: bool = False,
+    ) -> None:
         self.faults = faults
         self.machine = machine
         self.journal = journal
-        super().__init__(faults, machine, journal)
+        self.claim = claim
+        self.by_hand = by_hand
+        super().__init__(faults, machine, journal, claim)
 
     def __str__(self) -> str:
-        return "\n".join([*self.faults, "", told(self.machine, self.journal)])
+        test = told(self.machine, self.journal, self.claim, by_hand=self.by_hand)
+        return "\n".join([*[f"# {fault}" for fault in self.faults], "", test])
 
 
 def copied(machine: Machine) -> Machine:
@@ -131,9 +146,7 @@ class Watched:
         faults: list[str] = []
         try:
             for now in steps(machine, event):
-                faults += self.ledger.take(now)
-                if not ignored(now.effects):
-                    self.rows.add(now.row)
+                faults += self._took(now)
                 state, memory, expected = now.following, now.remembered, expected + now.effects
             effects = self._advanced(event, state, memory, expected)
             if (machine.state, machine.memory, effects) != (state, memory, expected):
@@ -141,9 +154,30 @@ class Watched:
         except InternalError as error:
             faults.append(str(error))
             effects = ()
-        applied = not ignored(effects)
-        if faults := faults + waits_faults(machine.state):
+        return self._felt(event, effects, faults + waits_faults(machine.state))
+
+    def step(self, event: Event) -> bool:
+        """As `feed`, but only the one transition: no state is passed through, unless `Entered` is fed."""
+        machine = self.machine
+        try:
+            now = step(machine.config, machine.state, machine.memory, event)
+        except InternalError as error:
+            self.broken([str(error)], event)
+        faults = self._took(now)
+        machine.state, machine.memory = now.following, now.remembered
+        return self._felt(event, now.effects, faults)
+
+    def _took(self, now: Step) -> list[str]:
+        """The faults of the step *now*."""
+        if not ignored(now.effects):
+            self.rows.add(now.row)
+        return self.ledger.take(now)
+
+    def _felt(self, event: Event | None, effects: tuple[Effect, ...], faults: list[str]) -> bool:
+        """Whether *event*, which led to *effects*, was applied; raises where there are *faults*."""
+        if faults:
             self.broken(faults, event)
+        applied = not ignored(effects)
         if applied:
             self._note(effects)
             self._happened(event)
@@ -182,6 +216,6 @@ class Watched:
                 self.broken([f"rebuilt it is {again}, played it was {self.machine}"])
             self.machine = again
 
-    def broken(self, faults: list[str], event: Event | None = None) -> None:
+    def broken(self, faults: list[str], event: Event | None = None) -> NoReturn:
         """Raise `PromiseBroken`: *faults* were found, when *event* happened where one did."""
         raise PromiseBroken(faults, self.began, [*self.journal, *([] if event is None else [event])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import hypothesis
 import pytest
@@ -13,37 +13,25 @@ from hypothesis import strategies as st
 
 from turnwheel.effects import (
     Effect,
-    config,
-    history,
-    hooks,
-    messages,
-    model,
-    permissions,
-    pieces,
-    policy,
-    records,
-    upkeep,
-    usage,
 )
-from turnwheel.effects import events as events_of
 from turnwheel.effects.config import Config
-from turnwheel.effects.events import ControlReceived, Event, ModelStreamed, UserSent, UserSteered
+from turnwheel.effects.events import ControlReceived, Event, Interrupted, ModelStreamed, UserSent, UserSteered
 from turnwheel.effects.notices import Compacted, CompactionFailed, ToolEnded
 from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ResultsCleared
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
-from turnwheel.states import batch, context, state
 from turnwheel.states.legal import LEGAL
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.states.state import State
+from turnwheel.testing.absorbing import absorbed_faults
 from turnwheel.testing.choices import Seeded, chance, pick, weighted
 from turnwheel.testing.player import Play, Player, play
 from turnwheel.testing.settingbook import branched_faults
 from turnwheel.testing.snapshots import put_back
 from turnwheel.testing.steps import Happening
-from turnwheel.testing.story import told
+from turnwheel.testing.story import Claim, told
 from turnwheel.testing.watched import PromiseBroken, Row, as_kept, copied, happen, replay
 
 RUNS = 1_500
@@ -230,26 +218,26 @@ def test_throwing_the_machine_away_and_reading_its_journal_changes_nothing() -> 
         assert play(seed, from_bytes) == play(seed)
 
 
-NAMES = {
-    name: value
-    for module in (
-        *(config, history, hooks, messages, model, permissions, pieces, policy, records),
-        *(upkeep, usage, events_of, batch, context, state),
-    )
-    for name, value in vars(module).items()
-}
-"""What a story is told with."""
-
-
 def test_a_broken_promise_is_told_as_a_script(plays: list[Play]) -> None:
     """Who is told that a run went wrong gets a test to paste, and what it does is that run."""
     for one in plays[:200]:
         text = str(PromiseBroken(["something is wrong"], one.began, one.journal))
         script = told(one.began, one.journal)
-        assert text == f"something is wrong\n\n{script}"
-        names = {**NAMES, "Machine": Machine}
-        exec(f"{script}\n    return machine", names)  # noqa: S102  # it is ours, made above
-        assert eval("test_found()", names) == one.end  # noqa: S307  # as above
+        assert text == f"# something is wrong\n\n{script}"
+        names: dict[str, Any] = {}
+        exec(f"{script}\n    return run.machine", names)  # noqa: S102  # it is ours, made above
+        assert names["test_found"]() == one.end
+
+
+def test_what_a_script_finds_at_its_end_is_told_too() -> None:
+    """What is wrong with where a run is, and not with how it got there, is looked for behind the last step."""
+    one = play(1)
+    claim = Claim(absorbed_faults, (Interrupted(at=1.0),))
+    script = told(one.began, one.journal, claim)
+    assert script.endswith("    assert absorbed_faults(run, Interrupted(at=1.0)) == []")
+    names: dict[str, Any] = {}
+    exec(f"{script}\n    return run.machine", names)  # noqa: S102  # it is ours, made above
+    assert names["test_found"]() == one.end
 
 
 def test_a_rebuilt_machine_that_differs_is_found() -> None:
