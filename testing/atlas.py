@@ -15,7 +15,7 @@ from ..effects.hooks import Hook, HookSpec
 from ..effects.messages import Outcome
 from ..effects.model import ModelSpec
 from ..effects.permissions import PermissionMode
-from ..effects.policy import Concurrency, Gates, OnDenial, OnMaxTokens, Policy, Steering
+from ..effects.policy import Concurrency, Gates, OnDenial, OnLost, OnMaxTokens, Policy, Steering
 from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..effects.upkeep import Compaction, Loops, Retries
 from ..effects.usage import Usage
@@ -62,9 +62,12 @@ KIDS = (ChildSpec(name="kid", limits=Limits(seconds=4.0)),)
 def worlds() -> Iterator[World]:
     """All small worlds, the largest first."""
     yield everything()
+    yield from _narrow()
     yield from _long()
+    yield from _timed()
     yield from _crowded()
     yield from _hooked()
+    yield from _lost()
     yield from _meddled()
     yield from _plain()
     yield from _by_hand()
@@ -157,10 +160,9 @@ def _hooked() -> Iterator[World]:
     yield World(name="a hook before a summary", config=clerk, calls=("look", "look"))
 
 
-def _long() -> Iterator[World]:
-    """A run is kept going: a summary, another model, old results, circles, and several children."""
-    serial, crowded = settings(SERIAL), settings(READS)
-    narrow = attrs.evolve(serial, model=NARROW, compaction=Compaction(failures=2))
+def _narrow() -> Iterator[World]:
+    """The window is full, and what is old is summarised."""
+    narrow = attrs.evolve(settings(SERIAL), model=NARROW, compaction=Compaction(failures=2))
     for hooks, decisions in (((), YES_OR_NO), ((CLERK,), (Approve(),))):
         yield World(
             name=f"two turns in a small window, {len(hooks)} hooks",
@@ -193,6 +195,11 @@ def _long() -> Iterator[World]:
         ends=WELL,
         fails=False,
     )
+
+
+def _long() -> Iterator[World]:
+    """A run is kept going: another model, old results, circles, and several children."""
+    serial, crowded = settings(SERIAL), settings(READS)
     spare = attrs.evolve(crowded, models=(OTHER, SPARE), fallback=SPARE.name)
     yield World(
         name="another model takes over",
@@ -232,8 +239,8 @@ def _long() -> Iterator[World]:
         )
 
 
-def _crowded() -> Iterator[World]:
-    """Several calls in several phases at once: where the rare rows are."""
+def _timed() -> Iterator[World]:
+    """Several calls in several phases, and not enough time, or nobody who answers in time."""
     timed = attrs.evolve(settings(READS), children=KIDS, limits=Limits(seconds=9.0))
     for first, second in product(("look", "ranger"), repeat=2):
         yield World(
@@ -266,6 +273,10 @@ def _crowded() -> Iterator[World]:
         fails=False,
         others=(stopped,),
     )
+
+
+def _crowded() -> Iterator[World]:
+    """Several calls in several phases, where what one comes to is for others to wait for."""
     sentry = attrs.evolve(settings(READS, gates=Gates.RULES_FIRST), hooks=(SENTRY,))
     for others in ((), ("look",), ("ranger",)):
         crowd = World(
@@ -305,6 +316,36 @@ def _crowded() -> Iterator[World]:
         ends=WELL,
         fails=False,
         changes=(SetMode(mode=PermissionMode.DEFAULT),),
+    )
+
+
+def _lost() -> Iterator[World]:
+    """A process is lost while unsafe tools are at work: that they may have run is told, or asked about."""
+    for on_lost, concurrency in product(OnLost, (READS, PARALLEL)):
+        crowd = World(
+            name=f"may have run beside a child, {concurrency}, {on_lost}",
+            config=settings(concurrency, on_lost=on_lost),
+            calls=("write", "send", "peek") if concurrency is READS else ("ranger", "write", "peek"),
+            decisions=YES_OR_NO,
+            ends=WELL,
+            fails=False,
+        )
+        yield attrs.evolve(crowd, steers=(Steering.AFTER_TOOL,) if concurrency is PARALLEL else ())
+    yield World(
+        name="may have run beside two questions",
+        config=settings(READS, on_lost=OnLost.ASK, answer_within=5.0),
+        calls=("write", "peek", "peek"),
+        decisions=YES_OR_NO,
+        ends=WELL,
+        fails=False,
+    )
+    yield World(
+        name="may have run beside a tool",
+        config=settings(PARALLEL, mode=PermissionMode.BYPASS),
+        calls=("note", "write"),
+        ends=WELL,
+        fails=False,
+        steers=(Steering.AFTER_TOOL,),
     )
 
 

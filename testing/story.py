@@ -12,12 +12,13 @@ import attrs
 from ..effects.config import Config
 from ..effects.history import History
 from ..effects.pieces import Rope
+from ..engine.entries import HandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..engine.machine import Machine
-    from .steps import Happening
+    from .steps import Deed
 
 
 @final
@@ -85,8 +86,15 @@ class Writer:
         return f"{self.named(type(value))}({', '.join(said)})"
 
 
+def _deed(what: Deed, feed: str) -> str:
+    """What is called where *what* happens; an event is to *feed*."""
+    if isinstance(what, Config):
+        return "run.reconfigure"
+    return "run.hand_over" if isinstance(what, HandedOver) else f"assert run.{feed}"
+
+
 def told(
-    began: Machine, journal: Iterable[Happening], claim: Claim | None = None, *, by_hand: bool = False
+    began: Machine, journal: Iterable[Deed], claim: Claim | None = None, *, by_hand: bool = False
 ) -> str:
     """
     A module with a test that plays *journal* to a machine that *began* so, and fails where a promise breaks.
@@ -103,12 +111,7 @@ def told(
         f"    config = {writer.source(began.config)}",
         f"    run = Watched.of({machine})",
         *([] if by_hand else ["    run.feed(None)"]),
-        *[
-            f"    run.reconfigure({writer.source(one)})"
-            if isinstance(one, Config)
-            else f"    assert run.{feed}({writer.source(one)})"
-            for one in journal
-        ],
+        *[f"    {_deed(one, feed)}({writer.source(one)})" for one in journal],
     ]
     if claim is not None:
         values = ", ".join(["run", *[writer.source(value) for value in claim.values]])

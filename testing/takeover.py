@@ -13,17 +13,32 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.config import SideEffect
-from ..effects.events import AgentFinished, Answer, Failure, HookAnswered, ModelFailed, ToolFinished
+from ..effects.events import (
+    AgentFinished,
+    Answer,
+    Entered,
+    Failure,
+    HookAnswered,
+    ModelFailed,
+    ToolFinished,
+    ToolLost,
+)
 from ..effects.messages import Outcome
+from ..effects.pieces import Rope
 from ..effects.requests import CallModel, Cancel, FireHook, Request, RunAgent, RunTool
+from ..engine.entries import HandedOver
 from ..engine.machine import Machine
 from ..engine.recovery import recover
+from ..states.state import Compacting, Streaming, Summary
 from .law import Case
+from .watched import happen
 
 if TYPE_CHECKING:
     from ..effects.config import Config
+    from ..effects.events import Event
+    from ..states.state import State
     from .ledger import Booked, Ledger
-    from .steps import Happening
+    from .steps import Deed
 
 
 @final
@@ -31,27 +46,42 @@ if TYPE_CHECKING:
 class TakenOver:
     """What happens to a run that is taken over, in this order, and what is wrong with it."""
 
-    happenings: tuple[Happening, ...]
+    happenings: tuple[Deed, ...]
     faults: list[str]
 
+    @property
+    def moves(self) -> bool:
+        """Whether the run is elsewhere then: what was never begun is mostly just begun."""
+        return any(not isinstance(one, HandedOver) for one in self.happenings)
 
-def taken_over(run: Booked, config: Config, at: float) -> TakenOver:
-    """What happens when somebody who is set up as *config* takes *run* over at the time *at*; it stays."""
-    machine, ledger = run.machine, run.ledger
+
+def taken_over(run: Booked, config: Config, at: float, *, drained: bool = False) -> TakenOver:
+    """
+    What happens when somebody who is set up as *config* takes *run* over at the time *at*; it stays.
+
+    *drained*: whoever drove it has said that no tool was begun that is open, and no model asked.
+    """
+    machine, ledger = run.machine, run.ledger.copy()
     theirs = Machine(machine.config, machine.state, machine.memory)
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[Deed, ...] = ()
     if not theirs.under(config):
-        theirs.reconfigure(config)
         happenings = (config,)
-    recovery = recover(theirs, at, kept=True)
+    kinds = RunTool if _pieces(machine.state).count else RunTool | CallModel
+    unbegun = [name for name, one in ledger.open.items() if drained and isinstance(one, kinds)]
+    if unbegun:
+        happenings += (HandedOver(at=at, unbegun=tuple(unbegun)),)
+        ledger.handed_over(unbegun)
+    for what in happenings:
+        happen(theirs, what)
+    recovery = recover(theirs, at, frozenset(unbegun))
     again = {one.id: one for one in recovery.again if not isinstance(one, Cancel)}
     answers = {event.request: event for event in recovery.events if isinstance(event, Answer)}
     told = {one.request for one in recovery.again if isinstance(one, Cancel)}
-    faults = [f"{event} answers nothing" for event in recovery.events if not isinstance(event, Answer)]
+    faults = _out_of_place(recovery.events, theirs)
     if sorted([*again, *answers]) != sorted(ledger.open):
         faults.append(f"open were {sorted(ledger.open)}, made again {again}, answered {answers}")
     else:
-        look = _Look(ledger, theirs)
+        look = _Look(ledger, theirs, frozenset(unbegun))
         for name, request in ledger.open.items():
             faults += (
                 look.again(request, again[name]) if name in again else look.answered(request, answers[name])
@@ -60,18 +90,40 @@ def taken_over(run: Booked, config: Config, at: float) -> TakenOver:
     return TakenOver(happenings=(*happenings, *recovery.events), faults=faults)
 
 
+def _pieces(state: State) -> Rope:
+    """What has come of an answer that is awaited in *state*."""
+    match state:
+        case Streaming(pieces=pieces) | Compacting(stage=Summary(pieces=pieces)):
+            return pieces
+        case _:
+            return Rope.of()
+
+
+def _out_of_place(events: tuple[Event, ...], machine: Machine) -> list[str]:
+    """What is wrong with *events* that are no answers: a state is entered that waits for nothing."""
+    others = [event for event in events if not isinstance(event, Answer)]
+    enters = not machine.state.open and not machine.done
+    right = len(others) == enters and all(isinstance(event, Entered) for event in others)
+    return [] if right else [f"{machine} goes on with {others}"]
+
+
 def takeover_faults(run: Booked, config: Config, at: float) -> list[str]:
     """What is wrong where somebody who is set up as *config* takes *run* over at the time *at*."""
-    return taken_over(run, config, at).faults
+    return taken_over(run, config, at).faults + taken_over(run, config, at, drained=True).faults
 
 
 @final
 @attrs.frozen
 class _Look:
-    """At what becomes of the open requests of *ledger*, in the hands of whoever has *machine* now."""
+    """
+    At what becomes of the open requests of *ledger*, in the hands of whoever has *machine* now.
+
+    Those that are *unbegun* nobody ever worked on.
+    """
 
     ledger: Ledger
     machine: Machine
+    unbegun: frozenset[str]
 
     def again(self, request: Request, again: Request) -> list[str]:
         """What is wrong with making *request* again, as *again*."""
@@ -104,7 +156,7 @@ class _Look:
                 right = not {spec.name for spec in config.hooks if spec.hook is request.hook} & {
                     *request.names
                 }
-            case RunTool(), ToolFinished(outcome=Outcome.UNKNOWN):
+            case RunTool(), ToolLost():
                 right = not self._repeatable(request)
             case RunTool(), ToolFinished(outcome=Outcome.CANCELLED):
                 right = self._repeatable(request) and self._stops(request)
@@ -122,9 +174,10 @@ class _Look:
         return [f"to stop were {due}, told are {told}"] if due - told or late else []
 
     def _repeatable(self, request: RunTool) -> bool:
-        """Whether *request* may be done twice."""
+        """Whether *request* may be done, perhaps for the second time."""
         spec = self.machine.config.tool(request.tool)
-        return spec is not None and spec.side_effect is not SideEffect.UNSAFE
+        safe = spec is not None and spec.side_effect is not SideEffect.UNSAFE
+        return safe or (spec is not None and request.id in self.unbegun)
 
     def _stops(self, request: Request) -> bool:
         """Whether *request* was told to stop, or is denied by now."""

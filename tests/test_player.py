@@ -230,7 +230,7 @@ def test_a_broken_promise_is_told_as_a_script(plays: list[Play]) -> None:
 
 
 def test_what_a_script_finds_at_its_end_is_told_too() -> None:
-    """What is wrong with where a run is, and not with how it got there, is looked for behind the last step."""
+    """What is wrong with where a run is, and not with how it got there, is looked for at the end."""
     one = play(1)
     claim = Claim(absorbed_faults, (Interrupted(at=1.0),))
     script = told(one.began, one.journal, claim)

@@ -39,8 +39,8 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.legal import LEGAL
 from turnwheel.testing import prove, search
 from turnwheel.testing.absorbing import absorbed, absorbed_faults
-from turnwheel.testing.atlas import everything, settings, worlds
 from turnwheel.testing.always import PROMISES
+from turnwheel.testing.atlas import everything, settings, worlds
 from turnwheel.testing.search import Proof
 from turnwheel.testing.watched import PromiseBroken, Row, Watched
 from turnwheel.testing.worlds import World

@@ -4,8 +4,8 @@ Hunts mistakes: each in a process of its own, which has one and runs what is to 
     hunt.py [PROCESSES]    reads a list of jobs as JSON, and writes a line of JSON for each that is over
 
 A job has a *name*; the *file* with the mistake, the text *old* in it and what is *new* in its place, or
-nothing of that; and a finder. That is *plays*, numbers of runs and sessions and a kind of world, or *tests*,
-what pytest is told, or ``-m`` with a module and its arguments. A finder that finds something ends with 1.
+nothing of that; and finders. These are *plays*, numbers of runs and sessions and a kind of world, then
+*tests*, what pytest is told, or ``-m`` with a module and its arguments. One that finds something ends with 1.
 
 Whatever the finders need of other people is imported once, here, and then each process is a fork.
 """
@@ -59,10 +59,11 @@ def find(job: Job) -> int:
     """Run the finder of *job*; 1 if it found something, 0 if not."""
     if job.get("file"):
         SWAPPING["install"](job["file"], job["old"], job["new"])
-    if "tests" not in job:
+    if "plays" in job:
         found = PLAYS["broken"](*job["plays"])
         print(found or "every promise was kept")
-        return bool(found)
+        if found or "tests" not in job:
+            return bool(found)
     arguments = shlex.split(job["tests"])
     if arguments[0] != "-m":
         return int(pytest.main([*QUIET, *arguments]))
