@@ -30,7 +30,8 @@ from .ledger import Ledger
 from .loopbook import LoopBook, explanation_faults
 from .mailbook import MailBook
 from .purse import Purse
-from .search import ended_faults, restored_faults
+from .rereading import distrusted_faults, reread_faults
+from .search import ended_faults
 from .settingbook import SettingBook, branched_faults, inherited_faults
 from .shrinkbook import ShrinkBook
 from .takeover import takeover_faults
@@ -83,7 +84,7 @@ PROMISES: Mapping[int, Promise] = {
     ),
     7: Promise(
         "The same events lead to the same, also where the machine was written down and read at every place.",
-        (restored_faults, untouched_faults),
+        (reread_faults, untouched_faults),
     ),
     8: Promise(
         "A summary never splits a call from its result; it makes the conversation smaller, or says it "
@@ -97,7 +98,7 @@ PROMISES: Mapping[int, Promise] = {
     10: Promise(
         "Nothing from outside grants anything: an answer is for a request that is open, and only a tool that "
         "was offered in that very request runs.",
-        (absorbed_faults, CallBook, SettingBook),
+        (absorbed_faults, distrusted_faults, CallBook, SettingBook),
     ),
     11: Promise(
         "Whoever takes over asks again for all that was open, or answers it; unsafe work is not done twice, "

@@ -24,6 +24,7 @@ from .absorbing import absorbed, absorbed_faults
 from .invariants import waits_faults
 from .keys import key
 from .ledger import Ledger
+from .rereading import distrusted_faults, reread, reread_faults
 from .steps import Deed, step, steps
 from .story import Claim
 from .takeover import taken_over, takeover_faults
@@ -248,9 +249,11 @@ class _Search:
             self._absorbed += 1
             if faults := absorbed_faults(run, event):
                 raise self._broken(faults, run, claim=Claim(absorbed_faults, (event,)))
-        machine = restored(run.machine)
+        machine = reread(run.machine)
         if machine != run.machine:
-            raise self._broken(restored_faults(run), run, claim=Claim(restored_faults))
+            raise self._broken(reread_faults(run), run, claim=Claim(reread_faults))
+        if faults := distrusted_faults(run, AT):
+            raise self._broken(faults, run, claim=Claim(distrusted_faults, (AT,)))
         # From here on with what was written down: whatever that does otherwise, the ledger sees.
         return At(machine, run.ledger, run.trail)
 
@@ -291,17 +294,6 @@ class _Search:
 
     def _told(self, faults: list[str], journal: list[Deed], claim: Claim | None) -> PromiseBroken:
         return PromiseBroken(faults, self._began, journal, claim, by_hand=self._world.by_hand)
-
-
-def restored(machine: Machine) -> Machine:
-    """*machine*, written down and read again."""
-    return Machine.restore(machine.snapshot(), machine.config, machine.memory.history)
-
-
-def restored_faults(run: Booked) -> list[str]:
-    """Whether the machine of *run* is the same when it was written down and read again."""
-    again = restored(run.machine)
-    return [] if again == run.machine else [f"restored it is {again}, it was {run.machine}"]
 
 
 def ended_faults(run: Booked) -> list[str]:

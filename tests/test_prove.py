@@ -243,7 +243,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
         "look and write, serial, skip_rest",
         (
             "engine/recovery.py",
-            "if spec is None or spec.side_effect is SideEffect.UNSAFE:",
+            "if spec is None or (begun and spec.side_effect is SideEffect.UNSAFE):",
             "if spec is None:",
         ),
         "may have run, was stopped or is denied, and runs again",
@@ -251,7 +251,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     "read again": (
         "a hook at the end",
         ("engine/snapshots.py", "history=history, **kept", 'history=history, **{**kept, "continues": 0}'),
-        "restored it is",
+        "read again it is",
     ),
     "stepped by hand": (
         "stepped by hand, 1 inputs",
