@@ -16,9 +16,11 @@ from ..effects.events import (
     Entered,
     Event,
     Interrupted,
+    ModelStreamed,
     UserSent,
     UserSteered,
 )
+from ..effects.pieces import TextPiece
 from ..effects.policy import Steering
 from ..effects.records import SetThinking
 from ..engine.transition import advance, ignored
@@ -81,7 +83,8 @@ def _answers(name: str) -> tuple[tuple[Event, type[Request]], ...]:
 
 @lru_cache(maxsize=256)
 def _torn(name: str) -> tuple[Event, ...]:
-    return tuple(torn(name, AT))
+    later = ModelStreamed(at=AT, request=name, before=999, count=1, pieces=(TextPiece("no"),))
+    return (*torn(name, AT), later)
 
 
 @lru_cache(maxsize=16)

@@ -42,9 +42,9 @@ LONG = "do this and that " * 30
 """A model with a small window, what it says where that is full, and a prompt that fills it."""
 
 YES_OR_NO: tuple[Decision, ...] = (Approve(), Deny())
-WELL = ((Outcome.OK, 1.0),)
 AT_LENGTH = ((Outcome.OK, 9.0),)
-"""How tools and children end: as they should, or when more time than there is was used."""
+WELL_OR_NOT = ((Outcome.OK, 1.0), (Outcome.ERROR, 9.0))
+"""How tools and children end: when more time than there is was used; as they should, or not at all."""
 
 STEERS = tuple(Steering)
 MODES: tuple[Change, ...] = (
@@ -90,7 +90,6 @@ def everything() -> World:
         prompt=LONG,
         used=FULL,
         decisions=YES_OR_NO,
-        ends=WELL,
         steers=(Steering.AFTER_TOOL,),
     )
 
@@ -115,12 +114,14 @@ def _plain() -> Iterator[World]:
     """Two calls, run in each order there is, with each policy about a denial, and with too little time."""
     for pair, denial in product(PAIRS, OnDenial):
         config, prompts = settings(SERIAL, denial), denial is OnDenial.SKIP_REST
-        yield World(name=f"{_and(pair)}, serial, {denial}", config=config, calls=pair, prompts=prompts)
+        name = f"{_and(pair)}, serial, {denial}"
+        yield World(name=name, config=config, calls=pair, ends=WELL_OR_NOT, prompts=prompts)
     for pair, concurrency in (*product(PAIRS, (READS,)), (("write", "send"), PARALLEL)):
         yield World(name=f"{_and(pair)}, {concurrency}", config=settings(concurrency), calls=pair)
     for pair, concurrency in product(PAIRS, Concurrency):
         timed = attrs.evolve(settings(concurrency), limits=Limits(seconds=3.0))
-        yield World(name=f"{_and(pair)}, {concurrency}, in 3 s", config=timed, calls=pair)
+        name = f"{_and(pair)}, {concurrency}, in 3 s"
+        yield World(name=name, config=timed, calls=pair, ends=WELL_OR_NOT)
 
 
 def _and(calls: tuple[str, ...]) -> str:
@@ -133,8 +134,10 @@ def _hooked() -> Iterator[World]:
         guarded = attrs.evolve(settings(PARALLEL, gates=gates), hooks=(GUARD,), rules=RULES)
         name = f"a hook before {_and(pair)}, {gates}"
         yield World(name=name, config=guarded, calls=pair, decisions=YES_OR_NO, fails=False)
+    beside = attrs.evolve(settings(PARALLEL), hooks=(GUARD,))
+    yield World(name="a hook beside a child", config=beside, calls=("ranger", "write"), fails=False)
     after = attrs.evolve(settings(PARALLEL), hooks=HOOKS[2:4])
-    yield World(name="hooks after a call", config=after, calls=("note", "write"))
+    yield World(name="hooks after a call", config=after, calls=("note", "write"), ends=WELL_OR_NOT)
     stops = attrs.evolve(settings(PARALLEL, continues=1), hooks=(COACH,))
     yield World(
         name="a hook at the end",
@@ -172,6 +175,7 @@ def _narrow() -> Iterator[World]:
             prompt=LONG,
             used=FULL,
             decisions=decisions,
+            fails=not hooks,
         )
     yield World(
         name="things are said during a summary",
@@ -179,7 +183,6 @@ def _narrow() -> Iterator[World]:
         calls=("note",),
         prompt=LONG,
         used=FULL,
-        ends=WELL,
         fails=False,
         speaks=True,
         prompts=True,
@@ -192,7 +195,6 @@ def _narrow() -> Iterator[World]:
         calls=("note",),
         prompt=LONG,
         used=FULL,
-        ends=WELL,
         fails=False,
     )
 
@@ -216,7 +218,6 @@ def _long() -> Iterator[World]:
             calls=("look", "note"),
             more=(("look",), ("note",)),
             content="a" * length,
-            ends=WELL,
         )
     for stop, same in ((4, None), (None, 3)):
         circles = Loops(warn=2, withdraw=3, stop=stop, same=same, turns=1)
@@ -225,16 +226,17 @@ def _long() -> Iterator[World]:
             config=attrs.evolve(serial, loops=circles),
             calls=("look",),
             more=(("look",), ("look",), ("look",), ("note",)),
-            ends=WELL,
         )
     for seconds in (7.0, 9.0):
         family = attrs.evolve(crowded, children=KIDS, limits=Limits(seconds=seconds))
-        yield World(name=f"two children in {seconds:.0f} s", config=family, calls=("ranger", "ranger"))
+        name = f"two children in {seconds:.0f} s"
+        yield World(name=name, config=family, calls=("ranger", "ranger"), ends=WELL_OR_NOT)
         shared = attrs.evolve(family, limits=Limits(), session_limits=Limits(seconds=seconds))
         yield World(
-            name=f"two children in {seconds:.0f} s of a session",
+            name=f"{name} of a session",
             config=shared,
             calls=("ranger", "ranger", "look"),
+            ends=WELL_OR_NOT,
             speaks=True,
         )
 
@@ -242,11 +244,12 @@ def _long() -> Iterator[World]:
 def _timed() -> Iterator[World]:
     """Several calls in several phases, and not enough time, or nobody who answers in time."""
     timed = attrs.evolve(settings(READS), children=KIDS, limits=Limits(seconds=9.0))
-    for first, second in product(("look", "ranger"), repeat=2):
+    busy = product(("look", "ranger"), repeat=2)
+    for at_work in (("look",), ("ranger",), *busy):
         yield World(
-            name=f"{first} and {second} use up the time while two are asked about",
+            name=f"{_and(at_work)} use up the time while two are asked about",
             config=timed,
-            calls=(first, second, "peek", "write"),
+            calls=(*at_work, "peek", "write"),
             decisions=YES_OR_NO,
             ends=AT_LENGTH,
             fails=False,
@@ -259,7 +262,6 @@ def _timed() -> Iterator[World]:
             config=hasty,
             calls=(other, "peek", "write"),
             decisions=YES_OR_NO,
-            ends=WELL,
             fails=False,
         )
         yield attrs.evolve(two, speaks=True, prompts=True, steers=STEERS, changes=ANY_SETTING)
@@ -269,7 +271,6 @@ def _timed() -> Iterator[World]:
         config=hasty,
         calls=("ranger", "peek", "write"),
         decisions=YES_OR_NO,
-        ends=WELL,
         fails=False,
         others=(stopped,),
     )
@@ -284,17 +285,21 @@ def _crowded() -> Iterator[World]:
             config=sentry,
             calls=(*others, "send", "write", "peek"),
             decisions=YES_OR_NO,
-            ends=WELL,
             fails=False,
         )
         yield crowd if others else attrs.evolve(crowd, steers=(Steering.AFTER_TOOL,), cancels=True)
+    yield World(
+        name="always, said of one of two calls",
+        config=settings(PARALLEL),
+        calls=("write", "write"),
+        fails=False,
+    )
     guard = attrs.evolve(settings(READS, gates=Gates.RULES_FIRST), hooks=(GUARD,))
     yield World(
         name="a child waits for what a hook looks at",
         config=guard,
         calls=("write", "send", "peek"),
         decisions=YES_OR_NO,
-        ends=WELL,
         fails=False,
         cancels=True,
     )
@@ -303,7 +308,6 @@ def _crowded() -> Iterator[World]:
         config=settings(SERIAL),
         calls=("ranger", "note", "write"),
         decisions=YES_OR_NO,
-        ends=WELL,
         fails=False,
         cancels=True,
         others=(settings(READS),),
@@ -313,7 +317,6 @@ def _crowded() -> Iterator[World]:
         config=settings(READS, mode=PermissionMode.BYPASS, max_parallel=2),
         calls=("ranger", "look", "peek"),
         decisions=YES_OR_NO,
-        ends=WELL,
         fails=False,
         changes=(SetMode(mode=PermissionMode.DEFAULT),),
     )
@@ -327,7 +330,6 @@ def _lost() -> Iterator[World]:
             config=settings(concurrency, on_lost=on_lost),
             calls=("write", "send", "peek") if concurrency is READS else ("ranger", "write", "peek"),
             decisions=YES_OR_NO,
-            ends=WELL,
             fails=False,
         )
         yield attrs.evolve(crowd, steers=(Steering.AFTER_TOOL,) if concurrency is PARALLEL else ())
@@ -336,14 +338,12 @@ def _lost() -> Iterator[World]:
         config=settings(READS, on_lost=OnLost.ASK, answer_within=5.0),
         calls=("write", "peek", "peek"),
         decisions=YES_OR_NO,
-        ends=WELL,
         fails=False,
     )
     yield World(
         name="may have run beside a tool",
         config=settings(PARALLEL, mode=PermissionMode.BYPASS),
         calls=("note", "write"),
-        ends=WELL,
         fails=False,
         steers=(Steering.AFTER_TOOL,),
     )
@@ -353,14 +353,23 @@ def _meddled() -> Iterator[World]:
     """People do not wait: deadlines, steers, changed settings, calls that are given up."""
     for denial in OnDenial:
         config = settings(PARALLEL, denial, answer_within=5.0)
-        yield World(name=f"a deadline, {denial}", config=config, calls=("peek", "write"))
+        calls = ("ranger", "peek") if denial is OnDenial.GO_ON else ("peek", "write")
+        yield World(name=f"a deadline, {denial}", config=config, calls=calls)
     for how, pair in product(Steering, (("write", "note"), ("peek", "ranger"))):
         name = f"a steer {how}, {_and(pair)}"
         yield World(name=name, config=settings(PARALLEL), calls=pair, steers=(how,))
-    yield World(name="changed settings", config=settings(PARALLEL), calls=("write", "note"), changes=MODES)
+    yield World(
+        name="changed settings",
+        config=settings(PARALLEL),
+        calls=("write", "note"),
+        decisions=YES_OR_NO,
+        fails=False,
+        changes=MODES,
+    )
     for concurrency, pair in product((SERIAL, PARALLEL), (("write", "send"), ("note", "peek"))):
         config = settings(concurrency)
-        yield World(name=f"{_and(pair)} given up, {concurrency}", config=config, calls=pair, cancels=True)
+        name = f"{_and(pair)} given up, {concurrency}"
+        yield World(name=name, config=config, calls=pair, fails=False, cancels=True)
     for mode in PermissionMode:
         ruled = attrs.evolve(settings(PARALLEL, mode=mode), rules=RULES)
         yield World(name=f"rules, mode {mode}", config=ruled, calls=("look", "write"))
@@ -375,7 +384,6 @@ def _by_hand() -> Iterator[World]:
             calls=("note",),
             prompt=LONG,
             used=FULL,
-            ends=WELL,
             fails=says == 1,
             says=says,
             prompts=True,

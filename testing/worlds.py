@@ -43,7 +43,7 @@ class World:
     prompt: str = "the prompt"
     used: Usage = Usage(input=10, output=10)
     content: str = "fine"
-    ends: tuple[tuple[Outcome, float], ...] = ((Outcome.OK, 1.0), (Outcome.ERROR, 9.0))
+    ends: tuple[tuple[Outcome, float], ...] = ((Outcome.OK, 1.0),)
     fails: bool = True
     speaks: bool = False
     decisions: tuple[Decision, ...] = (Approve(), ApproveAlways(), Deny(), Deny(interrupt=True))
