@@ -299,8 +299,8 @@ class CallBook:
         faults = [f"{call} ended twice"] if entry.ended is not None else []
         files = now.event.files if isinstance(now.event, ToolFinished) and entry.started else ()
         self._note(call, ended=told, files=files)
-        # What a person has allowed outlives another one's no.
-        skipped = around.urgent or (self.skips and not entry.approved)
+        # What a person has allowed, or is still being asked about, outlives another one's no.
+        skipped = around.urgent or (self.skips and not entry.asked)
         return faults + ending_faults(told, entry, now, self.offered, around.purse, skipped=skipped)
 
     def _reviewed(self, now: Step, around: Around) -> list[str]:

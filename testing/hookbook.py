@@ -163,13 +163,16 @@ class HookBook:
             case InputTaken():
                 return _overlooked(Hook.USER_PROMPT_SUBMIT, now)
             case SetInstructions(text=text):
-                again = self._known or text != (self.read or "")
+                unread = bool(now.config.instructions) and self.read is None
+                again = self._known or unread or text != (self.read or "")
                 self.instructions = effect
                 faults = [f"{effect} in a session that has begun, or not what was read"] if again else []
                 return faults + _overlooked(Hook.SESSION_START, now)
             case ReadInstructions():
                 wrong = self._known or self.read is not None or effect.files != now.config.instructions
-                return [f"{effect} reads what is known or not configured"] if wrong else []
+                return (
+                    [f"{effect} reads what is known or not configured"] if wrong or not effect.files else []
+                )
             case CallModel():
                 return self._shown(effect, now)
             case RunEnded(reason=reason) if reason in NATURAL:

@@ -9,6 +9,7 @@ from ..effects.notices import (
     AgentStarted,
     ApprovalAnswered,
     ApprovalRequested,
+    CompactionStarted,
     HookAsked,
     HookReplied,
     InputReceived,
@@ -16,6 +17,7 @@ from ..effects.notices import (
     ToolStarted,
 )
 from ..effects.requests import AskApproval, CallModel, FireHook, Purpose, RunAgent, RunTool
+from ..states.state import Compacting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,7 @@ TOLD = (
     AgentStarted,
     ApprovalAnswered,
     ApprovalRequested,
+    CompactionStarted,
     HookAsked,
     HookReplied,
     InputReceived,
@@ -74,6 +77,8 @@ def _of_the_requests(now: Step) -> Iterator[Notice]:
                 yield ToolStarted(call=effect.call, tool=effect.tool, arguments=effect.arguments)
             case RunAgent():
                 yield AgentStarted(call=effect.call, agent=effect.agent, prompt=effect.prompt)
+            case CallModel(purpose=Purpose.SUMMARY, attempt=1) if isinstance(now.state, Compacting):
+                yield CompactionStarted(size=now.memory.size, reason=now.state.reason)
             case CallModel(purpose=Purpose.TURN):
                 yield ModelCalled(request=effect.id, model=effect.model, attempt=effect.attempt)
             case _:
