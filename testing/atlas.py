@@ -85,7 +85,7 @@ def everything() -> World:
     return World(
         name="everything at once",
         config=config,
-        calls=("write", "ranger"),
+        calls=("ranger", "write"),
         more=(("look",),),
         prompt=LONG,
         used=FULL,

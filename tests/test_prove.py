@@ -47,7 +47,7 @@ from turnwheel.testing.worlds import World
 
 WORLDS = tuple(worlds())
 ROOT = Path(__file__).resolve().parent
-pytestmark = pytest.mark.timeout(300)  # on a busy machine; alone it takes a tenth
+pytestmark = pytest.mark.timeout(900)  # on a busy machine; alone it takes a tenth
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ WAYS: dict[str, set[Row]] = {
         ("compacting.summary", ModelFinished, "thinking.go"),
         ("compacting.summary", ModelFailed, "compacting.pausing"),
         ("compacting.pausing", TimerFired, "compacting.summary"),
-        ("confirming", HookAnswered, "confirming"),
+        ("dispatching", HookAnswered, "confirming"),
         ("dispatching", AgentFinished, "thinking.go"),
         ("executing", ToolFinished, "thinking.go"),
         ("streaming", ModelFailed, "thinking.retry"),
