@@ -59,8 +59,6 @@ from .trybook import TryBook
 from .viewbook import ViewBook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ..effects import Effect
     from ..engine.machine import Machine
 
@@ -153,15 +151,6 @@ class Ledger:
         self.settings.reconfigured(config)
         self.tries.reconfigured(config)
         self.calls.loose = True
-
-    def handed_over(self, unbegun: Iterable[str]) -> None:
-        """Nobody ever began what is *unbegun*: a model is not asked, and whoever goes on asks it anew."""
-        for name in unbegun:
-            request = self.open.get(name)
-            if isinstance(request, CallModel) and name not in self.cancelled:
-                del self.open[name]
-                if request.purpose is Purpose.SUMMARY:  # it is thought about again, from its beginning
-                    self.shrink.due, self.hooks.wishes = None, ()
 
     def take(self, now: Step) -> list[str]:
         """The faults of the step *now*."""

@@ -17,7 +17,6 @@ import attrs
 from ..effects.config import Config
 from ..effects.errors import InternalError
 from ..effects.events import Answer, Entered, Event
-from ..engine.entries import HandedOver
 from ..engine.machine import Machine
 from ..engine.transition import ignored
 from .absorbing import absorbed, absorbed_faults
@@ -25,7 +24,7 @@ from .invariants import waits_faults
 from .keys import key
 from .ledger import Ledger
 from .rereading import distrusted_faults, reread, reread_faults
-from .steps import Deed, step, steps
+from .steps import Happening, step, steps
 from .story import Claim
 from .takeover import taken_over, takeover_faults
 from .watched import PromiseBroken, Row, happen
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 COMPARED = 50
 """Of so many ways that lead to a known place one is compared with the way that led there first."""
 
-Way = tuple[Deed, ...]
+Way = tuple[Happening, ...]
 """What happens between one place and the next: an event, or all that a take-over brings about."""
 
 
@@ -55,7 +54,7 @@ class Trail:
     length: int = 0
 
     @property
-    def journal(self) -> list[Deed]:
+    def journal(self) -> list[Happening]:
         """All that happened on it."""
         trail, backwards = self, list[Way]()
         while trail.before is not None:
@@ -193,7 +192,7 @@ class _Search:
                 self._taken_over += 1
                 if over.faults:
                     raise self._broken(over.faults, run, claim=Claim(takeover_faults, (config, AT)))
-                if over.moves and not self._world.by_hand:
+                if over.happenings and not self._world.by_hand:
                     yield over.happenings
 
     def _go(self, run: At, how: Way) -> At:
@@ -204,7 +203,7 @@ class _Search:
             there = self._on(At(there.machine, there.ledger, before), what)
         return At(there.machine, there.ledger, Trail(run.trail, how, run.trail.length + 1))
 
-    def _on(self, run: At, what: Deed | None) -> At:
+    def _on(self, run: At, what: Happening | None) -> At:
         """Where *what* leads from *run*; nothing: it begins."""
         machine, ledger = run.machine, run.ledger.copy()
         following = Machine(machine.config, machine.state, machine.memory)
@@ -212,9 +211,6 @@ class _Search:
         if isinstance(what, Config):
             happen(following, what)
             ledger.reconfigured(what)
-        elif isinstance(what, HandedOver):
-            happen(following, what)
-            ledger.handed_over(what.unbegun)
         else:
             try:
                 for now in self._steps(machine, what):
@@ -222,7 +218,7 @@ class _Search:
                     following.state, following.memory = now.following, now.remembered
             except InternalError as error:
                 faults.append(str(error))
-        if not (self._world.by_hand or isinstance(what, HandedOver)):
+        if not self._world.by_hand:
             faults += waits_faults(following.state)
         if faults:
             raise self._broken(faults, run, what)
@@ -287,12 +283,12 @@ class _Search:
                 raise self._told(["no way leads to the end from here"], place.trail.journal, claim)
 
     def _broken(
-        self, faults: list[str], run: At, last: Deed | None = None, claim: Claim | None = None
+        self, faults: list[str], run: At, last: Happening | None = None, claim: Claim | None = None
     ) -> PromiseBroken:
         """*faults* were found where *run* is: after *last*, if that broke a promise, or by *claim*."""
         return self._told(faults, [*run.trail.journal, *([] if last is None else [last])], claim)
 
-    def _told(self, faults: list[str], journal: list[Deed], claim: Claim | None) -> PromiseBroken:
+    def _told(self, faults: list[str], journal: list[Happening], claim: Claim | None) -> PromiseBroken:
         return PromiseBroken(faults, self._began, journal, claim, by_hand=self._world.by_hand)
 
 

@@ -11,7 +11,6 @@ from ..effects import Effect
 from ..effects.config import Config
 from ..effects.errors import InternalError
 from ..effects.events import Entered, Event
-from ..engine.entries import HandedOver
 from ..engine.machine import MAX_ENTERED, Machine
 from ..engine.transition import advance
 from ..states.batch import Stopping
@@ -20,9 +19,6 @@ from ..states.state import Done, State
 
 Happening = Event | Config
 """What can happen to a played machine: an event, or that it is gone on with under other settings."""
-
-Deed = Happening | HandedOver
-"""As that, or that whoever drove it has said which requests were never begun."""
 
 
 @final

@@ -12,13 +12,12 @@ import attrs
 from ..effects.config import Config
 from ..effects.history import History
 from ..effects.pieces import Rope
-from ..engine.entries import HandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..engine.machine import Machine
-    from .steps import Deed
+    from .steps import Happening
 
 
 @final
@@ -86,15 +85,8 @@ class Writer:
         return f"{self.named(type(value))}({', '.join(said)})"
 
 
-def _deed(what: Deed, feed: str) -> str:
-    """What is called where *what* happens; an event is to *feed*."""
-    if isinstance(what, Config):
-        return "run.reconfigure"
-    return "run.hand_over" if isinstance(what, HandedOver) else f"assert run.{feed}"
-
-
 def told(
-    began: Machine, journal: Iterable[Deed], claim: Claim | None = None, *, by_hand: bool = False
+    began: Machine, journal: Iterable[Happening], claim: Claim | None = None, *, by_hand: bool = False
 ) -> str:
     """
     A module with a test that plays *journal* to a machine that *began* so, and fails where a promise breaks.
@@ -111,7 +103,12 @@ def told(
         f"    config = {writer.source(began.config)}",
         f"    run = Watched.of({machine})",
         *([] if by_hand else ["    run.feed(None)"]),
-        *[f"    {_deed(one, feed)}({writer.source(one)})" for one in journal],
+        *[
+            f"    run.reconfigure({writer.source(one)})"
+            if isinstance(one, Config)
+            else f"    assert run.{feed}({writer.source(one)})"
+            for one in journal
+        ],
     ]
     if claim is not None:
         values = ", ".join(["run", *[writer.source(value) for value in claim.values]])

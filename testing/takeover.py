@@ -16,7 +16,6 @@ from ..effects.config import SideEffect
 from ..effects.events import (
     AgentFinished,
     Answer,
-    Entered,
     Failure,
     HookAnswered,
     ModelFailed,
@@ -26,19 +25,16 @@ from ..effects.events import (
 from ..effects.messages import Outcome
 from ..effects.pieces import Rope
 from ..effects.requests import CallModel, Cancel, FireHook, Request, RunAgent, RunTool
-from ..engine.entries import HandedOver
 from ..engine.machine import Machine
 from ..engine.recovery import recover
 from ..states.state import Compacting, Streaming, Summary
 from .law import Case
-from .watched import happen
 
 if TYPE_CHECKING:
     from ..effects.config import Config
-    from ..effects.events import Event
     from ..states.state import State
     from .ledger import Booked, Ledger
-    from .steps import Deed
+    from .steps import Happening
 
 
 @final
@@ -46,13 +42,8 @@ if TYPE_CHECKING:
 class TakenOver:
     """What happens to a run that is taken over, in this order, and what is wrong with it."""
 
-    happenings: tuple[Deed, ...]
+    happenings: tuple[Happening, ...]
     faults: list[str]
-
-    @property
-    def moves(self) -> bool:
-        """Whether the run is elsewhere then: what was never begun is mostly just begun."""
-        return any(not isinstance(one, HandedOver) for one in self.happenings)
 
 
 def taken_over(run: Booked, config: Config, at: float, *, drained: bool = False) -> TakenOver:
@@ -61,23 +52,19 @@ def taken_over(run: Booked, config: Config, at: float, *, drained: bool = False)
 
     *drained*: whoever drove it has said that no tool was begun that is open, and no model asked.
     """
-    machine, ledger = run.machine, run.ledger.copy()
+    machine, ledger = run.machine, run.ledger
     theirs = Machine(machine.config, machine.state, machine.memory)
-    happenings: tuple[Deed, ...] = ()
+    happenings: tuple[Happening, ...] = ()
     if not theirs.under(config):
+        theirs.reconfigure(config)
         happenings = (config,)
     kinds = RunTool if _pieces(machine.state).count else RunTool | CallModel
     unbegun = [name for name, one in ledger.open.items() if drained and isinstance(one, kinds)]
-    if unbegun:
-        happenings += (HandedOver(at=at, unbegun=tuple(unbegun)),)
-        ledger.handed_over(unbegun)
-    for what in happenings:
-        happen(theirs, what)
     recovery = recover(theirs, at, frozenset(unbegun))
     again = {one.id: one for one in recovery.again if not isinstance(one, Cancel)}
     answers = {event.request: event for event in recovery.events if isinstance(event, Answer)}
     told = {one.request for one in recovery.again if isinstance(one, Cancel)}
-    faults = _out_of_place(recovery.events, theirs)
+    faults = [f"{event} answers nothing" for event in recovery.events if not isinstance(event, Answer)]
     if sorted([*again, *answers]) != sorted(ledger.open):
         faults.append(f"open were {sorted(ledger.open)}, made again {again}, answered {answers}")
     else:
@@ -97,14 +84,6 @@ def _pieces(state: State) -> Rope:
             return pieces
         case _:
             return Rope.of()
-
-
-def _out_of_place(events: tuple[Event, ...], machine: Machine) -> list[str]:
-    """What is wrong with *events* that are no answers: a state is entered that waits for nothing."""
-    others = [event for event in events if not isinstance(event, Answer)]
-    enters = not machine.state.open and not machine.done
-    right = len(others) == enters and all(isinstance(event, Entered) for event in others)
-    return [] if right else [f"{machine} goes on with {others}"]
 
 
 def takeover_faults(run: Booked, config: Config, at: float) -> list[str]:
@@ -150,8 +129,10 @@ class _Look:
         """What is wrong with answering *request*, which nobody works on any more, by *answer*."""
         config = self.machine.config
         match request, answer:
+            case CallModel(), ModelFailed(failure=Failure.UNBEGUN):
+                right = request.id in self.unbegun - self.ledger.cancelled
             case CallModel(), ModelFailed(failure=Failure.LOST):
-                right = True
+                right = request.id not in self.unbegun - self.ledger.cancelled
             case FireHook(), HookAnswered(said=()):
                 right = not {spec.name for spec in config.hooks if spec.hook is request.hook} & {
                     *request.names

@@ -15,15 +15,13 @@ from ..effects.errors import InternalError
 from ..effects.events import Event, ModelStreamed, joined
 from ..effects.pieces import merged
 from ..effects.requests import Cancel, Request
-from ..engine.copying import asked_anew
-from ..engine.entries import HandedOver
 from ..engine.machine import Machine
 from ..engine.transition import ignored
 from ..states.context import Memory
 from ..states.state import State
 from .invariants import waits_faults
 from .ledger import Ledger
-from .steps import Deed, Happening, Step, step, steps
+from .steps import Happening, Step, step, steps
 from .story import Claim, told
 
 Row = tuple[str, type[Event], str]
@@ -43,7 +41,7 @@ class PromiseBroken(AssertionError):
         self,
         faults: list[str],
         machine: Machine,
-        journal: Sequence[Deed],
+        journal: Sequence[Happening],
         claim: Claim | None = None,
         *,
         by_hand: bool = False,
@@ -65,13 +63,10 @@ def copied(machine: Machine) -> Machine:
     return Machine(machine.config, machine.state, machine.memory)
 
 
-def happen(machine: Machine, what: Deed) -> tuple[Effect, ...]:
+def happen(machine: Machine, what: Happening) -> tuple[Effect, ...]:
     """Let *what* happen to *machine*."""
     if isinstance(what, Config):
         machine.reconfigure(what)
-        return ()
-    if isinstance(what, HandedOver):
-        machine.state = asked_anew(machine, frozenset(what.unbegun))
         return ()
     return machine.advance(what)
 
@@ -202,11 +197,6 @@ class Watched:
         self.ledger.reconfigured(config)
         self.machine.reconfigure(config)
         self._happened(config)
-
-    def hand_over(self, what: HandedOver) -> None:
-        """Somebody else goes on with the run, and knows what was never begun; the journal does not say so."""
-        happen(self.machine, what)
-        self.ledger.handed_over(what.unbegun)
 
     def _note(self, effects: tuple[Effect, ...]) -> None:
         self.effects += effects

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent / "mutants"
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "tests" / "mutants"
 RUNS = 1_500
 """Runs enough to find each mutant that playing finds; most are found within ten."""
 
@@ -115,7 +116,10 @@ def test_a_mistake_is_found(asked: dict[str, Any], hunt: Hunt) -> None:
 
 
 def test_mutants_are_told_apart() -> None:
-    """Each has a name of its own, and changes something."""
+    """Each has a name of its own, and changes one thing in a file that says it once."""
     names = [mutant["name"] for mutant in MUTANTS]
     assert sorted(set(names)) == sorted(names)
     assert [mutant["name"] for mutant in MUTANTS if mutant["old"] == mutant["new"]] == []
+    texts = {mutant["file"]: (ROOT / mutant["file"]).read_text("utf-8") for mutant in MUTANTS}
+    stale = [one["name"] for one in MUTANTS if texts[one["file"]].count(one["old"]) != 1]
+    assert stale == [], "these files have changed, or say it more than once: write the old text anew"
