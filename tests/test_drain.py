@@ -131,6 +131,26 @@ class House:
         return [len(one.unbegun) for one in found]
 
 
+class Slow:
+    """*store*, which takes its time to keep an entry that says *what*."""
+
+    def __init__(self, store: MemoryStore, what: bytes = b"") -> None:
+        self._store = store
+        self._what = what
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else a store has."""
+        return getattr(self._store, name)
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """Keep *entries*, later."""
+        if any(self._what in data for data in entries):
+            await asyncio.sleep(0.2)
+        return await self._store.append(session, expected, entries, about)
+
+
 class Watch:
     """Drives *session* in the background and keeps what it says."""
 
@@ -510,21 +530,7 @@ async def test_a_child_that_takes_too_long_says_what_it_had_not_begun(house: Hou
 
 async def test_an_event_that_is_being_kept_when_time_is_up_counts(house: House) -> None:
     """What follows from it is not begun, and is said not to be."""
-
-    class Slow:
-        """A store that takes its time to keep that a tool has ended."""
-
-        def __getattr__(self, name: str) -> Any:  # whatever a store has
-            return getattr(house.store, name)
-
-        async def append(
-            self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
-        ) -> int:
-            if any(b"ToolFinished" in data for data in entries):
-                await asyncio.sleep(0.2)
-            return await house.store.append(session, expected, entries, about)
-
-    session = house.process(DIGS_AND_PAYS, store=Slow())
+    session = house.process(DIGS_AND_PAYS, store=Slow(house.store, b"ToolFinished"))
     watch = Watch(session)
     await watch.until(ToolStarted)
     leaving = asyncio.ensure_future(session.drain(within=0.05))
@@ -626,7 +632,7 @@ async def test_what_is_given_up_before_anybody_takes_over_never_begins(house: Ho
         await other.cancel(call.calls[1].call.id)
     else:
         await other.steer("left", Steering.NOW, id="left")
-    later = house.process(DONE)
+    later = house.process(DONE, store=Slow(house.store, b"Stepped"))
     await later.resume()
     assert house.ran == ["dig"]
     assert outcomes(later) == [Outcome.OK, Outcome.CANCELLED]
