@@ -20,8 +20,8 @@ import sys
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
-from . import storebook, storebook_lasting
-from .promises import BrokenStore, Check, Lasts, Open, same
+from .keeping import lasting, sessions
+from .keeping.promises import BrokenStore, Check, Lasts, Open, same
 
 if TYPE_CHECKING:
     from ..effects.performers.stores.base import Store
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["BrokenStore", "Check", "Lasts", "Open", "checks", "survives_kill"]
 
 _PROMISES = {
-    Lasts.WHILE_OPEN: storebook.PROMISES + storebook_lasting.WHILE_OPEN,
-    Lasts.REOPENED: storebook_lasting.REOPENED,
-    Lasts.SHARED: storebook_lasting.SHARED,
+    Lasts.WHILE_OPEN: sessions.PROMISES + lasting.WHILE_OPEN,
+    Lasts.REOPENED: lasting.REOPENED,
+    Lasts.SHARED: lasting.SHARED,
 }
 
 

@@ -1,8 +1,9 @@
 """
 Bytes that nobody sends, given to everybody who reads what comes from outside.
 
-Each run takes a body that is well, changes it (`mutations`) and gives it to one of the `readers`: the parsers
-of both dialects, and those of refusals, journals, snapshots, settings, arguments, hooks and packed bodies.
+Each run takes a body that is well, changes it (`garbling.mutations`) and gives it to one of the
+`garbling.readers`: the parsers of both dialects, and those of refusals, journals, snapshots, settings,
+arguments, hooks and packed bodies.
 Nothing may be raised but the errors that have a name, a run takes bounded time, and what comes out is bounded
 and as its contract has it, however a network cut what went in. What is found is told as a test to paste.
 
@@ -37,8 +38,8 @@ from typing import final
 
 import attrs
 
-from .mutations import mutated
-from .readers import READERS
+from .garbling.mutations import mutated
+from .garbling.readers import READERS
 
 SECONDS = 10.0
 """Seconds that a run may take, on a machine with much else to do. It takes about a thousandth of one."""

@@ -23,15 +23,15 @@ from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
 from ..states.legal import LEGAL
-from .atlas import worlds
-from .player import play
-from .search import Proof, search
-from .watched import PromiseBroken, Row
+from .playing.player import play
+from .playing.watched import PromiseBroken, Row
+from .proving.atlas import worlds
+from .proving.search import Proof, search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .worlds import World
+    from .proving.worlds import World
 
 
 def proved(world: World) -> Proof | str:

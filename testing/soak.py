@@ -31,8 +31,8 @@ import attrs
 
 from ..effects.performers.stores.memory import MemoryStore
 from ..effects.performers.stores.sqlite import SQLiteStore
+from .books.invariants import state_faults
 from .choices import Seeded
-from .invariants import state_faults
 from .soak_service import FlakyStore, Service
 
 if TYPE_CHECKING:

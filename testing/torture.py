@@ -3,8 +3,8 @@ Kill everywhere: a session is ended with -9 at every moment, and whoever goes on
 
 A life is one session with everything in it, lived through by processes that are forked once everything is
 imported. They are killed at every moment there is, one after another, and at drawn moments and instants,
-also while they recover; afterwards the store is held against what the world noted. See `torture_life` for
-what is lived through, `torture_cases` for how it is ended, and `torture_checks` for what must hold.
+also while they recover; afterwards the store is held against what the world noted. See `killing.life` for
+what is lived through, `killing.cases` for how it is ended, and `killing.checks` for what must hold.
 
     python -m turnwheel.testing.torture                   10,000 kills
     python -m turnwheel.testing.torture --kills 500 --seed 7
@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING
 
 from ..effects.messages import Outcome
 from .choices import Seeded, chance, pick, weighted
-from .points import PAGE, Points
-from .torture_cases import SCRIPTS, Case, Lived, Undisturbed, lived, undisturbed
-from .torture_life import Life
-from .torture_process import After, At, Drained, End, Frozen
+from .killing.cases import SCRIPTS, Case, Lived, Undisturbed, lived, undisturbed
+from .killing.life import Life
+from .killing.points import PAGE, Points
+from .killing.process import After, At, Drained, End, Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

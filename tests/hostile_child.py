@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from turnwheel import Agent, Limits, Retries
-from turnwheel.testing.attacks import SECRET, attacks
 from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.hostile import Hostile
+from turnwheel.testing.hostile.attacks import SECRET, attacks
+from turnwheel.testing.hostile.server import Hostile
 from turnwheel.testing.streams import DIALECTS
 
 

@@ -27,7 +27,7 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.policy import Steering
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.points import Notebook
+from turnwheel.testing.killing.points import Notebook
 
 PLAN = (("peek", "pay"), ("put",))
 """The tools that are called in each answer to a job, before the last one, which only talks."""

@@ -15,8 +15,8 @@ from turnwheel.engine.entries import Branched, RunOpened, Stepped, TakenOver
 from turnwheel.engine.parting import bisect
 from turnwheel.engine.replay import ReplayedStep, replayed
 from turnwheel.testing.choices import Seeded
-from turnwheel.testing.jobs import World, job
-from turnwheel.testing.sessions import SESSION, SessionPlayer, to_the_end
+from turnwheel.testing.playing.jobs import World, job
+from turnwheel.testing.playing.sessions import SESSION, SessionPlayer, to_the_end
 
 FORK = "fork"
 

@@ -21,9 +21,9 @@ from turnwheel.effects.events import ApprovalGiven
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.performers.stores import sqlite_layout as layout
 from turnwheel.states.state import Done
-from turnwheel.testing.invariants import state_faults
+from turnwheel.testing.books.invariants import state_faults
 from turnwheel.testing.journals import Kept, journal_faults
-from turnwheel.testing.points import Notebook
+from turnwheel.testing.killing.points import Notebook
 
 PROGRAM = Path(__file__).with_name("relay.py")
 ROUNDS = 30

@@ -17,9 +17,9 @@ from turnwheel.effects.performers.models.wire import Broken, Complete
 from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from turnwheel.effects.usage import Usage
 from turnwheel.testing.fuzz import Found, bodies, data_of, shrunk, tried
-from turnwheel.testing.mutations import cuts, mutated
-from turnwheel.testing.readers import READERS
-from turnwheel.testing.reading import ending_faults, pieces_faults
+from turnwheel.testing.garbling.mutations import cuts, mutated
+from turnwheel.testing.garbling.readers import READERS
+from turnwheel.testing.garbling.reading import ending_faults, pieces_faults
 from turnwheel.testing.streams import seeds
 
 RUNS = 3_000

@@ -44,9 +44,9 @@ from turnwheel.engine.journal import fold
 from turnwheel.states.rules.retry import OVERLOADED, TRANSIENT
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.attacks import SECRET, Attack, attacks, hello
 from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.hostile import END, STREAM, Answer, Hostile, Line, chunked
+from turnwheel.testing.hostile.attacks import SECRET, Attack, attacks, hello
+from turnwheel.testing.hostile.server import END, STREAM, Answer, Hostile, Line, chunked
 from turnwheel.testing.streams import DIALECTS, Dialect, Said, Wish, event
 
 MOST_TOKENS = 1_000_000_000

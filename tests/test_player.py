@@ -25,14 +25,14 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.legal import LEGAL
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.states.state import State
-from turnwheel.testing.absorbing import absorbed_faults
+from turnwheel.testing.books.settings import branched_faults
 from turnwheel.testing.choices import Seeded, chance, pick, weighted
-from turnwheel.testing.player import Play, Player, play
-from turnwheel.testing.settingbook import branched_faults
+from turnwheel.testing.playing.absorbing import absorbed_faults
+from turnwheel.testing.playing.player import Play, Player, play
+from turnwheel.testing.playing.story import Claim, told
+from turnwheel.testing.playing.watched import PromiseBroken, Row, as_kept, copied, happen, replay
 from turnwheel.testing.snapshots import put_back
 from turnwheel.testing.steps import Happening
-from turnwheel.testing.story import Claim, told
-from turnwheel.testing.watched import PromiseBroken, Row, as_kept, copied, happen, replay
 
 RUNS = 1_500
 """So many runs, at least."""

@@ -74,7 +74,7 @@ from turnwheel.engine.projections import (
 )
 from turnwheel.engine.projections.reasons import BROKEN, BUDGET_USD, MODES, WORDS, subtype
 from turnwheel.engine.projections.told import Told
-from turnwheel.testing.player import Play, play
+from turnwheel.testing.playing.player import Play, play
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "events.md"

@@ -89,12 +89,12 @@ from turnwheel.states.legal import LEGAL
 from turnwheel.states.rules.children import child_tools
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.validity import history_faults
+from turnwheel.testing.books.views import shown_size
 from turnwheel.testing.by_hand import ByHand, call, config
 from turnwheel.testing.choices import Seeded
-from turnwheel.testing.player import Play, Player
-from turnwheel.testing.strays import stray
-from turnwheel.testing.viewbook import shown_size
-from turnwheel.testing.watched import copied, happen
+from turnwheel.testing.playing.player import Play, Player
+from turnwheel.testing.playing.strays import stray
+from turnwheel.testing.playing.watched import copied, happen
 
 HERE = Path(__file__).resolve().parent
 

@@ -37,13 +37,14 @@ from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Steering
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.machine import Machine
 from turnwheel.states.legal import LEGAL
-from turnwheel.testing import prove, search
-from turnwheel.testing.absorbing import absorbed, absorbed_faults
-from turnwheel.testing.always import PROMISES
-from turnwheel.testing.atlas import everything, settings, worlds
-from turnwheel.testing.search import Proof
-from turnwheel.testing.watched import PromiseBroken, Row, Watched
-from turnwheel.testing.worlds import World
+from turnwheel.testing import prove
+from turnwheel.testing.playing.absorbing import absorbed, absorbed_faults
+from turnwheel.testing.playing.watched import PromiseBroken, Row, Watched
+from turnwheel.testing.proving import search
+from turnwheel.testing.proving.always import PROMISES
+from turnwheel.testing.proving.atlas import everything, settings, worlds
+from turnwheel.testing.proving.search import Proof
+from turnwheel.testing.proving.worlds import World
 
 WORLDS = tuple(worlds())
 ROOT = Path(__file__).resolve().parent

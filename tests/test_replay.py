@@ -24,10 +24,10 @@ from turnwheel.engine.machine import Machine
 from turnwheel.engine.replay import ReplayedStep, as_plain, line, replay, replayed
 from turnwheel.engine.written import written
 from turnwheel.testing.choices import Seeded
-from turnwheel.testing.jobs import World, job
-from turnwheel.testing.player import Player
+from turnwheel.testing.playing.jobs import World, job
+from turnwheel.testing.playing.player import Player
+from turnwheel.testing.playing.watched import copied, happen
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
-from turnwheel.testing.watched import copied, happen
 
 
 @tool(side_effect="read_only")

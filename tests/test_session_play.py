@@ -21,13 +21,13 @@ from turnwheel.engine.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import Journal, fold
 from turnwheel.engine.machine import Machine
 from turnwheel.testing.choices import Seeded
-from turnwheel.testing.jobs import DONE, World, job, steer
 from turnwheel.testing.journals import Kept
-from turnwheel.testing.player import Player, opened
-from turnwheel.testing.sessions import SESSION, SessionBroken, play_sessions, to_the_end
+from turnwheel.testing.playing.jobs import DONE, World, job, steer
+from turnwheel.testing.playing.player import Player, opened
+from turnwheel.testing.playing.sessions import SESSION, SessionBroken, play_sessions, to_the_end
+from turnwheel.testing.playing.watched import PromiseBroken, copied, happen
 from turnwheel.testing.steps import Happening
 from turnwheel.testing.tasks import at_work, turns
-from turnwheel.testing.watched import PromiseBroken, copied, happen
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""

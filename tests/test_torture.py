@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwheel.testing.torture_cases import Case
-from turnwheel.testing.torture_process import After, At, Drained, Frozen
+from turnwheel.testing.killing.cases import Case
+from turnwheel.testing.killing.process import After, At, Drained, Frozen
 
 
 def run(*arguments: str, folder: Path) -> str:

@@ -80,15 +80,15 @@ from turnwheel.states.batch import Queued, Settled
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.rules.validity import history_faults
 from turnwheel.states.state import Confirming, Dispatching, Executing, Start, Streaming, Thinking
+from turnwheel.testing.books.law import Case
 from turnwheel.testing.by_hand import ByHand, calls, config
 from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.law import Case
 from turnwheel.testing.places import PLACES, run_at
-from turnwheel.testing.player import play
+from turnwheel.testing.playing.player import play
+from turnwheel.testing.playing.watched import copied, happen
 from turnwheel.testing.scripted import ScriptedModel, says
 from turnwheel.testing.scripted import calls as asks_for
 from turnwheel.testing.snapshots import KEY, put_back
-from turnwheel.testing.watched import copied, happen
 
 each_place = pytest.mark.parametrize("place", PLACES)
 

@@ -72,10 +72,10 @@ from turnwheel.engine.written import written
 from turnwheel.states.state import Done
 from turnwheel.testing.choices import Seeded
 from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.player import Player
+from turnwheel.testing.playing.player import Player
+from turnwheel.testing.playing.watched import Row, as_kept, copied
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.steps import steps
-from turnwheel.testing.watched import Row, as_kept, copied
 
 MODEL = ModelSpec(
     name="wire:model", window=100_000, max_output=4_000, price=Price(input="2", output="8", source="a list")

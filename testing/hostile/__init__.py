@@ -1,0 +1,1 @@
+"""A server that means ill, and the ways in which it does."""

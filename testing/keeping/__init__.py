@@ -1,0 +1,1 @@
+"""What every store promises, each with a check, in groups."""
