@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,14 +102,24 @@ def bisect(store: Path, session: str, other: str | None, against: BinaryIO | Non
         msg = "--against compares versions and OTHER is another session; give one of them"
         raise click.UsageError(msg)
 
+    told = 0
+
+    def lines(file: BinaryIO) -> Iterator[bytes]:
+        nonlocal told
+        for text in file:
+            yield text
+            told += 1
+
     async def act(kept: Store) -> Parting | None:
         if other is not None:
             return await parted(kept, session, other)
-        return await parted_versions(kept, session, against)
+        return await parted_versions(kept, session, None if against is None else lines(against))
 
     found = with_store(store, act)
     if as_json:
         click.echo(json.dumps(None if found is None else steps.as_plain(found)))
+    elif found is None and against is not None:
+        click.echo(f"they do not part in any of the {told} steps of {against.name}")
     elif found is None:
         click.echo("they do not part")
     else:

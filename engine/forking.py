@@ -16,13 +16,16 @@ import attrs
 
 from ..effects import is_request
 from ..effects.checks import of_kind
-from ..effects.errors import ArgumentError, ConfigError, UnknownSession
+from ..effects.errors import ArgumentError, ConfigError, TooLarge, UnknownSession
 from ..effects.events import (
     AgentFinished,
     Answer,
     ApprovalGiven,
+    Approve,
+    ApproveAlways,
     ControlReceived,
     Decision,
+    Deny,
     Event,
     ModelFinished,
     Post,
@@ -32,7 +35,8 @@ from ..effects.events import (
 )
 from ..effects.messages import StopReason
 from ..effects.pieces import TextPiece
-from ..effects.records import Change
+from ..effects.records import Change, SetMode, SetModel, SetThinking
+from ..effects.sizes import MAX_TEXT, within
 from ..effects.text import clean
 from ..effects.usage import Usage
 from ..states.batch import Delegated, Running
@@ -45,7 +49,7 @@ from .entries import Forked, HandedOver, Posted, Stepped, time_of
 from .folding import follow
 from .journal import fold
 from .machine import Machine
-from .posts import changed, decided
+from .posts import Said, changed, decided
 from .recovery import questions
 from .replay import replayed
 from .transition import ignored
@@ -63,6 +67,9 @@ What may happen in a copy in place of a step: an event, such as the one that sta
 changed; another setting; another answer to the question; or another text in place of what was said or came
 back there.
 """
+
+SHOWN = 200
+"""Characters of a value that are shown in an error."""
 
 POSTED = UserSent | UserSteered | ControlReceived
 """The events that wait for the next run where none is under way."""
@@ -83,6 +90,46 @@ class Cut:
     instead: Instead | None = None
 
 
+def check(instead: object) -> None:
+    """
+    Raise `ArgumentError` or `ConfigError` for what cannot come in place of a step, wherever that is.
+
+    It comes from the caller and is kept, so nobody may take it apart, and no journal have it, before this.
+    """
+    match instead:
+        case None | SetModel() | SetMode() | SetThinking():
+            return  # `changed` knows what can be changed here
+        case str():
+            within("what comes in place of a step", len(instead), MAX_TEXT)
+        case Approve() | ApproveAlways() | Deny():
+            decided("", instead, 0.0, "")
+        case UserSent(text=text, id=id, files=files, sender=sender):
+            Said(text=text, id=id, files=files, sender=sender)
+            _check_kept(instead)
+        case UserSteered(text=text, id=id, files=files):
+            Said(text=text, id=id, files=files)
+            _check_kept(instead)
+        case _ if isinstance(instead, Answer | Post):
+            _check_kept(instead)
+        case _:
+            msg = f"what happens instead is an event, a change, a decision or a text, not {instead!r}"
+            raise ArgumentError(msg)
+
+
+def _check_kept(event: Answer | Post) -> None:
+    """Refuse an *event* that nobody could read in a journal, or that would be another one there."""
+    entry = Stepped(event=event, label="")
+    try:
+        same = entry_of(written(entry)) == entry
+    except TooLarge:
+        raise
+    except Exception:  # noqa: BLE001  # whatever its fields are, and whoever stumbles over them
+        same = False
+    if not same:
+        msg = f"{repr(event)[:SHOWN]} cannot be kept: a field is not of its type, or no finite number"
+        raise ArgumentError(msg)
+
+
 def forked(entries: Sequence[bytes], session: str, name: str, cut: Cut) -> tuple[list[bytes], bytes]:
     """
     The journal of *name*, a copy of that of *session*, whose *entries* these are, and what it is about.
@@ -100,7 +147,7 @@ def forked(entries: Sequence[bytes], session: str, name: str, cut: Cut) -> tuple
     copy.add(Forked(at=cut.now, session=session, run=cut.new_id() if folded.unfinished else ""))
     if cut.instead is not None:
         there = entry_of(entries[cut.at]) if cut.at < len(entries) else None
-        copy.happen(_event(cut, there, copy.machine), cut.now)
+        copy.happen(_event(cut.instead, there, copy.machine, cut), cut.now)
     _check_children(copy.machine, entries, session, cut.at)
     line = encode(about(folded, name), About)
     return [*entries[: cut.at], *map(written, copy.added)], line
@@ -184,31 +231,25 @@ def _childless(entries: Sequence[bytes], session: str) -> list[int]:
 # What happens instead
 
 
-def _event(cut: Cut, there: Entry | None, machine: Machine) -> Event:
-    """
-    What happens to *machine* instead of *there*, and at the time of that: so nothing is late that was not.
-    """
+def _event(instead: Instead, there: Entry | None, machine: Machine, cut: Cut) -> Event:
+    """What happens to *machine*: *instead*, in place of *there* and at the time of that: nothing is late."""
     event = there.event if isinstance(there, Posted | Stepped) else None
     at = cut.now if there is None else time_of(there)
-    instead = cut.instead
     if isinstance(instead, str):
         return _said(clean(instead), event, machine, at, cut)
     if isinstance(instead, Decision):
         return decided(_question(event, machine, cut.at), instead, at, by=f"a fork at step {cut.at}")
     if isinstance(instead, Change):
         return changed(instead, machine.config, at, cut.new_id())
-    if isinstance(instead, Answer | Post):
-        return instead
-    msg = f"what happens instead is an event, a change, a decision or a text, not {instead!r}"
-    raise ArgumentError(msg)
+    return instead
 
 
 def _said(text: str, event: Event | None, machine: Machine, at: float, cut: Cut) -> Event:
     """That *text* comes in place of *event*: from a model, a tool, an agent or a person."""
     if isinstance(event, UserSteered):
-        return attrs.evolve(event, id=cut.new_id(), text=text)
+        return Said(text=text, id=cut.new_id(), files=event.files).steered(event.at, event.how)
     if machine.done or isinstance(event, UserSent):
-        return UserSent(at=at, id=cut.new_id(), text=text)
+        return Said(text=text, id=cut.new_id()).sent(at)
     awaited = _awaited(machine)
     answered = getattr(event, "request", None)
     request = answered if answered in awaited else next(iter(awaited), None)
@@ -228,10 +269,7 @@ def _said(text: str, event: Event | None, machine: Machine, at: float, cut: Cut)
     return ModelFinished(at=at, request=request, stop=StopReason.END_TURN, usage=usage, pieces=pieces)
 
 
-Said = ModelFinished | ToolFinished | AgentFinished
-
-
-def _awaited(machine: Machine) -> dict[str, type[Said]]:
+def _awaited(machine: Machine) -> dict[str, type[ModelFinished | ToolFinished | AgentFinished]]:
     """The requests of *machine* that a text answers, and which event that is."""
     state = machine.state
     match state:

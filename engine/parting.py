@@ -277,7 +277,8 @@ def _labels(steps: Iterable[Plain]) -> Iterator[Compared]:
 
 
 def _lines(lines: Iterable[bytes]) -> Iterator[Plain]:
-    """The steps that *lines* tell; `JournalError` for one that tells none."""
+    """The steps that *lines* tell; `JournalError` for one that tells none, and where there is none."""
+    number = 0
     for number, text in enumerate(lines, 1):
         step: object = None
         with suppress(msgspec.MsgspecError):
@@ -286,6 +287,9 @@ def _lines(lines: Iterable[bytes]) -> Iterator[Plain]:
             msg = f"line {number} is no step as replay --json writes it: {text[:SHOWN]!r}"
             raise JournalError(msg)
         yield cast("Plain", step)
+    if not number:
+        msg = "there is no step to compare with: replay --json writes one to a line"
+        raise JournalError(msg)
 
 
 def _beside(

@@ -223,9 +223,10 @@ class SessionLog:
 
     async def copy(self, session: str, cut: Cut) -> None:
         """Make *session*, which must not be there, a copy of this one as *cut* says."""
-        from .forking import forked  # noqa: PLC0415  # as above
+        from .forking import check, forked  # noqa: PLC0415  # as above
 
         named("the id of a session", session)
+        check(cut.instead)
         entries = await self.store.load(self.session)
         if self._sealer is not None and cut.instead is not None:
             cut = attrs.evolve(cut, instead=await self._sealer.instead(cut.instead))

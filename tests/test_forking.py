@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -29,10 +30,11 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Limits
-from turnwheel.effects.errors import ArgumentError, ConfigError, SessionBusy, UnknownSession
+from turnwheel.effects.errors import ArgumentError, ConfigError, SessionBusy, TooLarge, UnknownSession
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
+    Interrupted,
     ModelFinished,
     ToolFinished,
     UserSent,
@@ -642,7 +644,7 @@ async def refusal(step: int, instead: Instead | None = None, name: str = "f", **
     """What is said to who wants to fork a session in which something was paid for."""
     store, _ = await paid(**settings)
     agent, _ = made(store=store)
-    with pytest.raises((ConfigError, ArgumentError)) as found:
+    with pytest.raises((ConfigError, ArgumentError, TooLarge)) as found:
         await agent.session("s").fork(name, at=step, instead=instead)
     assert [info.session for info in await store.list()] == ["s"]
     return str(found.value)
@@ -671,6 +673,31 @@ RAN = ToolFinished(at=1.0, request="r-1", content="")
 async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, says_what: str) -> None:
     """With what is wrong and where it could be; there is no half of a session."""
     assert re.search(says_what, await refusal(step, instead))
+
+
+KEPT = "cannot be kept: a field is not of its type, or no finite number$"
+
+
+@pytest.mark.parametrize(
+    ("instead", "says_what"),
+    [
+        ("x" * 4_000_001, "^what comes in place of a step has 4,000,001 characters, and may have 4,000,000$"),
+        (" ", "^a prompt has to say something; got ' '$"),
+        (Approve(arguments={"a": 1}), "^arguments .JSON. and message are text"),  # type: ignore[arg-type]  # on purpose
+        (UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
+        (UserSent(at=1.0, id="q", text=""), "^a prompt has to say something"),
+        (UserSent(at=1.0, id="q", text="x", files=(1,)), "^Said.files must be a tuple of Binary"),  # type: ignore[arg-type]  # on purpose
+        (UserSent(at=math.nan, id="q", text="x"), KEPT),
+        (UserSent(at="now", id="q", text="x"), KEPT),  # type: ignore[arg-type]  # on purpose
+        (UserSteered(at=math.inf, id="q", text="x", how=Steering.NOW), KEPT),
+        (Interrupted(at=math.nan), KEPT),
+        (attrs.evolve(RAN, content=5), KEPT),  # type: ignore[arg-type]  # on purpose
+    ],
+    ids=range(11),
+)
+async def test_what_nobody_could_read_again_is_not_kept_instead(instead: Any, says_what: str) -> None:
+    """As where it is said to the session itself; nothing of it is in any store."""
+    assert re.search(says_what, await refusal(11, instead))
 
 
 async def test_a_name_that_is_taken_is_refused() -> None:

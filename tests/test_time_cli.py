@@ -411,13 +411,18 @@ def test_bisect_against_what_another_version_wrote(runs: Runs, store: Path, tmp_
     told_there = runs("replay", "s", "--json")[1]
     file = tmp_path / "other.jsonl"
     file.write_text(told_there, "utf-8")
-    assert runs("bisect", "s", "--against", str(file))[0] == Exit.ENDED
+    steps = told_there.count("\n")
+    said = f"they do not part in any of the {steps} steps of {file}\n"
+    assert runs("bisect", "s", "--against", str(file))[:2] == (Exit.ENDED, said)
     file.write_text(told_there.replace('"verdict":"ask"', '"verdict":"deny"'), "utf-8")
     code, out, _ = runs("bisect", "s", "--against", str(file))
     assert code == Exit.PARTS
     assert f"{file}, at step 7" in out
     assert "this turnwheel, at step 7" in out
     assert "they part in effects[4].verdict" in out
+    file.write_text("", "utf-8")
+    code, _, err = runs("bisect", "s", "--against", str(file))
+    assert (code, "there is no step to compare with" in err) == (Exit.FAILED, True)
     file.write_text("{}", "utf-8")
     code, _, err = runs("bisect", "s", "--against", str(file))
     assert (code, err) == (Exit.FAILED, "turnwheel: line 1 is no step as replay --json writes it: b'{}'\n")
