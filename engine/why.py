@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ..effects.errors import UnknownCall, UnknownSession
-from ..effects.events import Approve, ApproveAlways, CallCancelled, Deny, Interrupted
+from ..effects.events import Approve, ApproveAlways, CallCancelled, Deny, Interrupted, Post
 from ..effects.notices import (
     AgentStarted,
     ApprovalAnswered,
@@ -123,12 +123,13 @@ def _meant(call: str, wished: dict[str, ToolCall]) -> list[ToolCall]:
 
 def _account(wish: ToolCall, told: Sequence[_Told], session: str) -> Why:
     story = _Story(wish.id)
+    moments = [moment for one in told for moment in story.told(one)]
     return Why(
         session=session,
         call=wish.id,
         tool=wish.name,
         arguments=wish.arguments,
-        moments=tuple([moment for one in told for moment in story.told(one)]),
+        moments=tuple(sorted(moments, key=lambda moment: moment.at)),
     )
 
 
@@ -137,11 +138,21 @@ def _ends(name: str, call: str) -> bool:
 
 
 def _told(entries: Sequence[bytes], session: str) -> Iterator[_Told]:
-    """Everything the machine said and what came over it, as the journal is gone through again."""
+    """
+    Everything the machine said and what came over it, as the journal is gone through again.
+
+    What a person says has the time at which they said it. What follows from it is of when it was taken up,
+    which may be by another process, much later.
+    """
+    now = 0.0
     for step in replayed(entries, session):
+        posted = isinstance(step.event, Post)
+        now = now if posted else max(now, step.at)
         if (befell := _befell(step.entry, calls_in(step.before))) is not None:
-            yield _Told(step.at, step.session, befell)
-        yield from (_Told(step.at, step.session, effect) for effect in step.effects)
+            yield _Told(step.at if posted else now, step.session, befell)
+        for effect in step.effects:
+            said = posted and isinstance(effect, ApprovalAnswered)
+            yield _Told(step.at if said else max(now, step.at), step.session, effect)
 
 
 def _befell(entry: Entry, open_: tuple[str, ...]) -> _Befell | None:

@@ -401,13 +401,24 @@ async def test_a_call_whose_process_was_lost_says_so(case: Case, name: str, end:
 
 
 async def test_a_question_that_was_answered_elsewhere_says_by_whom(case: Case) -> None:
-    """The answer comes behind the process that took it up."""
+    """It was answered when they said it, and what follows is of when somebody took that up."""
     question = (await case.session(PAY).run("go")).waiting[0]
+    case.clock.move(60.0)
     await case.session().approve(question.id, by="ann (mail)")
+    case.clock.move(3_600.0)
     await case.session().resume()
-    told = [line.partition(":")[0] for line in await case.told()]
-    assert told == ["wished", "judged", "asked", "taken over", "answered", "judged", "started", "ended"]
     assert "answered: yes, by ann (mail)" in await case.told()
+    account = await why(case.store, "s", question.call)
+    assert [(moment.what, moment.at) for moment in account.moments] == [
+        ("wished", 100.0),
+        ("judged", 100.0),
+        ("asked", 100.0),
+        ("answered", 160.0),
+        ("taken over", 3_760.0),
+        ("judged", 3_760.0),
+        ("started", 3_760.0),
+        ("ended", 3_760.0),
+    ]
 
 
 async def test_what_a_child_did_is_in_the_session_that_is_named(case: Case) -> None:
