@@ -84,11 +84,16 @@ def open_store(path: Path) -> SQLiteStore:
     return SQLiteStore(path)
 
 
+def looked_in(path: Path) -> Store:
+    """The store at *path* for whoever looks for a session in it, who makes no file where there is none."""
+    return open_store(path) if path.exists() else MemoryStore()
+
+
 def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
     """What *act* makes of the store at *path*."""
 
     async def work() -> T:
-        kept = open_store(path)
+        kept = looked_in(path)
         try:
             return await act(kept)
         finally:
@@ -123,7 +128,7 @@ async def continued(job: Job) -> Job:
     """
     if not job.newest:
         return job
-    store = open_store(job.store)
+    store = looked_in(job.store)
     try:
         found = await latest(store, job.cwd)
     finally:
@@ -137,7 +142,7 @@ async def continued(job: Job) -> Job:
 
 async def exists(path: Path, session: str) -> bool:
     """Whether there is *session* in the store at *path*."""
-    store = open_store(path)
+    store = looked_in(path)
     try:
         return bool(await store.load(session))
     finally:

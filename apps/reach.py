@@ -28,7 +28,7 @@ from ..engine.why import Why
 from .account import told
 from .card import fault
 from .gist import essence, number
-from .place import before, open_store, somebody
+from .place import before, looked_in, somebody
 from .remarks import changed
 from .setup import unfit
 from .terminal import READ
@@ -162,7 +162,7 @@ def _new_id() -> str:
 @asynccontextmanager
 async def reached(path: Path, session: str) -> AsyncGenerator[Reach, None]:
     """*session* in the store at *path*, to be spoken to; raises `UnknownSession`."""
-    store = open_store(path)
+    store = looked_in(path)
     try:
         config = await before(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
         setting = Setting(config=config, performers={}, clock=SystemClock(), new_id=_new_id)

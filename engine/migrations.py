@@ -98,9 +98,12 @@ def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:
     """
     if version == TOLD_ONCE:
         version = plain.get("version", version)
-    if not isinstance(version, int) or not OLDEST <= version < NONSENSE:
+    if type(version) is not int or not 0 < version < NONSENSE:
+        msg = f"{where} says that it is of version {version!r:.20}: it is damaged, restore it from a backup"
+        raise JournalError(msg)
+    if version < OLDEST:
         what = "was never released; read it with the turnwheel that wrote it"
-        msg = f"{where}: version {version!r:.20} of the journal {what}"
+        msg = f"{where}: version {version} of the journal {what}"
         raise JournalError(msg)
     if version > VERSION:
         raise NewerVersion(where, version, VERSION)

@@ -162,6 +162,7 @@ def _taken_apart(data: bytes) -> tuple[bytes, str]:
 def _check_signature(data: bytes, signature: str, history: History, key: bytes) -> None:
     """Raise `JournalError` unless *signature* is that of *data* and *history* with *key*."""
     if not signature:
+        _check_whole(data)
         way = "take it with snapshot(key), or restore it without a key: then it grants nothing"
         msg = f"this snapshot is not signed: {way}"
         raise JournalError(msg)
@@ -170,6 +171,15 @@ def _check_signature(data: bytes, signature: str, history: History, key: bytes) 
         way = "without a key it can be restored, and grants nothing"
         msg = f"the signature of this snapshot is wrong: {why}; {way}"
         raise JournalError(msg)
+
+
+def _check_whole(data: bytes) -> None:
+    """Raise `JournalError` for what is no JSON: nobody forgot to sign that."""
+    try:
+        msgspec.json.decode(data)
+    except UNREADABLE as error:
+        msg = f"{NAME} cannot be read ({error}): it was cut off or damaged, take another one"
+        raise JournalError(msg) from error
 
 
 def _signature(data: bytes, history: History, key: bytes) -> str:

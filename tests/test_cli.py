@@ -611,8 +611,8 @@ def test_the_story_of_a_call_is_told(runs: Runs, model: Callable[..., str]) -> N
         r"wished      write \{",
         r"judged      ask, by rule: ask write:path=out\*",
         r"asked       a person, because of rule",
-        r"taken over  another process went on",
         r"answered    yes, by .* \(approve\)",
+        r"taken over  another process went on",
         r"judged      allow, by person",
         r"started     write \{",
         r"ended       ok: wrote 8 bytes to out.txt",
@@ -621,6 +621,18 @@ def test_the_story_of_a_call_is_told(runs: Runs, model: Callable[..., str]) -> N
         assert re.match(rf"  [-\d]+ [:\d]+  {pattern}", line), (pattern, line)
     told = json.loads(runs("why", "s", f"#{call}", "--json")[1])
     assert [moment["what"] for moment in told["moments"]][-1] == "ended"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("sessions",), ("send", "s", "hi"), ("export", "s"), ("replay", "s")],
+    ids=" ".join,
+)
+def test_who_looks_for_a_session_makes_no_store(runs: Runs, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A path that was mistyped leaves nothing behind, neither a file nor its folder."""
+    _, out, err = runs(*words, "--store", str(tmp_path / "mistyped" / "agent.db"))
+    assert (out or err) in {"no sessions yet\n", "turnwheel: no session 's' in this store\n"}
+    assert not (tmp_path / "mistyped").exists()
 
 
 def test_the_number_of_a_call_means_the_latest_run(runs: Runs, model: Callable[..., str]) -> None:

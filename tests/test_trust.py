@@ -144,6 +144,16 @@ def test_a_signature_says_what_is_wrong_and_what_to_do() -> None:
         Machine.restore(machine.snapshot(), machine.config, history, KEY)
 
 
+@pytest.mark.parametrize("cut", [0, 1, -1])
+def test_a_snapshot_that_was_cut_off_is_not_called_unsigned(cut: int) -> None:
+    """Nobody forgot to sign it: another one is to be taken."""
+    machine = run_at("executing").machine
+    with pytest.raises(
+        JournalError, match=r"^this snapshot cannot be read \(.*\): it was cut off or damaged"
+    ):
+        Machine.restore(machine.snapshot(KEY)[:cut], machine.config, machine.memory.history, KEY)
+
+
 def test_a_history_is_signed_whoever_else_goes_on_with_its_log() -> None:
     """What was read of it once is not read again, and is still that of this history."""
     first = Machine.start(config(), "a", history=History.of(user("x")))
