@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import click
 
+from ..effects.errors import ConfigError
 from ..effects.performers.stores.base import Store
 from ..engine.parting import Parting
 from ..engine.parting import bisect as parted
@@ -60,13 +61,18 @@ def replay(  # noqa: PLR0913  # the options
     if all_effects and quiet:
         msg = "--effects shows all effects and --quiet none; give one of them"
         raise click.UsageError(msg)
+    if last is not None and last < first:
+        msg = f"no step is from {first} on and up to {last}"
+        raise click.UsageError(msg)
     screen = Screen(sys.stdout)
     shown = Shown.ALL if all_effects else Shown.NONE if quiet else Shown.ASKED
     if not json_lines:
         steps.heading(screen)
 
     async def act(kept: Store) -> None:
+        number = 0
         async for step in gone_through(kept, session):
+            number = step.number
             if last is not None and step.number > last:
                 return
             if step.number < first:
@@ -75,6 +81,9 @@ def replay(  # noqa: PLR0913  # the options
                 click.echo(line(step))
             else:
                 steps.show(as_plain(step), screen, shown)
+        if first > number:
+            msg = f"session {session!r} has no step {first}: its last one is {number}"
+            raise ConfigError(msg)
 
     with_store(store, act)
 

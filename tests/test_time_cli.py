@@ -405,6 +405,16 @@ def test_bisect_as_json(runs: Runs, store: Path) -> None:
     assert (found["other"]["number"], found["where"]) == (11, ["event.decision.type"])
 
 
+def test_who_asks_for_steps_that_are_not_there_is_told(runs: Runs, store: Path) -> None:
+    """Silence would be taken for a session in which nothing happened."""
+    work(store, *PAYS)
+    code, _, err = runs("replay", "s", "--from", "99")
+    assert code == Exit.USAGE
+    assert re.fullmatch(r"turnwheel: session 's' has no step 99: its last one is \d+\n", err)
+    code, _, err = runs("replay", "s", "--from", "5", "--to", "3")
+    assert (code, "no step is from 5 on and up to 3" in err) == (Exit.USAGE, True)
+
+
 def test_bisect_against_what_another_version_wrote(runs: Runs, store: Path, tmp_path: Path) -> None:
     """The same is no parting; where it made something else, both are shown."""
     work(store, *PAYS)
