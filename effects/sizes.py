@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import TooLarge
+from .errors import ArgumentError, TooLarge
 
 if TYPE_CHECKING:
     from .messages import Binary
@@ -47,8 +47,11 @@ def within(what: str, size: int, limit: int, unit: str = "characters") -> None:
         raise TooLarge(what, size, limit, unit)
 
 
-def named(what: str, text: str) -> None:
-    """Raise `TooLarge` where *text*, which is to name *what*, is longer than any name."""
+def named(what: str, text: object) -> None:
+    """Raise `TooLarge` where *text*, which is *what*, is longer than any name; it has to be a text."""
+    if not isinstance(text, str):
+        msg = f"{what} is text; got {text!r}"
+        raise ArgumentError(msg)
     within(what, len(text), MAX_WORD)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from contextlib import aclosing
@@ -26,7 +27,7 @@ from turnwheel import (
     ToolContext,
     tool,
 )
-from turnwheel.effects.errors import CallerError, ConfigError
+from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Decision
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import AgentNoticed, Compacted, RunEnded, RunStarted, TextDelta, ToolEnded
@@ -407,3 +408,16 @@ except KeyboardInterrupt:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )
     assert ended.stdout == "stopped 1\n"
+
+
+@pytest.mark.parametrize("name", [5, b"s"])
+async def test_a_session_is_called_by_a_text(name: Any) -> None:
+    """Nothing else is found again in a store."""
+    agent = Agent(model="scripted", store=MemoryStore(), performers={CallModel: ScriptedModel(says("so"))})
+    said = re.escape(f"the id of a session is text; got {name!r}")
+    with pytest.raises(ArgumentError, match=said):
+        agent.session(name)
+    session = agent.session("s")
+    await session.run("go")
+    with pytest.raises(ArgumentError, match=said):
+        await session.fork(name)
