@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,34 @@ from turnwheel.effects.usage import Usage
 # A slow or busy machine is no defect of ours: nothing here is judged by the clock.
 settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("turnwheel")
+
+HUNTED = "test_mutants.py"
+"""Its tests ask what became of a hunt, which goes on beside all others, so they come last."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put those that wait longest behind all others."""
+    items.sort(key=lambda item: item.path.name == HUNTED)
+
+
+def _hunted(session: pytest.Session) -> list[Any]:
+    """The tests of the hunt that are going to run; none where nothing could be collected."""
+    return [item for item in getattr(session, "items", ()) if item.path.name == HUNTED]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin the hunt, if it is asked for."""
+    items = _hunted(session)
+    if items and not session.config.option.collectonly:
+        items[0].module.begin(items, beside=len(items) < len(session.items))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End it, also where the tests were stopped."""
+    for item in _hunted(session)[:1]:
+        item.module.end()
+
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import threading
+import tempfile
+import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 
 import pytest
@@ -51,53 +51,68 @@ SOUND = {
 
 
 class Hunt:
-    """The hunt for the mistakes that this session of tests asks for."""
+    """The hunt for the mistakes that this session of tests asks for, in a process beside it."""
 
-    def __init__(self, jobs: list[dict[str, Any]]) -> None:
-        self._over: dict[str, Queue[dict[str, Any]]] = {one["name"]: Queue() for one in jobs}
+    def __init__(self, jobs: list[dict[str, Any]], processes: int) -> None:
+        self._over: dict[str, dict[str, Any]] = {}
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open as long as the hunt goes on
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "hunt.py")],
+            [sys.executable, str(HERE / "hunt.py"), str(processes)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=self._said,
             text=True,
         )
-        self._reader = threading.Thread(target=self._read, args=(json.dumps(jobs),))
-        self._reader.start()
-
-    def _read(self, jobs: str) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(jobs)
+        self._process.stdin.write(json.dumps(jobs))
         self._process.stdin.close()
-        for line in self._process.stdout:
-            over = json.loads(line)
-            self._over[over["name"]].put(over)
-        self._process.stdout.close()
+        self._read = 0
 
     def over(self, name: str) -> dict[str, Any]:
         """What became of the job *name*; waits for it."""
-        while self._reader.is_alive():
-            try:
-                return self._over[name].get(timeout=0.5)
-            except Empty:
-                continue
-        return self._over[name].get_nowait()
+        while name not in self._over:
+            ended = self._process.poll() is not None
+            self._look()
+            assert name in self._over or not ended, "the hunt is over, and nobody hunted this"
+            time.sleep(0.05)
+        return self._over[name]
+
+    def _look(self) -> None:
+        """Read what was said since."""
+        self._said.seek(self._read)
+        *lines, _ = self._said.read().split("\n")  # the last one is not written to its end
+        self._read += sum(len(line.encode()) + 1 for line in lines)
+        self._over |= {over["name"]: over for over in map(json.loads, lines)}
 
     def close(self) -> None:
         """End it, whatever is left."""
         self._process.terminate()
-        self._reader.join()
         self._process.wait()
+        self._said.close()
 
 
-@pytest.fixture(scope="module")
-def hunt(request: pytest.FixtureRequest) -> Iterator[Hunt]:
-    """A hunt for what the tests of this file ask for that are going to run, in their order."""
-    asked = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+HUNTS: list[Hunt] = []
+"""The one hunt, once it was begun."""
+
+
+def begin(items: list[pytest.Item], *, beside: bool) -> None:
+    """Hunt for what those *items* ask for that are tests of this file, in their order, *beside* others."""
+    asked = [getattr(item, "callspec", None) for item in items]
     jobs = [found.params["asked"] for found in asked if found is not None]
-    hunting = Hunt(jobs)
-    yield hunting
-    hunting.close()
+    cores = os.cpu_count() or 1
+    HUNTS.append(Hunt(jobs, max(1, cores - 1) if beside else cores))
+
+
+def end() -> None:
+    """Let the hunt end, whatever is left of it."""
+    while HUNTS:
+        HUNTS.pop().close()
+
+
+@pytest.fixture
+def hunt() -> Hunt:
+    """The hunt; tests/conftest.py begins it as soon as it is known what is asked for."""
+    [hunting] = HUNTS
+    return hunting
 
 
 @pytest.mark.parametrize("asked", list(SOUND.values()), ids=list(SOUND))
