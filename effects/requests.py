@@ -86,13 +86,19 @@ class CallModel:
 @final
 @attrs.frozen(kw_only=True)
 class RunTool:
-    """Run a tool. *call* is our id of the call, *timeout* in seconds. Answered by one `ToolFinished`."""
+    """
+    Run a tool. *call* is our id of the call, *timeout* in seconds. Answered by one `ToolFinished`.
+
+    *again*: it may have done its work before, under this id, in a process that was lost. Then no answer
+    says that it has not.
+    """
 
     id: str
     call: str
     tool: str
     arguments: str
     timeout: float | None = None
+    again: bool = False
 
 
 @final

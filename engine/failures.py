@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import assert_never
 
+import attrs
+
 from ..effects.events import (
     AgentFinished,
     Answer,
@@ -55,7 +57,7 @@ def checked(request: Request, answer: Answer | None, at: float) -> Event | None:
     if answer is None and isinstance(request, AskApproval | RunAgent):
         return None
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
-        return answer
+        return _honest(request, answer)
     fault = TypeError(f"whoever performs {type(request).__name__} answered {request.id} with {answer!r}")
     return answer_for(request, fault, at)
 
@@ -75,7 +77,7 @@ def answer_for(  # noqa: PLR0911  # one return for each kind of request
             return ModelFailed(at=at, request=request.id, failure=failure, message=_said(error))
         case RunTool():
             content, outcome = _work(error, cancelled=cancelled)
-            return ToolFinished(at=at, request=request.id, content=content, outcome=outcome)
+            return _honest(request, ToolFinished(at=at, request=request.id, content=content, outcome=outcome))
         case RunAgent():
             content, outcome = _work(error, cancelled=cancelled)
             return AgentFinished(at=at, request=request.id, content=content, outcome=outcome)
@@ -98,6 +100,20 @@ def answer_for(  # noqa: PLR0911  # one return for each kind of request
             )  # late or early, but not never
         case _:
             assert_never(request)
+
+
+def _honest(request: Request, answer: Answer) -> Answer:
+    """*answer* to *request*; where an earlier try may have done the work, one that failed says so, too."""
+    if not isinstance(request, RunTool) or not isinstance(answer, ToolFinished) or not request.again:
+        return answer
+    match answer.outcome:
+        case Outcome.OK | Outcome.UNKNOWN:
+            return answer
+        case Outcome.CANCELLED:
+            outcome = Outcome.UNKNOWN
+        case outcome:
+            pass
+    return attrs.evolve(answer, outcome=outcome, content=texts.run_again(answer.content))
 
 
 def _work(error: BaseException, *, cancelled: bool) -> tuple[str, Outcome]:

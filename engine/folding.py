@@ -55,8 +55,8 @@ class Folded:
     latest run's. *title* is what the session is called, *titling* what it cost to find that, of which
     *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *origins* are that one and
     those it is a fork of itself, *lent* is what a run that was copied in its middle had used until then,
-    there. *unbegun* are open requests that nobody has begun yet. *wholes* are where the results are that the
-    conversation holds a part of.
+    there. *unbegun* are open requests that nobody has begun yet, *begun* those that somebody may have, before
+    the run was taken over. *wholes* are where the results are that the conversation holds a part of.
 
     *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each holds on to what was said
     until then, so whoever goes on for long keeps none.
@@ -78,6 +78,7 @@ class Folded:
     origins: tuple[str, ...] = ()
     lent: Spent = Spent()
     unbegun: frozenset[str] = frozenset()
+    begun: frozenset[str] = frozenset()
     wholes: Wholes = attrs.Factory(Wholes)
 
     @property
@@ -168,11 +169,13 @@ def _note(
         case Posted():
             folded.posted.append(entry.event)
         case TakenOver():
+            machine = _machine(folded, where)
             if entry.config is not None:
-                _machine(folded, where).reconfigure(entry.config)
+                machine.reconfigure(entry.config)
+            folded.begun = frozenset(machine.state.open) - folded.unbegun
             folded.unbegun = frozenset()  # from now on they may be begun
         case HandedOver():
-            folded.unbegun = frozenset(entry.unbegun)
+            folded.unbegun = frozenset(entry.unbegun) - folded.begun  # the process before may have
         case Branched():
             _branch(folded, entry, where)
         case Forked():

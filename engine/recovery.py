@@ -2,9 +2,10 @@
 Taking over a run whose process is gone: what becomes of the requests that were open.
 
 A request in the journal was perhaps started, perhaps finished, and nobody knows. Models are asked again, and
-what they had said is dropped. Reads run again, idempotent tools run again with the key they had; of an unsafe
-tool the machine is told that it may have run, and decides by policy what that means. Questions, children and
-timers are simply open again, and hooks are asked again. Exactly once is never claimed.
+what they had said is dropped. Reads run again, idempotent tools run again with the key they had, unless that
+cannot be any more; of any other tool the machine is told that it may have run, and decides by policy what
+that means. Questions, children and timers are simply open again, and hooks are asked again. Exactly once is
+never claimed.
 
 What was never begun, as whoever handed a run over says, is begun for the first time, whatever it does.
 """
@@ -51,7 +52,7 @@ from ..states.batch import (
     Timer,
     Vetted,
 )
-from ..states.judging import question
+from ..states.judging import fault_in, question
 from ..states.opening import source_of
 from ..states.rules import hooks, texts
 from ..states.rules.children import child_prompt
@@ -250,12 +251,18 @@ def _first_try(call: Call, phase: Running, machine: Machine, now: float) -> RunT
 
 
 def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished | ToolLost:
+    """What becomes of a tool that may have run: of anything but a read nobody says that it did not."""
     spec, request = machine.config.tool(call.call.name), phase.request
     if spec is None or spec.side_effect is SideEffect.UNSAFE:
         return ToolLost(at=now, request=request)
-    if phase.told is Order.STOP or _denied(call, spec, machine):
-        return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
-    return tool_run(call.call, spec, request)
+    stops = phase.told is Order.STOP or _denied(call, spec, machine)
+    if spec.side_effect is SideEffect.READ_ONLY:
+        if stops:
+            return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
+        return tool_run(call.call, spec, request)
+    if stops or fault_in(call.call, spec, (spec.name,)):
+        return ToolLost(at=now, request=request)
+    return attrs.evolve(tool_run(call.call, spec, request), again=True)
 
 
 def _child(

@@ -164,9 +164,10 @@ class SealedTool:
             try:
                 request = attrs.evolve(request, arguments=await sealer.opened(request.arguments))
             except Gone as gone:
-                return _not_run(request, scene, texts.secrets_gone(tool, gone.placeholders))
-            if fault := _fault(request, scene):
-                return _not_run(request, scene, sealer.hides(fault))
+                why = texts.secrets_gone(tool, gone.placeholders, again=request.again)
+                return _not_run(request, scene, why)
+            if fault := sealer.hides(_fault(request, scene)):
+                return _not_run(request, scene, fault)
 
         if tool not in self._silent:
             scene = attrs.evolve(scene, emit=partial(self._heard, tool, scene.emit))
@@ -196,11 +197,12 @@ def _fault(request: RunTool, scene: Scene) -> str:
     if spec is None:
         return ""
     found = problem(spec.schema, arguments_of(request.arguments) or {})
-    return texts.invalid_arguments(request.tool, found) if found else ""
+    return texts.invalid_arguments(request.tool, found, again=request.again) if found else ""
 
 
 def _not_run(request: RunTool, scene: Scene, why: str) -> ToolFinished:
-    return ToolFinished(at=scene.clock.now(), request=request.id, content=why, outcome=Outcome.ERROR)
+    outcome = Outcome.UNKNOWN if request.again else Outcome.ERROR
+    return ToolFinished(at=scene.clock.now(), request=request.id, content=why, outcome=outcome)
 
 
 def _crashed(request: RunTool, scene: Scene, why: str) -> ToolFinished:

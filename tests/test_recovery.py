@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, get_args
 
+import attrs
 import pytest
 
 from turnwheel import Agent, MemoryStore, PermissionMode, Policy, Rule, Session, tool
@@ -13,15 +14,19 @@ from turnwheel.effects import is_request
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import Approve, Event, Failure, ToolFinished, ToolLost
 from turnwheel.effects.hooks import Hook, HookSpec
+from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetMode
-from turnwheel.effects.requests import CallModel, Cancel, Request
-from turnwheel.engine.entries import Entry, Stepped
+from turnwheel.effects.requests import CallModel, Cancel, Request, RunTool
+from turnwheel.engine.entries import Entry, HandedOver, Stepped, TakenOver
+from turnwheel.engine.failures import answer_for, checked
+from turnwheel.engine.folding import Folded, follow
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.written import entry_of
 from turnwheel.states.batch import AtWork, Phase
+from turnwheel.states.rules import texts
 from turnwheel.states.state import CompactStage, State, Waiting
-from turnwheel.testing.by_hand import ByHand, calls, config
+from turnwheel.testing.by_hand import TOOLS, ByHand, calls, config
 from turnwheel.testing.places import PLACES, run_at
 from turnwheel.testing.scripted import Reply, ScriptedModel, fails, says
 from turnwheel.testing.scripted import calls as wishes
@@ -72,8 +77,8 @@ BECOMES: dict[str, tuple[list[str], list[str]]] = {
     "executing, vetted": (HOOKS, HOOKS),
     "executing, allowed": (TOOL, TOOL),
     "executing, reviewed": (HOOKS, HOOKS),
-    "executing, told to stop": (STOPPED, STOPPED),
-    "executing.stopping": (STOPPED, STOPPED),
+    "executing, told to stop": (MAYBE, STOPPED),
+    "executing.stopping": (MAYBE, STOPPED),
     "executing.stopping, steered": (TOOL, TOOL),
     "confirming": (TOOL + QUESTION * 2, TOOL + QUESTION * 2),
     "confirming, for a while": (TOOL + TIMED * 2, TOOL + TIMED * 2),
@@ -123,7 +128,8 @@ def test_what_is_done_again_is_what_had_been_asked(place: str) -> None:
         if isinstance(again, Cancel):
             assert again.request in run.machine.state.open
         else:
-            assert again == asked[again.id]
+            first = attrs.evolve(again, again=False) if isinstance(again, RunTool) else again
+            assert first == asked[again.id]
 
 
 @each_place
@@ -162,6 +168,12 @@ def denied(run: ByHand) -> None:
     run.machine.reconfigure(config(rules=(Rule(verdict="deny", tool="*"),)))
 
 
+def takes_more(run: ByHand) -> None:
+    """Its new version wants an argument that nobody gave then."""
+    more = '{"type":"object","required":["why"]}'
+    run.machine.reconfigure(config(tools=tuple([attrs.evolve(each, schema=more) for each in TOOLS])))
+
+
 def nothing(_: ByHand) -> None:
     """Nothing changed."""
 
@@ -170,6 +182,7 @@ WORK: dict[str, Callable[[ByHand], object]] = {
     "denied": denied,
     "in a mode that only plans": lambda run: run.change(SetMode(mode=PermissionMode.PLAN)),
     "gone": gone,
+    "takes more": takes_more,
 }
 """What may have happened to a tool at work until somebody goes on."""
 
@@ -179,16 +192,19 @@ OF_A_TOOL: dict[tuple[str, str], tuple[list[str], list[str]]] = {
     ("look", "denied"): (STOPPED, STOPPED),
     ("look", "in a mode that only plans"): (TOOL, TOOL),
     ("look", "gone"): (MAYBE, ["ToolFinished error"]),
+    ("look", "takes more"): (TOOL, TOOL),
     ("note", "as it was"): (TOOL, TOOL),
-    ("note", "told to stop"): (STOPPED, STOPPED),
-    ("note", "denied"): (STOPPED, STOPPED),
-    ("note", "in a mode that only plans"): (STOPPED, STOPPED),
+    ("note", "told to stop"): (MAYBE, STOPPED),
+    ("note", "denied"): (MAYBE, STOPPED),
+    ("note", "in a mode that only plans"): (MAYBE, STOPPED),
     ("note", "gone"): (MAYBE, ["ToolFinished error"]),
+    ("note", "takes more"): (MAYBE, TOOL),
     ("write", "as it was"): (MAYBE, TOOL),
     ("write", "told to stop"): (MAYBE, STOPPED),
     ("write", "denied"): (MAYBE, STOPPED),
     ("write", "in a mode that only plans"): (MAYBE, STOPPED),
     ("write", "gone"): (MAYBE, ["ToolFinished error"]),
+    ("write", "takes more"): (MAYBE, TOOL),
 }
 """For a read, an idempotent and an unsafe tool: after a crash, and where nobody had begun it."""
 
@@ -206,6 +222,54 @@ def test_a_tool_by_its_side_effect_and_what_became_of_it(name: str, what: str) -
     assert (words(run.machine), words(run.machine, unbegun=True)) == OF_A_TOOL[name, what]
     for event in recover(run.machine, NOW).events:
         assert isinstance(event, ToolFinished | ToolLost)
+
+
+@pytest.mark.parametrize("name", ["look", "note"])
+@pytest.mark.parametrize("unbegun", [False, True])
+def test_who_runs_it_again_knows_that_it_may_have_run(name: str, *, unbegun: bool) -> None:
+    """A read changed nothing, and what nobody has begun neither."""
+    run = ByHand()
+    run.say(*calls(name))
+    (again,) = recover(run.machine, NOW, frozenset(run.machine.state.open if unbegun else ())).again
+    assert isinstance(again, RunTool)
+    assert again.again is (name == "note" and not unbegun)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_second_try_that_fails_does_not_say_that_nothing_happened(outcome: Outcome) -> None:
+    """Whoever performs tools, and whether they heed that it is a second try; what went well is as ever."""
+    first = RunTool(id="r-1", call="r-0", tool="note", arguments="{}")
+    answer = ToolFinished(at=NOW, request="r-1", content="so it ended", outcome=outcome)
+    assert checked(first, answer, NOW) == answer
+    said = checked(attrs.evolve(first, again=True), answer, NOW)
+    assert isinstance(said, ToolFinished)
+    assert said.outcome is (Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome)
+    clear = outcome in {Outcome.OK, Outcome.UNKNOWN}
+    assert said.content == ("so it ended" if clear else texts.run_again("so it ended"))
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), RuntimeError("a bug")], ids=["cancelled", "bug"])
+def test_a_second_try_that_never_began_may_have_run_all_the_same(error: BaseException) -> None:
+    """It was held back, and is given up; or whoever performs tools has a bug."""
+    again = RunTool(id="r-1", call="r-0", tool="note", arguments="{}", again=True)
+    said = answer_for(again, error, NOW)
+    assert isinstance(said, ToolFinished)
+    assert said.outcome is not Outcome.CANCELLED
+    assert "an earlier try of this call, which may have run" in said.content
+
+
+def test_what_was_begun_once_is_never_unbegun_again() -> None:
+    """A process is lost while a tool is at work, the next one hands it over before it runs it again."""
+    run = ByHand()
+    run.say(*calls("note"))
+    folded = Folded(machine=run.machine)
+    (request,) = run.machine.state.open
+    for entry in (TakenOver(at=NOW, config=None), HandedOver(at=NOW, unbegun=(request,))):
+        follow(folded, entry, 0, "s")
+    assert folded.unbegun == frozenset()
+    folded.begun = frozenset()
+    follow(folded, HandedOver(at=NOW, unbegun=(request,)), 0, "s")
+    assert folded.unbegun == {request}
 
 
 # A child

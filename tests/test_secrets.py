@@ -589,6 +589,58 @@ async def test_a_tool_whose_secret_is_gone_does_not_run(vault: Vault) -> None:
     assert result.content.endswith("Ask for it or read it again, and pass it anew.")
 
 
+async def lost_at_work(store: Any) -> list[tuple[str, int]]:
+    """What was charged, and under which key, by a process that was lost before it could say so."""
+    charged, begun = list[tuple[str, int]](), asyncio.Event()
+
+    @tool(side_effect="idempotent", approval="never")
+    async def charge(api_key: str, cents: int, context: ToolContext[object]) -> str:
+        """Charge a card, and never come back."""
+        charged.append((context.key, cents))
+        begun.set()
+        await asyncio.Event().wait()
+        return api_key
+
+    agent, _ = agent_of(Desk(), CHARGE, store=store, tools=[charge])
+    session = agent.session("s")
+    going = asyncio.ensure_future(session.run("go"))
+    await begun.wait()
+    going.cancel()
+    await asyncio.wait([going])
+    await session.close()
+    return charged
+
+
+CHARGE = calls(("charge", {"api_key": KEY, "cents": 999}))
+
+
+@pytest.mark.parametrize("what", ["gone", "no number"])
+async def test_a_tool_that_may_have_run_is_never_said_not_to_have(what: str) -> None:
+    """Its secret is gone with the process, or fits no more; the model would pass it anew, and pay twice."""
+    store = MemoryStore()
+    charged = await lost_at_work(store)
+    ((key, _),) = charged
+
+    @tool(side_effect="idempotent", approval="never")
+    def charge(api_key: int, cents: int) -> str:
+        """Charge a card that has a number by now."""
+        charged.append((str(api_key), cents))
+        return "charged"
+
+    journal = b"".join(await store.load("s")).decode()
+    (found,) = {each[1] for each in placeholders().finditer(journal)}
+    shelf = Shelf({("s", found): json.dumps(KEY)} if what == "no number" else {})
+    agent, _ = agent_of(Desk(), says("x"), store=store, vault=shelf, tools=[charge])
+    session = agent.session("s")
+    await session.resume()
+    (result,) = session.history[2].results
+    assert result.outcome is Outcome.UNKNOWN
+    assert "it may have run" in result.content
+    assert "was not run" not in result.content.replace("was not run again", "")
+    assert KEY not in result.content
+    assert charged == [(key, 999)]
+
+
 @pytest.mark.parametrize("fails", ["keep", "find"])
 async def test_a_vault_that_fails_costs_nothing_but_its_use(fails: str) -> None:
     """In this process the values are known all the same."""

@@ -60,18 +60,26 @@ def run_again(content: str) -> str:
     return f"{content}\n[The process stopped during an earlier try of this call, which may have run.]"
 
 
-def invalid_arguments(name: str, problem: str) -> str:
-    """The result of a call whose arguments do not fit."""
-    return f"Invalid arguments for {name}: {problem}. The tool was not run."
+def invalid_arguments(name: str, problem: str, *, again: bool = False) -> str:
+    """The result of a call whose arguments do not fit; *again*: it may have run before."""
+    why = f"Invalid arguments for {name}: {problem}."
+    return not_run_again(why) if again else f"{why} The tool was not run."
 
 
-def secrets_gone(name: str, placeholders: tuple[str, ...]) -> str:
-    """The result of a call that was passed placeholders whose values nobody has any more."""
+def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = False) -> str:
+    """
+    The result of a call that was passed placeholders whose values nobody has any more.
+
+    *again*: it may have run before that.
+    """
     gone, is_gone = ", ".join(placeholders), "is" if len(placeholders) == 1 else "are"
-    return (
-        f"{name} was not run: {gone} {is_gone} not known here any more. What is secret is not written down, "
-        "and the process that had it is gone. Ask for it or read it again, and pass it anew."
+    why = (
+        f"{gone} {is_gone} not known here any more. What is secret is not written down, "
+        "and the process that had it is gone."
     )
+    if again:
+        return f"{not_run_again(why)} Check whether it ran before you ask for it and pass it anew."
+    return f"{name} was not run: {why} Ask for it or read it again, and pass it anew."
 
 
 def denied(judgement: Judgement) -> str:

@@ -55,6 +55,9 @@ MODES: tuple[Change, ...] = (
 )
 ANY_SETTING: tuple[Change, ...] = (SetThinking(tokens=0),)
 
+MORE = '{"type":"object","required":["why"]}'
+"""What a tool takes that wants more than it did."""
+
 KIDS = (ChildSpec(name="kid", limits=Limits(seconds=4.0)),)
 """A child that wants little enough for two to be at work."""
 
@@ -358,9 +361,11 @@ def _meddled() -> Iterator[World]:
     for how, pair in product(Steering, (("write", "note"), ("peek", "ranger"))):
         name = f"a steer {how}, {_and(pair)}"
         yield World(name=name, config=settings(PARALLEL), calls=pair, steers=(how,))
+    wants = [attrs.evolve(tool, schema=MORE) if tool.name == "note" else tool for tool in TOOLS]
     yield World(
         name="changed settings",
         config=settings(PARALLEL),
+        others=(attrs.evolve(settings(PARALLEL), tools=tuple(wants)),),
         calls=("write", "note"),
         decisions=YES_OR_NO,
         fails=False,

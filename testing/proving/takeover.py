@@ -28,6 +28,7 @@ from ...effects.requests import CallModel, Cancel, FireHook, Request, RunAgent, 
 from ...engine.machine import Machine
 from ...engine.recovery import recover
 from ...states.state import Compacting, Streaming, Summary
+from ..books.endings import faulty
 from ..books.law import Case
 
 if TYPE_CHECKING:
@@ -111,9 +112,11 @@ class _Look:
             case CallModel(), _:
                 faults.append(f"{request} is sent again, and what it had said is not dropped")
             case RunTool(), RunTool():
-                if not self._repeatable(request) or self._stops(request):
+                if not self._repeatable(request) or self._stops(request) or self._unfit(request):
                     faults.append(f"{request} may have run, was stopped or is denied, and runs again")
-                again = attrs.evolve(again, timeout=request.timeout)
+                if again.again is not self._leaves_a_mark(request):
+                    faults.append(f"that {request} may have run is {again.again} to who runs it again")
+                again = attrs.evolve(again, timeout=request.timeout, again=request.again)
             case FireHook(), FireHook(names=names):
                 if not set(names) <= set(request.names):
                     faults.append(f"{again} asks others than {request}")
@@ -138,9 +141,11 @@ class _Look:
                     *request.names
                 }
             case RunTool(), ToolLost():
-                right = not self._repeatable(request)
+                stays = self._stops(request) or self._unfit(request)
+                right = not self._repeatable(request) or (self._leaves_a_mark(request) and stays)
             case RunTool(), ToolFinished(outcome=Outcome.CANCELLED):
-                right = self._repeatable(request) and self._stops(request)
+                repeatable = self._repeatable(request) and not self._leaves_a_mark(request)
+                right = repeatable and self._stops(request)
             case RunAgent(), AgentFinished(outcome=Outcome.UNKNOWN, spent=spent):
                 gone = config.child(request.agent) is None
                 right = gone and spent == self.ledger.purse.told[request.id]
@@ -159,6 +164,17 @@ class _Look:
         spec = self.machine.config.tool(request.tool)
         safe = spec is not None and spec.side_effect is not SideEffect.UNSAFE
         return safe or (spec is not None and request.id in self.unbegun)
+
+    def _leaves_a_mark(self, request: RunTool) -> bool:
+        """Whether *request* may have done something in the world by now."""
+        spec = self.machine.config.tool(request.tool)
+        reads = spec is not None and spec.side_effect is SideEffect.READ_ONLY
+        return not reads and request.id not in self.unbegun
+
+    def _unfit(self, request: RunTool) -> bool:
+        """Whether *request* may have done something, and its tool takes other arguments by now."""
+        entry = self.ledger.calls.calls[request.call]
+        return self._leaves_a_mark(request) and faulty(entry, (entry.name,), self.machine.config)
 
     def _stops(self, request: Request) -> bool:
         """Whether *request* was told to stop, or is denied by now."""
