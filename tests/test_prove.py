@@ -42,9 +42,9 @@ from turnwheel.testing.playing.absorbing import absorbed, absorbed_faults
 from turnwheel.testing.playing.watched import PromiseBroken, Row, Watched
 from turnwheel.testing.proving import search
 from turnwheel.testing.proving.always import PROMISES
-from turnwheel.testing.proving.atlas import everything, settings, worlds
+from turnwheel.testing.proving.atlas import everything, worlds
 from turnwheel.testing.proving.search import Proof
-from turnwheel.testing.proving.worlds import World
+from turnwheel.testing.proving.worlds import World, settings
 
 WORLDS = tuple(worlds())
 ROOT = Path(__file__).resolve().parent
@@ -106,6 +106,8 @@ WAYS: dict[str, set[Row]] = {
         ("thinking.go", Entered, "thinking.go"),
         ("thinking.go", Entered, "thinking.end"),
     },
+    "a run of 2 turns": {("thinking.go", Entered, "thinking.end")},
+    "a summary and one turn": {("compacting.weigh", Entered, "thinking.end")},
     "two children in 9 s": {
         ("dispatching", AgentFinished, "dispatching.stopping"),
         ("dispatching", AgentFinished, "thinking.go"),
@@ -153,6 +155,15 @@ def test_the_worlds_differ() -> None:
     assert {how for world in WORLDS for how in world.steers} == set(Steering)
     assert {world.config.limits.seconds for world in WORLDS} >= {None, 3.0}
     assert any(one.answer_within for one in policies)
+
+
+def test_everything_there_is_only_so_much_of_runs_out() -> None:
+    """Turns, tokens, money and time: in a run, and in a session that had spent some of it before the run."""
+    for unit in ("turns", "tokens", "usd", "seconds"):
+        assert any(getattr(world.config.limits, unit) is not None for world in WORLDS), unit
+        shared = [world for world in WORLDS if getattr(world.config.session_limits, unit) is not None]
+        assert any(world.earlier.turns for world in shared), unit
+    assert all(world.config.model.price for world in WORLDS if world.config.limits.usd is not None)
 
 
 def test_worlds_have_hooks_at_every_place_that_is_asked() -> None:

@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 WORK = CallModel | RunTool | RunAgent
 """Requests that give their own answer although they are cancelled; the others die with their Cancel."""
 
+USED_UP = {DoneReason.MAX_TURNS, DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET, DoneReason.TIME_BUDGET}
+"""Ends of runs that have used all there is."""
+
 
 class Booked(Protocol):
     """A machine with its books, which are up to date."""
@@ -303,15 +306,17 @@ class Ledger:
                 return [] if now.state.label == "thinking.start" else ["the run starts in its middle"]
             case RunEnded():
                 self.over += 1
-                return self._ended(effect)
+                return self._ended(effect, now)
             case _:
                 pass
         return []
 
-    def _ended(self, told: RunEnded) -> list[str]:
+    def _ended(self, told: RunEnded, now: Step) -> list[str]:
         faults = self._nothing_unsaid()
         if told.spent != self.purse.spent:
             faults.append(f"told are {told.spent}, used were {self.purse.spent}")
+        if told.reason in USED_UP and self.purse.may_call(now.config):
+            faults.append(f"the run ended with {told.reason}, and there is more, {self.purse}")
         if self.interrupted != (told.reason is DoneReason.INTERRUPTED):
             faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")
         if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:

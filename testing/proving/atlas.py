@@ -5,22 +5,22 @@ The small worlds that are searched to their end. Each has something that no othe
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from ...effects.config import ChildSpec, Config, Limits
+from ...effects.config import ChildSpec, Limits
 from ...effects.events import Approve, Decision, Deny
 from ...effects.hooks import Hook, HookSpec
 from ...effects.messages import Outcome
 from ...effects.model import ModelSpec
 from ...effects.permissions import PermissionMode
-from ...effects.policy import Concurrency, Gates, OnDenial, OnLost, OnMaxTokens, Policy, Steering
+from ...effects.policy import Concurrency, Gates, OnDenial, OnLost, Steering
 from ...effects.records import Change, SetMode, SetModel, SetThinking
-from ...effects.upkeep import Compaction, Loops, Retries
-from ...effects.usage import Usage
-from ..playing.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS
-from .worlds import World
+from ...effects.upkeep import Compaction, Loops
+from ..playing.settings import HOOKS, OTHER, RULES, SPARE
+from .budgets import budgets
+from .worlds import FULL, LONG, World, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +37,6 @@ COACH = HookSpec(name="coach", hook=Hook.STOP)
 DOORS = tuple([hook for hook in HOOKS if hook.hook in {Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT}])
 
 NARROW = ModelSpec(name="wire:model", window=150)
-FULL = Usage(input=120, output=10)
-LONG = "do this and that " * 30
-"""A model with a small window, what it says where that is full, and a prompt that fills it."""
 
 YES_OR_NO: tuple[Decision, ...] = (Approve(), Deny())
 AT_LENGTH = ((Outcome.OK, 9.0),)
@@ -73,6 +70,7 @@ def worlds() -> Iterator[World]:
     yield from _lost()
     yield from _meddled()
     yield from _plain()
+    yield from budgets()
     yield from _by_hand()
 
 
@@ -94,22 +92,6 @@ def everything() -> World:
         used=FULL,
         decisions=YES_OR_NO,
         steers=(Steering.AFTER_TOOL,),
-    )
-
-
-def settings(
-    concurrency: Concurrency,
-    denial: OnDenial = OnDenial.SKIP_REST,
-    **more: Any,  # noqa: ANN401  # fields of a policy
-) -> Config:
-    """Settings for a small world, in which one failure is forgiven; *more* of the policy."""
-    policy = Policy(concurrency=concurrency, on_denial=denial, on_max_tokens=OnMaxTokens.COMPACT)
-    return Config(
-        model=ModelSpec(name="wire:model"),
-        tools=TOOLS,
-        children=CHILDREN,
-        policy=attrs.evolve(policy, **more),
-        retries=Retries(overloaded=1, failed=1),
     )
 
 

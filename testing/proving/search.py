@@ -127,7 +127,8 @@ class _Search:
     def __init__(self, world: World, key: Key) -> None:
         self._world = world
         self._key = key
-        self._began = Machine.start(world.config, world.prompt, run="r")
+        began = Machine.start(world.config, world.prompt, run="r")
+        self._began = Machine(began.config, began.state, attrs.evolve(began.memory, earlier=world.earlier))
         self._places: list[Place] = []
         self._known: dict[bytes, int] = {}
         self._waiting: deque[tuple[Place, At]] = deque()

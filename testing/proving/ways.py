@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from ...effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -107,7 +109,7 @@ def _answers(  # noqa: C901, PLR0912  # one branch for each kind of request
             if world.speaks:
                 yield AgentProgressed(at=AT, request=name, spent=Spent(turns=1, seconds=0.5))
             for outcome, took in world.ends:
-                spent = Spent(seconds=took)
+                spent = attrs.evolve(world.hired, seconds=took)
                 yield AgentFinished(at=AT, request=name, content="fine", outcome=outcome, spent=spent)
         case FireHook():
             yield from _answers_of_hooks(request)
