@@ -261,8 +261,7 @@ def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx
     """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
     if state.pieces.count:
         draft.add(AnswerDropped(request=state.request))
-    begun = state.pieces.count > 0 or event.failure is Failure.LOST
-    usage = usage_of(event.usage, ctx.memory.size, state.pieces.pieces, begun=begun)
+    usage = usage_of(event.usage, ctx.memory.size, state.pieces.pieces, begun=_begun(state, event))
     if usage.total or event.seconds:
         draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
 
@@ -273,9 +272,14 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     pieces = state.pieces.pieces
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
     _append(state, parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
-    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=bool(pieces))
+    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=_begun(state, event))
     draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
     return draft.to(_stopped(state))
+
+
+def _begun(state: Streaming, event: ModelFailed) -> bool:
+    """Whether the answer that failed had begun: something came of it, or nobody is left who knows better."""
+    return state.pieces.count > 0 or event.failure is Failure.LOST
 
 
 def _interrupted(state: Streaming, ctx: Context) -> Step:

@@ -118,6 +118,16 @@ def test_a_summary_that_was_lost_is_asked_for_again() -> None:
     assert run.talk[0] == ("user", compaction.PREFIX + "brief")
 
 
+def test_a_summary_that_was_lost_before_its_first_piece_is_paid_for() -> None:
+    """Nobody knows whether it had begun, so all that it had to read is estimated."""
+    run = filled()
+    before = run.machine.memory.spent.usage
+    run.fail(Failure.LOST)
+    added = run.machine.memory.spent.usage - before
+    assert (added.estimated, added.output) == (added.input, 0)
+    assert added.input > 0
+
+
 def test_a_summary_that_is_streamed_is_the_same_summary() -> None:
     """Its pieces are no text for whoever watches the conversation."""
     run = filled()

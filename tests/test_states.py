@@ -417,6 +417,18 @@ def test_a_lost_answer_is_asked_for_again_at_once() -> None:
     assert run.talk[-1] == ("assistant", "once upon a time")
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_answer_that_was_lost_before_its_first_piece_is_paid_for(*, stopped: bool) -> None:
+    """Nobody knows whether it had begun, so all that it had to read is estimated; also if it was stopped."""
+    run = by_hand()
+    if stopped:
+        run.interrupt()
+    run.fail(Failure.LOST)
+    usage = run.machine.memory.spent.usage
+    assert (usage.estimated, usage.output) == (usage.input, 0)
+    assert usage.input > 0
+
+
 def test_an_interrupt_ends_the_wait() -> None:
     """The timer is cancelled, and the run ends interrupted; a prompt that waits is left for the next run."""
     run = by_hand()

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects.config import SideEffect
-from ...effects.events import AgentFinished, Interrupted, ModelFailed, ModelFinished, ToolFinished
+from ...effects.events import AgentFinished, Failure, Interrupted, ModelFailed, ModelFinished, ToolFinished
 from ...effects.messages import Role
 from ...effects.policy import Concurrency
 from ...effects.records import AddUsage
 from ...effects.requests import Purpose
-from ...effects.usage import Spent
+from ...effects.usage import Spent, Usage
 from ...states.batch import Asked, Batch, Delegated, Queued, Running, Settled
 from ...states.rules.schema import arguments_of
 from ...states.rules.validity import history_faults
-from ...states.state import Confirming, Dispatching, Done, Executing
+from ...states.state import Confirming, Dispatching, Done, Executing, Streaming
 
 if TYPE_CHECKING:
     from ...effects.config import Config
@@ -152,7 +152,7 @@ def untouched_faults(now: Step) -> list[str]:
 
 
 def payment_faults(now: Step) -> list[str]:
-    """Whether all that the answer in *now* says it used is added to the account, once."""
+    """Whether all that the answer in *now* used is added once: as it says, or as estimated if it was lost."""
     event = now.event
     paid = sum([effect.spent for effect in now.effects if isinstance(effect, AddUsage)], Spent())
     if isinstance(event, AgentFinished | Interrupted):
@@ -162,4 +162,12 @@ def payment_faults(now: Step) -> list[str]:
     known = told is not None and told.total > 0
     if paid.seconds != seconds or (known and paid.usage != told):
         return [f"{event} used {told} and {seconds} seconds, added were {paid}"]
-    return []
+    lost = isinstance(event, ModelFailed) and event.failure is Failure.LOST
+    return _estimate_faults(paid.usage, now) if lost and not known else []
+
+
+def _estimate_faults(added: Usage, now: Step) -> list[str]:
+    """Whether what was lost in *now*, and told of no usage, was *added* as an estimate of what it read."""
+    least = now.memory.size if isinstance(now.state, Streaming) else 1  # a summary reads a part of it
+    right = added.estimated == added.total and added.input >= least
+    return [] if right else [f"{now.event} may have cost {least} tokens or more, added were {added}"]
