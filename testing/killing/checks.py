@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ...effects.events import ControlReceived
 from ...effects.messages import Outcome
+from ...effects.records import SetThinking
 from ...effects.usage import Usage, cost
 from ..books.invariants import state_faults
 from ..journals import journal_faults
-from .script import PRICE, PROMPTS, SESSION
+from .script import ORDERS, PRICE, PROMPTS, SESSION, THOUGHT
 from .trail import UNSAFE, Note, Remains, Shape, Trail
 
 SAID = {*PROMPTS, "steer", "third"}
@@ -45,8 +47,9 @@ def life_faults(
     if remains.main.kept.folded.title != title and title:
         yield f"it is called {remains.main.kept.folded.title!r}, not {title!r}"
     for trail in remains.trails.values():
-        yield from _session_faults(trail, remains)
+        yield from _session_faults(trail, remains, overtaken=overtaken)
         yield from _told_faults(trail, remains)
+    yield from _order_faults(remains)
     yield from _money_faults(remains)
     yield from _question_faults(remains)
     yield from _tools_faults(remains, overtaken=overtaken)
@@ -75,8 +78,12 @@ def _differences(shapes: list[Shape], undisturbed: list[Shape]) -> Iterator[str]
                 yield f"it says {len(shape)} things, undisturbed {len(due)}: {shape[len(due) :]}"
 
 
-def _session_faults(trail: Trail, remains: Remains) -> Iterator[str]:
-    """Whether a session is at its end, and its journal in order."""
+def _session_faults(trail: Trail, remains: Remains, *, overtaken: bool) -> Iterator[str]:
+    """
+    Whether a session is at its end, and its journal in order.
+
+    Who was *overtaken* may have changed a setting afterwards, which waits for the next run.
+    """
     session, machine = trail.session, trail.kept.folded.machine
     accepted = {note["id"] for note in remains.of("accepted")} if session == SESSION else set[str]()
     if session == SESSION and accepted != SAID:
@@ -86,11 +93,27 @@ def _session_faults(trail: Trail, remains: Remains) -> Iterator[str]:
         yield f"{session!r} never began"
         return
     yield from state_faults(machine.state, machine.memory)
-    if not machine.done or trail.kept.folded.posted:
-        yield f"{session!r} is not over: {machine}, {trail.kept.folded.posted}"
+    waits = [
+        event for event in trail.kept.folded.posted if not (overtaken and isinstance(event, ControlReceived))
+    ]
+    if not machine.done or waits:
+        yield f"{session!r} is not over: {machine}, {waits}"
     for (what, run), count in trail.runs.items():
         if count != 1:
             yield f"the {what} of run {run} is there {count} times"
+
+
+def _order_faults(remains: Remains) -> Iterator[str]:
+    """Whether what was ordered is what was done, and nothing began to which somebody said no."""
+    ordered = {note["id"] for note in remains.of("ordered")} - {"interrupt"}  # in some lives it is not kept
+    if ordered != ORDERS:
+        yield f"ordered were {sorted(ordered)}"
+    machine = remains.main.kept.folded.machine
+    if machine is not None and machine.memory.thinking != SetThinking(tokens=THOUGHT):
+        yield f"{THOUGHT} tokens were to be thought, it is {machine.memory.thinking}"
+    for trail in remains.trails.values():
+        begun = {note["call"] for note in remains.of("tool", trail.session)}
+        yield from [f"{call} began, although somebody said no" for call in sorted(begun & trail.denied)]
 
 
 def _told_faults(trail: Trail, remains: Remains) -> Iterator[str]:
@@ -116,7 +139,8 @@ def _money_faults(remains: Remains) -> Iterator[str]:
     Whether every answer that a journal has is paid for, and every other one is known to be lost.
 
     An answer may be missing from the account only where it never reached the journal: then the journal says
-    that its request was lost with the process, or it was the title's, which is asked beside the runs.
+    that its request was lost with the process, and the account has an estimate for it; or it was the title's,
+    which is asked beside the runs.
     """
     paid = sum([trail.paid for trail in remains.trails.values()], Usage())
     spent = remains.main.kept.folded.spent
@@ -125,6 +149,7 @@ def _money_faults(remains: Remains) -> Iterator[str]:
     if spent.cost != cost(spent.usage, PRICE):
         yield f"the account says {spent.cost}, {spent.usage} cost {cost(spent.usage, PRICE)}"
     for trail in remains.trails.values():
+        yield from [f"{request} was lost, and costs nothing" for request in trail.unpaid]
         given = _by(remains.of("answer", trail.session), "request")
         for request in given.keys() | trail.answers.keys():
             said = [note["used"] for note in given.get(request, [])]

@@ -8,15 +8,14 @@ reads of the store, tools, hooks, timers, answers of the model piece by piece, q
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ...effects.config import ChildSpec
-from ...effects.errors import SessionClosed
+from ...effects.errors import SessionClosed, UnknownCall
 from ...effects.events import (
-    ApprovalGiven,
     Approve,
     Decision,
     Deny,
@@ -36,22 +35,28 @@ from ...effects.performers.hooks_define import HookCall, HostHook, hook
 from ...effects.performers.tools import Tool, ToolContext, tool
 from ...effects.pieces import CallPiece, Piece
 from ...effects.policy import Policy, Steering
+from ...effects.records import SetThinking
 from ...effects.requests import AskApproval, CallModel, Purpose, ReadInstructions, SetTimer
 from ...engine.agent import Agent
-from ...engine.entries import Posted, Stepped
-from ...engine.written import entry_of
 from ...states.rules.validity import history_faults
 from ..clock import FakeClock
 from .points import Notebook, PointedStore, Points
 from .script import (
+    CONTROLS,
+    DENIED,
+    FULL,
+    GIVES_UP,
     LITTLE,
     NEARLY_FULL,
     NOTES,
-    PLANS,
     PRICE,
     PROMPTS,
+    SENDS,
     SESSION,
+    STEERS,
+    STOPPED,
     STORE,
+    THOUGHT,
     WINDOW,
     Asks,
     Script,
@@ -59,8 +64,10 @@ from .script import (
 )
 
 if TYPE_CHECKING:
-    from ...effects.performers.stores.base import Store
     from ...engine.session import Session
+
+HEARD = 5.0
+"""Seconds after which an interrupt is not heard any more; it takes a thousandth of that."""
 
 
 @final
@@ -74,6 +81,7 @@ class Life:
         self.number = number
         self.notes = Notebook(folder / NOTES, number)
         self.before = Notebook.read(folder / NOTES)
+        self.ordered = {note["id"] for note in self.before if note["kind"] == "ordered"}
         self.store = PointedStore(folder / STORE, script.durability, points)
         self.clock = FakeClock(1_000.0 + number * (100.0 if script.late else 0.5))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,8 +140,8 @@ class Life:
         return self._leaving is None
 
     async def _live(self) -> None:
-        known = await settled(self.store) if self.number > 1 else []
-        self.notes.note("process", settled=known)
+        known = await self.store.settled() if self.number > 1 else []
+        self.notes.note("process", settled=list(known))
         async with self._session as session:
             for name, text in PROMPTS.items():
                 await self.say(name, session.send(text, id=name))
@@ -147,8 +155,20 @@ class Life:
                 self._told(notice)
         for question in () if self._leaving else session.waiting:
             self.asked(question)
+            if STOPPED in question.arguments:
+                await self._stop_at_rest(session)
+                return
             await session.approve(question.id, self.decided(question), by="a person")
             self.points(f"answered about {question.tool}")
+
+    async def _stop_at_rest(self, session: Session) -> None:
+        """Interrupt *session* while it rests, where nobody did."""
+        if "interrupt" in self.ordered:
+            self.notes.note("fault", says="it rests again, although it was interrupted")
+        await self.order("interrupt", self._other.interrupt)
+        await session.load()
+        if session.waiting:
+            self.notes.note("fault", says="who interrupted it is asked")
 
     def _told(self, notice: Notice) -> None:
         session = SESSION
@@ -174,10 +194,38 @@ class Life:
         self.notes.note("accepted", id=name)
         self.points(f"say {name}: after")
 
+    async def order(self, name: str, given: Callable[[], Awaitable[None]]) -> None:
+        """Have somebody order *name*, and note that it was taken: what is noted nobody orders again."""
+        if name in self.ordered:
+            return
+        self.points(f"order {name}: before")
+        with suppress(UnknownCall):  # it was given up before, by one who was not told so any more
+            await given()
+        self.notes.note("ordered", id=name)
+        self.ordered.add(name)
+        self.points(f"order {name}: after")
+
+    async def give_up(self) -> None:
+        """Give up the call to burn something, which has not begun."""
+        history = self._session.history
+        (call,) = [call.id for call in history[len(history) - 1].calls if call.name == "burn"]
+        await self._other.cancel(call)
+
+    async def _stop(self) -> None:
+        """Interrupt the run that asks, and wait until that is heard."""
+        if self._other is not self._session:
+            await self.order("interrupt", self._other.interrupt)  # is kept, and may be seen later
+        await self._session.interrupt()
+        self.points("interrupted")
+        await asyncio.sleep(HEARD)
+        self.notes.note("fault", says="nobody hears an interrupt")
+
     async def approve(self, question: AskApproval) -> Decision:
         """Decide, in a while."""
         self.asked(question)
         await asyncio.sleep(0)
+        if STOPPED in question.arguments:
+            await self._stop()
         decision = self.decided(question)
         self.points(f"answered about {question.tool}")
         return decision
@@ -188,7 +236,13 @@ class Life:
         self.notes.note("asked", request=question.id, call=question.call)
 
     def decided(self, question: AskApproval) -> Decision:
-        """What somebody says to *question*: yes; but no to running again what has run, as they can see."""
+        """
+        What somebody says to *question*: yes, but for one.
+
+        And no to running again what has run, as they can see.
+        """
+        if DENIED in question.arguments:
+            return Deny(message="Not that.")
         ran = [note["call"] for note in Notebook.read(self._folder / NOTES) if note["kind"] == "ran"]
         return Deny(message="It ran.") if question.call in ran else Approve()
 
@@ -203,13 +257,21 @@ class Life:
         self.points(f"{name}: begun")
         context.progress("on it")
         await asyncio.sleep(0)
-        if what == "first, 0.1":
-            await self.say("steer", self._other.steer("steer: take care", Steering.WHEN_DONE, id="steer"))
-        elif what == "first, 1.1":
-            await self.say("third", self._other.send("third: talk", id="third"))
+        await self._meanwhile(what)
         self.notes.note("ran", **about)
         self.points(f"{name}: done")
         return f"{name} was run for {what}"
+
+    async def _meanwhile(self, what: str) -> None:
+        """Others say what they have to say while the tool does *what*."""
+        if what == CONTROLS:
+            await self.order("control", lambda: self._other.control(SetThinking(tokens=THOUGHT)))
+        elif what == STEERS:
+            await self.say("steer", self._other.steer("steer: take care", Steering.WHEN_DONE, id="steer"))
+        elif what == SENDS:
+            await self.say("third", self._other.send("third: talk", id="third"))
+        elif what == GIVES_UP:
+            await self.order("give up", self.give_up)
 
     def _hooks(self) -> tuple[HostHook[Awaitable[HookAnswer | None]], ...]:
         async def looked(about: HookCall) -> None:
@@ -257,6 +319,8 @@ class Life:
         read = scene.config.agent or request.purpose is not Purpose.TURN or "Be kind." in request.system
         if not read:
             faults.append("nobody read the instructions")
+        if request.purpose is Purpose.TURN and not scene.config.agent and "control" in self.ordered:
+            faults += [] if request.thinking == THOUGHT else [f"one may think {request.thinking} tokens"]
         for fault in faults:
             self.notes.note("fault", says=f"{request.id} is shown a conversation in which {fault}")
         self.points(f"model {request.purpose}: asked")
@@ -275,7 +339,7 @@ class Life:
 
     def _finished(self, request: CallModel, scene: Scene, pieces: Sequence[Piece]) -> ModelFinished:
         calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
-        full = calls and request.purpose is Purpose.TURN and calls[0].name == PLANS["first"][-1][0]
+        full = any(FULL in call.arguments for call in calls)
         usage = NEARLY_FULL if full else LITTLE
         kind = "title" if request.purpose is Purpose.TITLE else "answer"
         self.notes.note(kind, session=scene.session, request=request.id, used=usage.total)
@@ -295,18 +359,6 @@ class Life:
         self.before.append({"kind": "stumble"})
         self.notes.note("stumble", session=scene.session)
         return True
-
-
-async def settled(store: Store) -> list[str]:
-    """The questions whose answers are in *store*."""
-    found: list[str] = []
-    for info in await store.list():
-        for data in await store.load(info.session):
-            if b"ApprovalGiven" in data:
-                entry = entry_of(data, info.session)
-                if isinstance(entry, Posted | Stepped) and isinstance(entry.event, ApprovalGiven):
-                    found.append(entry.event.request)
-    return found
 
 
 @tool(side_effect="read_only")

@@ -17,7 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from ...effects.events import ApprovalGiven
 from ...effects.performers.stores.sqlite import SQLiteStore
+from ...engine.entries import Posted, Stepped
+from ...engine.written import entry_of
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -175,6 +178,17 @@ class PointedStore:
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions."""
         return await self._kept.list()
+
+    async def settled(self) -> Sequence[str]:
+        """The questions whose answers are kept."""
+        found: list[str] = []
+        for info in await self.list():
+            for data in await self.load(info.session):
+                if b"ApprovalGiven" in data:
+                    entry = entry_of(data, info.session)
+                    if isinstance(entry, Posted | Stepped) and isinstance(entry.event, ApprovalGiven):
+                        found.append(entry.event.request)
+        return found
 
     async def delete(self, session: str) -> bool:
         """Forget *session*."""

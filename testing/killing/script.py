@@ -1,11 +1,12 @@
 """
 What is lived through until it is killed: one session with everything in it, by one process after another.
 
-Three prompts. The first is a job in three answers: a read, an idempotent and an unsafe tool; a child, which
+Four prompts. The first is a job in three answers: a read, an idempotent and an unsafe tool; a child, which
 has tools of its own and asks a question, beside a read; and another unsafe tool, after which the conversation
-is summarised. Others steer into it and queue a prompt while it is at work, a model stumbles, hooks look on,
-and a model is asked for a title. All that anybody says follows from the conversation and from what is noted,
-so whoever goes on says the same.
+is summarised. Others steer into it, change a setting and queue a prompt while it is at work, a model
+stumbles, hooks look on, and a model is asked for a title. In the second a call is given up and another one
+denied; the third is interrupted where it asks a person; and the last is only talk. All that anybody says
+follows from the conversation and from what is noted, so whoever goes on says the same.
 """
 
 from __future__ import annotations
@@ -34,14 +35,27 @@ STORE, NOTES = "sessions.db", "notes.jsonl"
 
 PLANS: dict[str, tuple[tuple[str, ...], ...]] = {
     "first": (("peek", "put", "pay"), ("run_agent", "peek"), ("pay", "peek")),
-    "second": (("burn",),),
+    "second": (("burn",), ("put", "burn"), ("pay",)),
+    "stopped": (("pay", "burn"),),
     "third": (),
     "errand": (("peek", "pay", "put"),),
 }
 """The tools that are called in each answer to a prompt, before the last one, which only talks."""
 
-PROMPTS = {"first": "first: " + "and so on " * 60, "second": "second: burn it"}
+PROMPTS = {"first": "first: " + "and so on " * 60, "second": "second: burn it", "stopped": "stopped: pay"}
 """What is asked at the beginning, by the sender's own id."""
+
+CONTROLS, STEERS, SENDS, GIVES_UP = "first, 0.0", "first, 0.1", "first, 1.1", "second, 1.0"
+"""The tools while which somebody changes a setting, steers, sends the last prompt, and gives up a call."""
+
+FULL, DENIED, STOPPED = "first, 2.0", "second, 2.0", "stopped, 0.0"
+"""The call by which the window is nearly full, and those about which a person says no, and interrupts."""
+
+THOUGHT = 512
+"""The tokens that a model may think once somebody said so."""
+
+ORDERS = {"control", "give up"}
+"""What is ordered, beside what is said, and is kept once whoever ordered it was told so."""
 
 TITLE = {"inline": "first: and so on and so on and so on and so on and so on…", "model": "A title"}
 """What the session is called, by who is asked for that."""

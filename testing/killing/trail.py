@@ -15,6 +15,7 @@ from ...effects.errors import JournalError
 from ...effects.events import (
     ApprovalGiven,
     Approve,
+    Deny,
     Failure,
     ModelFailed,
     ModelFinished,
@@ -25,7 +26,7 @@ from ...effects.events import (
 from ...effects.messages import Message, Outcome
 from ...effects.notices import RunEnded, RunStarted, ToolEnded
 from ...effects.performers.stores import sqlite_layout as layout
-from ...effects.records import AppendMessage, ReplaceHistory
+from ...effects.records import AddUsage, AppendMessage, ReplaceHistory
 from ...effects.requests import AskApproval, RunTool
 from ...effects.usage import Usage
 from ...engine.entries import Entry, RunOpened, Stepped, TakenOver, Titled
@@ -60,10 +61,11 @@ class Trail:
 
     *open* are the requests that were open after so many entries. By request: *tools* are those that were to
     be run, *ended* how they did, *doubted* those that may have run, *asks* the calls that people were asked
-    about, *answers* the tokens that answers of models used, *lost* how often one was lost, *fired* the times
-    of timers. By call: *allowed* are the entries with which people said yes, *told* is how it ended. *runs*
-    are the starts and ends there are, *paid* is what all answers used, *shape* the conversation. *claims* are
-    the entries with which somebody began or took over.
+    about, *again* those of which they were asked once more, *answers* the tokens that answers of models used,
+    *lost* how often one was lost, *unpaid* where nothing was estimated for that, *fired* the times of timers.
+    By call: *allowed* are the entries with which people said yes, *denied* those to which they said no before
+    anything ran, *told* is how it ended. *runs* are the starts and ends there are, *paid* is what all answers
+    used, *shape* the conversation. *claims* are the entries with which somebody began or took over.
     """
 
     session: str
@@ -72,11 +74,14 @@ class Trail:
     tools: dict[str, RunTool] = attrs.field(factory=dict)
     ended: dict[str, ToolFinished] = attrs.field(factory=dict)
     asks: dict[str, str] = attrs.field(factory=dict)
+    again: set[str] = attrs.field(factory=set)
     doubted: set[str] = attrs.field(factory=set)
     allowed: dict[str, list[int]] = attrs.field(factory=dict)
+    denied: set[str] = attrs.field(factory=set)
     answers: dict[str, list[int]] = attrs.field(factory=dict)
     paid: Usage = Usage()
     lost: Counter[str] = attrs.field(factory=Counter)
+    unpaid: list[str] = attrs.field(factory=list)
     fired: dict[str, float] = attrs.field(factory=dict)
     shape: Shape = attrs.field(factory=list)
     told: dict[str, Outcome] = attrs.field(factory=dict)
@@ -108,6 +113,9 @@ class Trail:
         match entry:
             case Stepped(event=event):
                 self._event(event, number)
+                if isinstance(event, ModelFailed) and event.failure is Failure.LOST:
+                    used = [effect.spent.usage for effect in effects if isinstance(effect, AddUsage)]
+                    self.unpaid += [] if any(usage.estimated for usage in used) else [event.request]
             case RunOpened() | TakenOver():
                 self.claims.append(number)
             case Titled(spent=spent):
@@ -130,6 +138,8 @@ class Trail:
                 self.doubted.add(request)
             case ApprovalGiven(request=request, decision=Approve()):
                 self.allowed.setdefault(self.asks[request], []).append(number)
+            case ApprovalGiven(request=request, decision=Deny()) if request not in self.again:
+                self.denied.add(self.asks[request])
             case TimerFired(request=request, at=at):
                 self.fired[request] = at
             case _:
@@ -141,6 +151,7 @@ class Trail:
                 self.tools[request] = effect
             case AskApproval(id=request, call=call):
                 self.asks[request] = call
+                self.again |= {request} if effect.again else set()
             case AppendMessage(message=message):
                 self.shape.append(_shape(message))
             case ReplaceHistory():
