@@ -18,7 +18,7 @@ from ...effects.permissions import PermissionMode
 from ...effects.policy import Concurrency, Gates, OnDenial, OnLost, Steering
 from ...effects.records import Change, SetMode, SetModel, SetThinking
 from ...effects.upkeep import Compaction, Loops
-from ..playing.settings import HOOKS, OTHER, RULES, SPARE
+from ..playing.settings import HOOKS, OTHER, RULES, SPARE, TOOLS
 from .budgets import budgets
 from .worlds import FULL, LONG, World, settings
 
