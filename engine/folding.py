@@ -169,10 +169,10 @@ def _note(
         case Posted():
             folded.posted.append(entry.event)
         case TakenOver():
-            machine = _machine(folded, where)
             if entry.config is not None:
-                machine.reconfigure(entry.config)
-            folded.begun = frozenset(machine.state.open) - folded.unbegun
+                _machine(folded, where).reconfigure(entry.config)
+            if folded.machine is not None:
+                folded.begun = frozenset(folded.machine.state.open) - folded.unbegun
             folded.unbegun = frozenset()  # from now on they may be begun
         case HandedOver():
             folded.unbegun = frozenset(entry.unbegun) - folded.begun  # the process before may have
