@@ -126,10 +126,12 @@ def given_up(call: str, machine: Machine | None, at: float) -> CallCancelled:
 def decided(request: str, decision: Decision, at: float, by: str) -> ApprovalGiven:
     """The answer *decision* to the question *request*, given *by* somebody."""
     if type(decision) not in DECISIONS:
-        msg = f"a decision is Approve(), ApproveAlways() or Deny(), not {decision!r}"
+        # What somebody answers may have a secret in it: only its kind is said.
+        msg = f"a decision is Approve(), ApproveAlways() or Deny(), not a {type(decision).__name__}"
         raise ArgumentError(msg)
     if not _can_be_kept(decision):
-        msg = f"arguments (JSON) and message are text, and interrupt is a bool; got {decision!r}"
+        kinds = [f"{name}: {type(value).__name__}" for name, value in _fields(decision)]
+        msg = f"arguments (JSON) and message are text, and interrupt is a bool; got {', '.join(kinds)}"
         raise ArgumentError(msg)
     match decision:
         case Deny(message=message):
@@ -156,6 +158,10 @@ def check_room(event: Post, log: SessionLog) -> None:
     waiting = len(log.pending) + (0 if log.machine is None else len(log.machine.memory.mail))
     if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
         raise QueueFull(log.session, waiting)
+
+
+def _fields(decision: Decision) -> list[tuple[str, object]]:
+    return [(field.name, getattr(decision, field.name)) for field in attrs.fields(type(decision))]
 
 
 def _can_be_kept(decision: object) -> bool:

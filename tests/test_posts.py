@@ -199,3 +199,20 @@ def test_a_change_that_cannot_be_made_is_refused(change: Any, said: str) -> None
     """With the reason, before anything is kept."""
     with pytest.raises(ConfigError, match=said):
         changed(change, CONFIG, 0.0, "c1")
+
+
+@pytest.mark.parametrize(
+    ("decision", "kind"),
+    [
+        (Approve(arguments={"password": "hunter2"}), "arguments: dict"),  # type: ignore[arg-type]  # the mistake
+        (Deny(message=b"hunter2"), "message: bytes"),  # type: ignore[arg-type]  # the mistake
+        ({"password": "hunter2"}, "not a dict"),
+        ("hunter2", "not a str"),
+    ],
+)
+def test_a_decision_that_is_none_is_refused_without_its_words(decision: Any, kind: str) -> None:
+    """Errors are logged, and what somebody puts into a call may be a password."""
+    with pytest.raises(ArgumentError) as caught:
+        decided("q", decision, 1.0, "ann")
+    assert kind in str(caught.value)
+    assert "hunter2" not in str(caught.value)
