@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 PREFIX = "foreign-"
 """What the ids of such a machine begin with."""
 
-DIGITS = 12
-"""Digits of a digest behind it, which nobody can choose."""
+DIGITS = 32
+"""Digits of a digest behind it: too many to find another snapshot that has them by trying."""
 
 MOST = 2**53
 """What no account can come to."""

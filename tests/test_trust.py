@@ -236,6 +236,7 @@ def test_the_same_snapshot_is_the_same_machine_and_no_other_has_its_ids() -> Non
         )
     }
     assert len(names) == 3
+    assert {len(name) for name in names} == {len("foreign-") + 32}
     forged = json.loads(machine.snapshot())
     forged["run"], forged["next_id"] = "r", 0
     again = Machine.restore(json.dumps(forged).encode(), machine.config, machine.memory.history)
