@@ -18,11 +18,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from typing import TypeAlias, final
+from typing import TypeAlias, cast, final
 
 import attrs
 
-from .checks import tuple_of
+from .checks import of_kind, tuple_of
 from .errors import ArgumentError
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -63,6 +63,9 @@ ANY = "*"
 MARK = "[secret "
 """What a placeholder begins with."""
 
+LONGEST_NAME = 64
+"""Characters of a key that may be the name of a secret."""
+
 LABEL = 40
 """Characters of the name in a placeholder."""
 
@@ -88,13 +91,22 @@ class Secrets:
     whatever their words.
     """
 
-    redact: bool = True
+    redact: bool = attrs.field(default=True, validator=of_kind(bool))
     words: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
     plain: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
 
     def names(self, name: str) -> bool:
         """Whether *name* is that of a secret."""
         return self.redact and name not in self.plain and is_secret(name, self.words)
+
+
+def as_secrets(secrets: Secrets) -> Secrets:
+    """*secrets*, if that says what a secret is."""
+    given: object = cast("object", secrets)
+    if not isinstance(given, Secrets):
+        msg = f"secrets is a Secrets(redact=..., words=..., plain=...), not a {type(given).__name__}"
+        raise ArgumentError(msg)
+    return secrets
 
 
 # Names
@@ -106,17 +118,34 @@ def _seams() -> re.Pattern[str]:
     return re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-@lru_cache(maxsize=4_096)
+def _ends(name: str) -> str:
+    """*name*; of one that is longer than any name its ends, so that nobody works on it for long."""
+    return name if len(name) <= 2 * LONGEST_NAME else f"{name[:LONGEST_NAME]} {name[-LONGEST_NAME:]}"
+
+
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of *name* in lower case, without numbers behind them: ``apiKey2`` is ``api key``."""
+    """
+    The words of *name* in lower case, without numbers behind them: ``apiKey2`` is ``api key``.
+
+    Of one that is longer than any name, those at its ends.
+    """
+    return _words_of(_ends(name))
+
+
+@lru_cache(maxsize=4_096)
+def _words_of(name: str) -> tuple[str, ...]:
     words = [word.rstrip("0123456789").lower() for word in _seams().split(name)]
     return tuple([word for word in words if word])
 
 
-@lru_cache(maxsize=4_096)
 def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
     """Whether *name* is that of a secret: it has the words of one of `WORDS`, or of *more*."""
-    words = words_of(name)
+    return _is_secret(_ends(name), more)
+
+
+@lru_cache(maxsize=4_096)
+def _is_secret(name: str, more: tuple[str, ...]) -> bool:
+    words = _words_of(name)
     if any(_has(words, words_of(each)) for each in more):
         return True
     if not words or words[0] in ABOUT_BEFORE or words[-1] in ABOUT_BEHIND:
@@ -165,6 +194,7 @@ def secrets_in(schema: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+@lru_cache(maxsize=1_024)
 def arguments_in(schema: str) -> frozenset[str]:
     """The names of all arguments of *schema*, at any depth."""
     return frozenset(name for node in _nodes(json.loads(schema)) for name, _ in _properties(node))

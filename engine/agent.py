@@ -26,7 +26,7 @@ from ..effects.performers.tools import Tool, ToolRunner
 from ..effects.permissions import Rule
 from ..effects.policy import Policy
 from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
-from ..effects.secrets import Secrets
+from ..effects.secrets import Secrets, as_secrets
 from ..effects.sizes import named
 from ..effects.upkeep import Compaction, Loops, Retries
 from ..states.rules.hooks import told
@@ -169,6 +169,12 @@ def _own_vault() -> Vault:
     return MemoryVault()
 
 
+def _vault(vault: Vault) -> Vault:
+    from ..effects.performers.secrets import as_vault  # noqa: PLC0415  # as above
+
+    return as_vault(vault)
+
+
 def _without_login(url: str | None) -> str:
     return repr(url and without_login(url))
 
@@ -276,8 +282,8 @@ class Agent:
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
     deps: object = attrs.field(default=None, repr=False)
-    secrets: Secrets = Secrets()
-    vault: Vault = attrs.field(factory=_own_vault)
+    secrets: Secrets = attrs.field(default=Secrets(), converter=as_secrets)
+    vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
     approver: Callable[[AskApproval], Awaitable[Decision | None]] | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)

@@ -256,6 +256,8 @@ class Conductor:
         for event in (*log.pending, *events):
             driver.post(event)
         log.listener = driver.post
+        if setting.sealer is not None:
+            setting.sealer.drives()
         self.use, self._ran = Driving(driver), True
         return driver, first
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import attrs
 
+from ..effects.errors import ConfigError
 from ..effects.events import (
     ApprovalGiven,
     Approve,
@@ -25,6 +26,7 @@ from ..effects.events import (
     ToolFinished,
 )
 from ..effects.performers.secrets import (
+    MemoryVault,
     filled,
     hidden_in,
     is_telling,
@@ -35,12 +37,12 @@ from ..effects.performers.secrets import (
     without_secrets,
 )
 from ..effects.pieces import CallPiece, merged
-from ..effects.secrets import ANY, DIGITS, is_placeholder, placeholder
+from ..effects.secrets import ANY, DIGITS, arguments_in, is_placeholder, placeholder
 from ..states.rules.schema import arguments_of
 from .log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from ..effects.config import ToolSpec
     from ..effects.events import Decision
@@ -101,7 +103,9 @@ class Sealer:
         self._vault = vault
         self._secrets = secrets
         self._stems = stems_of(secrets)
+        specs = tuple(specs)
         self._hidden = {spec.name: spec.secrets for spec in specs}
+        self._schemas = {spec.name: spec.schema for spec in specs}
         self._any = tuple({ANY, *[name for names in self._hidden.values() for name in names]})
         self._plain = {
             tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
@@ -145,14 +149,22 @@ class Sealer:
         """The names of the secrets of *tool*; of one that is not known, those of all and any other."""
         return self._hidden.get(tool, self._any)
 
+    def _is_named(self, tool: str) -> Callable[[str], bool]:
+        """Whether an argument is secret that is given to *tool* under a name."""
+        there = arguments_in(self._schemas[tool]) if tool in self._schemas else frozenset[str]()
+        return hidden_in(self._names(tool), self._plain.get(tool, self._secrets), there)
+
     async def kept(self) -> None:
-        """Have the vault keep what was sealed since; a cancellation is none of its."""
-        if not self.fresh:
-            return
-        fresh, self.fresh = self.fresh, {}
+        """Have the vault keep what was sealed since; all of it, also where whoever waits is cancelled."""
+        if self.fresh:
+            fresh, self.fresh = self.fresh, {}
+            await _to_its_end(self._keep(fresh))
+
+    async def _keep(self, fresh: Mapping[str, str]) -> None:
         for name, value in fresh.items():
             try:
-                await _undisturbed(self._vault.keep(self._session, name, value))
+                async with asyncio.timeout(PATIENCE):
+                    await self._vault.keep(self._session, name, value)
             except Exception as error:  # noqa: BLE001  # a host's: what is not kept is lost with this process
                 self._warn("a secret was not kept", error)
 
@@ -169,9 +181,8 @@ class Sealer:
         if arguments is None:
             return self.seal("arguments", text)
         stands = _digits_of(arguments)
-        values = await _undisturbed(self._known(stands)) if stands else {}
-        is_named = hidden_in(names, self._plain.get(tool, self._secrets))
-        secret = sealed(arguments, is_named, partial(self._seal_whole, values))
+        values = await self._known(stands) if stands else {}
+        secret = sealed(arguments, self._is_named(tool), partial(self._seal_whole, values))
         await self.kept()
         return text if secret == arguments else json.dumps(secret, ensure_ascii=False)
 
@@ -193,7 +204,7 @@ class Sealer:
             case Approve(arguments=text) if text:
                 return Approve(arguments=await self.arguments(tool, text))
             case ApproveAlways(where=where) if where and self._secrets.redact:
-                is_named = hidden_in(self._names(tool), self._secrets)
+                is_named = self._is_named(tool)
                 globs = tuple(
                     [(name, self._glob(name, glob) if is_named(name) else glob) for name, glob in where]
                 )
@@ -210,10 +221,27 @@ class Sealer:
         return (told if is_placeholder(told) else self.seal(name, glob)).replace("[", "[[]")
 
     async def answer(self, given: ApprovalGiven, questions: Iterable[AskApproval]) -> ApprovalGiven:
-        """The answer that was *given* to one of *questions* without the secrets in it."""
+        """
+        The answer that was *given* to one of *questions* without the secrets in it.
+
+        Raises `ConfigError` where nobody who goes on with the session could have them.
+        """
         tool = next((each.tool for each in questions if each.id == given.request), "")
         decision = await self.decision(tool, given.decision)
-        return given if decision is given.decision else attrs.evolve(given, decision=decision)
+        if decision == given.decision:
+            return given
+        if isinstance(self._vault, MemoryVault) and not any(map(self._vault.is_home, self._sessions)):
+            msg = (
+                "this answer has a secret, which only this process would know, and session "
+                f"{self._session!r} is not run here: answer where it is, or give its agent a vault that lasts"
+            )
+            raise ConfigError(msg)
+        return attrs.evolve(given, decision=decision)
+
+    def drives(self) -> None:
+        """A run of the session is under way here, so that what only this process knows is of use to it."""
+        if isinstance(self._vault, MemoryVault):
+            self._vault.at_home(self._session)
 
     async def instead(self, what: Instead) -> Instead:
         """*what* shall happen in a copy, without the secrets in it, whichever tool's they are."""
@@ -304,17 +332,14 @@ def _digits_of(value: Json) -> dict[str, str]:
     return {found[1]: found[0] for found in placeholders_in(value)}
 
 
-async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
-    """
-    Await *work* to its end, for as long as a vault may take.
-
-    Whoever cancels us wants a tool or a model to stop, and that is over; the answer is still to be given.
-    """
-    task = asyncio.ensure_future(asyncio.wait_for(work, PATIENCE))
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await *work* to its end; whoever cancels us meanwhile is heeded then."""
+    task, cancelled = asyncio.ensure_future(work), None
     while not task.done():
         try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if (mine := asyncio.current_task()) is not None:
-                mine.uncancel()
-    return task.result()
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()

@@ -10,9 +10,10 @@ place is sealed, too.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import attrs
 
@@ -33,7 +34,7 @@ from ..states.rules.schema import arguments_of, problem
 from .sealer import Gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from ..effects.config import Config
     from ..effects.events import Answer, Event
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from ..effects.pieces import Piece
     from .driver import Performers
     from .sealer import Sealer
+
+T = TypeVar("T")
 
 
 def sealing(
@@ -74,12 +77,15 @@ class SealedModel:
         answer = await self._inner(request, attrs.evolve(scene, emit=held))
         if not isinstance(answer, ModelFinished):
             return answer
-        last = held.taken(answer.pieces)
-        sealed = [
-            CallPiece(index, arguments=await self._sealer.arguments(name, arguments))
-            for index, name, arguments in held.calls()
-        ]
+        last, calls = held.taken(answer.pieces), held.calls()
+        sealed = await _all_the_same(self._sealed(calls)) if calls else []
         return attrs.evolve(answer, pieces=(*last, *sealed))
+
+    async def _sealed(self, calls: list[tuple[int, str, str]]) -> list[CallPiece]:
+        return [
+            CallPiece(index, arguments=await self._sealer.arguments(name, arguments))
+            for index, name, arguments in calls
+        ]
 
 
 @final
@@ -182,7 +188,7 @@ class SealedTool:
             content = sealer.said(tool, answer.content)
             answer = answer if content == answer.content else attrs.evolve(answer, content=content)
         if sealer.fresh:
-            await sealer.kept()
+            await _all_the_same(sealer.kept())
         return answer
 
     def _heard(self, tool: str, emit: Callable[[Event | Seen], None], event: Event | Seen) -> None:
@@ -208,6 +214,22 @@ def _not_run(request: RunTool, scene: Scene, why: str) -> ToolFinished:
 def _crashed(request: RunTool, scene: Scene, why: str) -> ToolFinished:
     content = f"Tool execution crashed: {why}"
     return ToolFinished(at=scene.clock.now(), request=request.id, content=content, outcome=Outcome.CRASHED)
+
+
+async def _all_the_same(work: Coroutine[Any, Any, T]) -> T:
+    """
+    Await *work* to its end, whoever cancels us.
+
+    They want a model or a tool to stop, and that is over; its answer is still to be given.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            if (mine := asyncio.current_task()) is not None:
+                mine.uncancel()
+    return task.result()
 
 
 @final

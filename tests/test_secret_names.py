@@ -284,7 +284,54 @@ def test_anything_else_is_none(value: object) -> None:
 )
 def test_texts_and_numbers_below_a_secret_name_are_taken_out(value: Json, expected: Json) -> None:
     """All of them, at any depth; a flag and nothing tell nothing."""
-    assert sealed(value, hidden_in(["pin"], Secrets()), shown) == expected
+    there = frozenset({"pin", "token", "a", "b"})
+    assert sealed(value, hidden_in(["pin"], Secrets(), there), shown) == expected
+
+
+@pytest.mark.parametrize("name", ["Pin", "PIN", "pin2", "api_key", "apiKey"])
+def test_a_name_that_a_tool_does_not_have_is_looked_at(name: str) -> None:
+    """A model may spell it as it likes, or make one up; only of what is there its tool says what it is."""
+    there = frozenset({"pin", "token", "user"})
+    is_named = hidden_in(["pin"], Secrets(), there)
+    assert is_named(name)
+    assert not is_named("token")
+    assert not is_named("User")
+    assert not hidden_in(["pin"], Secrets(plain=("api_key",)), there)("api_key")
+
+
+@pytest.mark.parametrize("part", ["x", "aB", "a_"])
+def test_a_name_longer_than_any_is_looked_at_in_no_time(part: str) -> None:
+    """Only at its ends, and they are all that is kept of it; so nobody makes others wait by a name."""
+    begun = time.monotonic()
+    for number in range(20):
+        long = f"{number}{part * 500_000}"
+        assert not is_secret(long)
+        assert is_secret(f"{long}_password")
+        assert is_secret(f"password_{long}")
+        assert len(placeholder(long, "0" * 12)) < 80
+    assert time.monotonic() - begun < 2.0
+
+
+@pytest.mark.parametrize("redact", [None, 0, "no", "yes"])
+def test_a_switch_is_on_or_off(redact: Any) -> None:
+    """Nothing else, or it would be off where somebody thinks that it is on."""
+    with pytest.raises(ArgumentError, match="redact must be a bool"):
+        Secrets(redact=redact)
+
+
+@pytest.mark.parametrize("secrets", [True, None, ["pin"], {"pin": "1234"}])
+def test_an_agent_takes_secrets_and_nothing_that_looks_like_them(secrets: Any) -> None:
+    """It says what it was given, and not the value."""
+    with pytest.raises(ArgumentError, match="secrets is a Secrets") as caught:
+        Agent(model="one", secrets=secrets)
+    assert "1234" not in str(caught.value)
+
+
+@pytest.mark.parametrize("vault", [None, True, {}, Secrets()])
+def test_an_agent_takes_a_vault_that_can_keep_and_find(vault: Any) -> None:
+    """Without one it has one of its own, and None is not that."""
+    with pytest.raises(ArgumentError, match="a vault has the methods keep and find"):
+        Agent(model="one", vault=vault)
 
 
 def test_where_any_name_may_come_names_are_looked_at() -> None:

@@ -29,6 +29,7 @@ from turnwheel import (
     hook,
     tool,
 )
+from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
     Decision,
@@ -689,6 +690,96 @@ async def test_what_a_person_puts_into_a_call_is_hidden_before_it_is_kept() -> N
     await session.resume()
     assert desk.given == [("bob", KEY, 0)]
     assert KEY not in repr(await store.load("s"))
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Approve(arguments=json.dumps({"user": "bob", "password": KEY})),
+        Approve(arguments="no JSON"),
+        ApproveAlways(where=(("password", KEY),)),
+    ],
+    ids=["arguments", "no JSON", "always"],
+)
+async def test_a_secret_that_would_be_lost_on_its_way_is_refused(decision: Any) -> None:
+    """The question is answered in a process that runs nothing, which alone would know the value."""
+    store, desk = MemoryStore(), Desk()
+    stands, question = await rests(store, MemoryVault())
+    agent, _ = agent_of(desk, says("x"), store=store, tools=careful(desk))
+    session = agent.session("s")
+    with pytest.raises(ConfigError, match="give its agent a vault that lasts") as caught:
+        await session.approve(question, decision)
+    assert KEY not in str(caught.value)
+    assert [each.id for each in session.waiting] == [question]
+    given = json.dumps({"user": "bob", "password": stands})
+    await session.approve(question, Approve(arguments=given))  # nothing in it is new
+    assert not session.waiting
+
+
+async def test_a_secret_is_taken_where_its_vault_lasts() -> None:
+    """Whoever runs the session finds it there, which may be another process."""
+    store, shelf, desk = MemoryStore(), Shelf(), Desk()
+    _, question = await rests(store, shelf)
+    agent, _ = agent_of(desk, store=store, vault=Shelf(shelf.kept), tools=careful(desk))
+    decision = Approve(arguments=json.dumps({"user": "bob", "password": KEY}))
+    await agent.session("s").approve(question, decision)
+    agent, _ = agent_of(desk, says("x"), store=store, vault=Shelf(shelf.kept), tools=careful(desk))
+    await agent.session("s").resume()
+    assert desk.given == [("bob", KEY, 0)]
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel", "fork"])
+async def test_whoever_gives_up_is_not_kept_by_a_slow_vault(how: str) -> None:
+    """What they asked for does not happen; the vault has all of what it was given, or none."""
+    store, shelf, desk = MemoryStore(), Shelf(), Desk()
+    _, question = await rests(store, shelf)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Shelf):
+        """Takes its time."""
+
+        async def keep(self, session: str, name: str, value: str) -> None:
+            begun.set()
+            await go_on.wait()
+            await super().keep(session, name, value)
+
+    slow = Slow(shelf.kept)
+    agent, _ = agent_of(desk, store=store, vault=slow, tools=careful(desk))
+    session = await agent.session("s").load()
+    decision = Approve(arguments=json.dumps({"user": "bob", "password": KEY, "pin": NUMBER}))
+
+    async def work() -> None:
+        async with asyncio.timeout(0.01 if how == "timeout" else None):
+            if how == "fork":
+                at = len(await store.load("s"))
+                await session.fork("t", at=at, instead=decision)
+            else:
+                await session.approve(question, decision)
+
+    task = asyncio.ensure_future(work())
+    await begun.wait()
+    if how == "timeout":
+        await asyncio.sleep(0.02)
+    else:
+        task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(TimeoutError if how == "timeout" else asyncio.CancelledError):
+        await task
+    assert [each.id for each in session.waiting] == [question]
+    assert not await store.load("t")
+    assert sum(KEY in value for value in slow.kept.values()) == 1
+
+
+async def test_a_name_that_its_tool_does_not_have_is_hidden_all_the_same() -> None:
+    """A model writes names as it likes; the call fails, and what was in it is not kept."""
+    desk, store = Desk(), MemoryStore()
+    one = calls(("log_in", {"user": "ann", "Password": PASSWORD}))
+    two = calls(("log_in", {"user": "ann", "password": "x", "api_key": KEY}))
+    agent, _ = agent_of(desk, one, two, says("x"), store=store)
+    await agent.session("s").run("go")
+    told = repr(await store.load("s"))
+    assert not [word for word in (PASSWORD, KEY) if word in told]
 
 
 async def test_a_rule_that_a_person_grants_is_for_the_value_and_does_not_say_it() -> None:

@@ -12,21 +12,32 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Protocol, final
+from typing import Protocol, TypeVar, final
 
-from ..secrets import ANY, MARK, Json, Secrets, is_counted, is_placeholder, placeholders, words_of
+from ..errors import ArgumentError
+from ..secrets import (
+    ANY,
+    LONGEST_NAME,
+    MARK,
+    Json,
+    Secrets,
+    is_counted,
+    is_placeholder,
+    placeholders,
+    words_of,
+)
 
 MOST_HELD = 10_000_000
 """Characters of secrets that are kept in memory; the oldest go first."""
+
+MOST_SESSIONS = 10_000
+"""Sessions that are known to have been at work in this process."""
 
 EACH = 200
 """Characters that each of them counts for, besides its own."""
 
 MOST_TRIES = 16
 """Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong."""
-
-LONGEST_NAME = 64
-"""Characters of a key that may be the name of a secret."""
 
 STEMS = (
     *("pass", "pwd", "secret", "token", "jwt", "bearer", "key", "auth", "credential", "cookie"),
@@ -59,12 +70,24 @@ class Vault(Protocol):
         ...
 
 
+V = TypeVar("V", bound="Vault")
+
+
+def as_vault(vault: V) -> V:
+    """*vault*, if it is one: something that can keep and find."""
+    if not all(callable(getattr(vault, can, None)) for can in ("keep", "find")):
+        msg = f"a vault has the methods keep and find, a {type(vault).__name__} has not; leave it out for one"
+        raise ArgumentError(msg)
+    return vault
+
+
 @final
 class MemoryVault:
     """Keeps values in this process, *most* characters of them: then the oldest go."""
 
     def __init__(self, most: int = MOST_HELD) -> None:
         self._most = most
+        self._here: dict[str, None] = {}
         self._kept: dict[tuple[str, str], str] = {}
         self._held = 0
 
@@ -81,6 +104,17 @@ class MemoryVault:
         """What was kept by *name*, if it still is."""
         return self._kept.get((session, name))
 
+    def at_home(self, session: str) -> None:
+        """Know that *session* is at work in this process; of very many, the latest."""
+        self._here.pop(session, None)
+        self._here[session] = None
+        while len(self._here) > MOST_SESSIONS:
+            del self._here[next(iter(self._here))]
+
+    def is_home(self, session: str) -> bool:
+        """Whether *session* was at work in this process, so that it may be again."""
+        return session in self._here
+
     def __repr__(self) -> str:
         return f"<MemoryVault of {len(self._kept)} values>"
 
@@ -88,12 +122,23 @@ class MemoryVault:
 # Values that are already taken apart: arguments
 
 
-def hidden_in(names: Iterable[str], secrets: Secrets) -> Callable[[str], bool]:
-    """Whether an argument is secret, for a tool whose secrets have these *names*."""
+def hidden_in(
+    names: Iterable[str], secrets: Secrets, there: frozenset[str] = frozenset()
+) -> Callable[[str], bool]:
+    """
+    Whether an argument is secret, for a tool whose secrets have these *names*.
+
+    Of the names that are *there* nothing else is; what is called otherwise is looked at, since a model may
+    spell a name as it likes, or make one up.
+    """
     named = frozenset(names)
-    if ANY not in named:
-        return named.__contains__
-    return lambda name: name in named or secrets.names(name)
+    plain = frozenset() if ANY in named else there - named
+    words = {words_of(name) for name in named - {ANY}}
+
+    def is_named(name: str) -> bool:
+        return name not in plain and (name in named or secrets.names(name) or words_of(name) in words)
+
+    return is_named
 
 
 def sealed(value: Json, is_named: Callable[[str], bool], seal: Seal, inside: str = "") -> Json:
