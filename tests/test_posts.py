@@ -21,6 +21,7 @@ PICTURE = Binary(media_type="image/png", data=b"\x89PNG")
 CONFIG = Config(model=ModelSpec(name="one", price=Price(input=1, output=1)), limits=Limits(usd=1))
 HALF = "half a \ud83d pair"
 WHOLE = "half a ? pair"
+MISTAKEN: Any = {"password": "hunter2"}
 
 
 def kept(event: Post) -> Post:
@@ -204,9 +205,9 @@ def test_a_change_that_cannot_be_made_is_refused(change: Any, said: str) -> None
 @pytest.mark.parametrize(
     ("decision", "kind"),
     [
-        (Approve(arguments={"password": "hunter2"}), "arguments: dict"),  # type: ignore[arg-type]  # the mistake
-        (Deny(message=b"hunter2"), "message: bytes"),  # type: ignore[arg-type]  # the mistake
-        ({"password": "hunter2"}, "not a dict"),
+        (Approve(arguments=MISTAKEN), "arguments: dict"),
+        (Deny(message=MISTAKEN), "message: dict"),
+        (MISTAKEN, "not a dict"),
         ("hunter2", "not a str"),
     ],
 )
