@@ -2,8 +2,9 @@
 The search: breadth first over the real machine, to every place that a small world can get to.
 
 A place is a machine and what its ledger knows of it. Places with equal keys are one, and looked at once; see
-`keys` for what a key says and why no more. Where a way leads to a place that is known already, every so often
-both are compared by what follows from them, so that a key that says too little is found out.
+`keys` for what a key says and why no more. Where a way leads to a place that is known already, both are
+compared by what follows from them, so that a key that says too little is found out: all of them in a small
+world, and the first few hundred and then every so often in a larger one.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from ..steps import Step
     from .worlds import World
 
-COMPARED = 50
-"""Of so many ways that lead to a known place one is compared with the way that led there first."""
+ALL, COMPARED = 300, 50
+"""Ways that lead to a known place are compared with the way that led there first: so many, then one of 50."""
 
 Way = tuple[Happening, ...]
 """What happens between one place and the next: an event, or all that a take-over brings about."""
@@ -169,7 +170,7 @@ class _Search:
             self._waiting.append((place, run))
             return number
         self._met += 1
-        if self._met % COMPARED == 1:
+        if self._met <= ALL or self._met % COMPARED == 0:
             self._twins.append((run, self._places[number]))
         return number
 
