@@ -11,14 +11,20 @@ reached, and every row of the table is taken. What is found is told as a test, w
     python -m turnwheel.testing.prove               the search
     python -m turnwheel.testing.prove --only steer  of those worlds that have this in their name
     python -m turnwheel.testing.prove --runs 10000  and so many random runs of larger worlds
+
+It says how far it is where somebody watches. It ends with 1 where something is found, and with 2 where there
+was nothing to try.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
+from contextlib import nullcontext
+from functools import partial
 from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
@@ -29,9 +35,12 @@ from .proving.atlas import worlds
 from .proving.search import Proof, search
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .proving.worlds import World
+
+FAULT = 200
+"""Letters that are told of what was found elsewhere, too."""
 
 
 def proved(world: World) -> Proof | str:
@@ -42,27 +51,46 @@ def proved(world: World) -> Proof | str:
         return str(broken)
 
 
-def prove(asked: Sequence[World], processes: int) -> list[Proof | str]:
-    """What was seen in each of the worlds that were *asked* for, or found, by so many *processes*."""
-    if processes == 1:
-        return [proved(world) for world in asked]
-    with Pool(processes) as pool:
-        return pool.map(proved, asked, chunksize=1)
+def prove(
+    asked: Sequence[World], processes: int, told: Callable[[int], None] = lambda _: None
+) -> list[Proof | str]:
+    """
+    What was seen in each of the worlds that were *asked* for, or found, by so many *processes*.
+
+    After each, *told* is how many are over.
+    """
+    seen: dict[int, Proof | str] = {}
+    with Pool(processes) if processes > 1 else nullcontext() as pool:
+        each = map if pool is None else pool.imap_unordered
+        for number, one in each(_numbered, enumerate(asked)):
+            seen[number] = one
+            told(len(seen))
+    return [seen[number] for number in range(len(asked))]
+
+
+def _numbered(asked: tuple[int, World]) -> tuple[int, Proof | str]:
+    number, world = asked
+    return number, proved(world)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search all small worlds, then play as many runs as asked for, and say what was seen."""
     parser = argparse.ArgumentParser(prog="turnwheel.testing.prove", description="Look for a broken promise.")
-    parser.add_argument("--runs", type=int, default=0, help="random runs to play after the search")
-    parser.add_argument("--first", type=int, default=0, help="the seed of the first of them")
+    parser.add_argument("--runs", type=at_least(0), default=0, help="random runs to play after the search")
+    parser.add_argument("--first", type=at_least(0), default=0, help="the seed of the first of them")
     parser.add_argument("--only", default="", help="search only worlds that have this in their name")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many search")
+    parser.add_argument(
+        "--processes", type=at_least(1), default=os.cpu_count() or 1, help="how many search at a time"
+    )
     asked = parser.parse_args(arguments)
+    searched = [world for world in worlds() if asked.only in world.name]
+    if not searched:
+        parser.error(f"no world has {asked.only!r} in its name, so nothing was tried: see proving/atlas.py")
     began = time.monotonic()
-    seen = prove([world for world in worlds() if asked.only in world.name], asked.processes)
-    found = [one for one in seen if isinstance(one, str)]
+    seen = prove(searched, asked.processes, partial(_tell, len(searched)))
+    found = {world.name: one for world, one in zip(searched, seen, strict=True) if isinstance(one, str)}
     if found:
-        print(found[0])  # noqa: T201  # the report
+        print(findings(found))  # noqa: T201  # the report
         sys.exit(1)
     proofs = [one for one in seen if not isinstance(one, str)]
     rows = frozenset[Row]().union(*[proof.rows for proof in proofs])
@@ -74,6 +102,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not asked.only and rows != LEGAL:
         print("\n".join(f"not taken: {_said(row)}" for row in LEGAL - rows))  # noqa: T201  # the report
         sys.exit(1)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Reads a whole number that is *least* or more, or says what is wrong with it."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or int(text) < least:
+            msg = f"{text!r} is no whole number from {least} to 999999999"
+            raise argparse.ArgumentTypeError(msg)
+        return int(text)
+
+    return number
+
+
+def _tell(all_: int, over: int) -> None:
+    """Say that so many of *all_* worlds are *over*, on a line of its own, if anybody watches."""
+    if sys.stderr.isatty():
+        end = "\n" if over == all_ else ""
+        print(f"\r{over} of {all_} worlds", end=end, file=sys.stderr, flush=True)  # noqa: T201  # progress
+
+
+def findings(found: Mapping[str, str]) -> str:
+    """All that was *found*, by the world's name: the shortest as a test to paste, of others what is wrong."""
+    first, *others = sorted(found, key=lambda name: len(found[name]))
+    faults = {name: found[name].splitlines()[0].removeprefix("# ")[:FAULT] for name in others}
+    rest = [f"# in {name!r} too: {fault}" for name, fault in faults.items()]
+    return "\n".join([found[first], "", f"# found in {first!r}, see it again with --only", *rest])
 
 
 def report(proofs: Sequence[Proof], rows: frozenset[Row]) -> str:

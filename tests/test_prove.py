@@ -186,6 +186,13 @@ def test_what_takes_different_places_for_one_is_found() -> None:
         search.search(SMALL, lambda run, _: run.machine.state.label.encode())
 
 
+def test_in_a_small_world_each_way_to_a_known_place_is_compared() -> None:
+    """None is left out: every way leads to a new place, but for the first, or is compared."""
+    proof = search.search(World(name="tiny", config=settings(Concurrency.SERIAL), calls=("note",)))
+    assert proof.compared == proof.ways - (proof.states - 1)
+    assert proof.compared > 50
+
+
 def test_a_place_without_a_way_out_is_found() -> None:
     """Where nobody answers a question no way leads to the end, unless somebody interrupts."""
     mute = attrs.evolve(SMALL, decisions=(), crashes=False)
@@ -309,6 +316,45 @@ def test_each_promise_has_checks_and_each_check_a_promise() -> None:
         if re.fullmatch(r"[a-z]\w+_faults|[A-Z]\w*Book|Ledger|Purse", name) and value.__module__ == module
     }
     assert there - named == set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        (("--only", "zzz"), "no world has 'zzz' in its name"),
+        (("--processes", "0"), "'0' is no whole number from 1"),
+        (("--runs", "-1"), "'-1' is no whole number from 0"),
+        (("--first", "x"), "'x' is no whole number from 0"),
+    ],
+)
+def test_where_nothing_can_be_tried_the_command_says_why(
+    asked: tuple[str, str], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with 2, so that nobody takes it for a proof, and shows no traceback."""
+    with pytest.raises(SystemExit) as left:
+        prove.main(["=".join(asked)])
+    assert left.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert fault in err
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_whoever_watches_is_told_how_far_it_is(
+    *, watched: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal, and not where what is said there goes to a file."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
+    prove.main(["--only", "note and nowhere, serial", "--processes", "1"])
+    err = capsys.readouterr().err
+    assert ("\r1 of " in err, err.endswith(" worlds\n")) == (watched, watched)
+
+
+def test_all_that_is_found_is_told_and_the_shortest_first() -> None:
+    """One test to paste; of what was found elsewhere it is said where, and what is wrong there."""
+    told = prove.findings({"large": "# this\n\ndef test_found(): ...", "small": "# that\n"}).splitlines()
+    assert told[0] == "# that"
+    assert told[-2:] == ["# found in 'small', see it again with --only", "# in 'large' too: this"]
 
 
 def test_the_command_reports(capsys: pytest.CaptureFixture[str]) -> None:
