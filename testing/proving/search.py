@@ -4,7 +4,7 @@ The search: breadth first over the real machine, to every place that a small wor
 A place is a machine and what its ledger knows of it. Places with equal keys are one, and looked at once; see
 `keys` for what a key says and why no more. Where a way leads to a place that is known already, both are
 compared by what follows from them, so that a key that says too little is found out: all of them in a small
-world, and the first few hundred and then every so often in a larger one.
+world, and the first two hundred and then every so often in a larger one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..steps import Step
     from .worlds import World
 
-ALL, COMPARED = 300, 50
+ALL, COMPARED = 200, 50
 """Ways that lead to a known place are compared with the way that led there first: so many, then one of 50."""
 
 Way = tuple[Happening, ...]
