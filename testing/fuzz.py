@@ -23,6 +23,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import signal
 import sys
 import time
@@ -38,14 +39,18 @@ from typing import final
 
 import attrs
 
+from .asked import whole
 from .garbling.mutations import mutated
 from .garbling.readers import READERS
 
-SECONDS = 10.0
-"""Seconds that a run may take, on a machine with much else to do. It takes about a thousandth of one."""
+SECONDS = 2.0
+"""Seconds of work that a run may take, on a slow machine: most take a thousandth, the longest a fifth."""
 
-MEMORY = 4 * 1024**3
-"""Bytes of address space that a process may have."""
+HANGS = 20.0
+"""Seconds after which a run hangs, whatever else the machine has to do."""
+
+MEMORY = 1024**3
+"""Bytes of address space that a process may have; it needs a third of that."""
 
 BATCH = 500
 """Runs that a process does before it says what it found."""
@@ -74,21 +79,45 @@ class TooSlow(Exception):
 @final
 @attrs.frozen(kw_only=True)
 class Found:
-    """What is wrong: *faults* of *reader* with *data*, in the run of this *number*."""
+    """What is wrong: *faults* of *reader* with *data*, in the run of this *number* with *recorded* bodies."""
 
     reader: str
     number: int
     faults: str
     data: bytes
+    recorded: Path | None = None
 
     def __str__(self) -> str:
-        name = f"{self.reader}:{self.number}"
         return (
-            f"{name}\n{self.faults}\n\n"
+            f"{self.reader}:{self.number}\n{self.faults}\n\n"
             f"def test_what_was_found_at_{self.reader}_{self.number}() -> None:\n"
-            f'    """``python -m turnwheel.testing.fuzz --again {name}`` found this."""\n'
+            f'    """``python -m turnwheel.testing.fuzz {self._again}`` found this."""\n'
             f'    assert READERS["{self.reader}"].reads({self.data!r}, {self.number})[0] == []\n'
         )
+
+    @property
+    def _again(self) -> str:
+        """What does it once more; with other recorded bodies the same number is another run."""
+        seeds = f" --seeds {shlex.quote(str(self.recorded))}" if self.recorded is not None else ""
+        return f"--again {self.reader}:{self.number}{seeds}"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Most:
+    """The most *seconds* of work that a run took, and which *run*; the most *bytes* that a process had."""
+
+    seconds: float = 0.0
+    run: str = ""
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        return f"the slowest took {self.seconds:.3f} s, {self.run}; a process had {self.bytes / 1e6:.0f} MB"
+
+    def or_(self, other: Most) -> Most:
+        """What is more, of each of the two."""
+        slower = max(self, other, key=lambda most: most.seconds)
+        return Most(seconds=slower.seconds, run=slower.run, bytes=max(self.bytes, other.bytes))
 
 
 # One run
@@ -132,15 +161,18 @@ def tried(reader: str, number: int, data: bytes) -> tuple[str, str]:
 
 @contextmanager
 def _in_time() -> Generator[None]:
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of work, since what else goes on is nobody's fault
+    signal.setitimer(signal.ITIMER_REAL, HANGS)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _late(_: int, __: FrameType | None) -> None:
-    msg = f"a run took more than {SECONDS} s"
+def late(kind: int, _: FrameType | None) -> None:
+    """Raise `TooSlow`, as a handler of a signal of this *kind*."""
+    msg = f"a run hangs for {HANGS} s" if kind == signal.SIGALRM else f"a run works for more than {SECONDS} s"
     raise TooSlow(msg)
 
 
@@ -163,26 +195,39 @@ def shrunk(reader: str, number: int, data: bytes) -> bytes:
 # Many
 
 
-def batch(start: int, runs: int, recorded: Path | None) -> tuple[Counter[tuple[str, str]], list[Found]]:
-    """What as many *runs* from number *start* on were taken for, and what was found."""
+Batch = tuple[Counter[tuple[str, str]], list[Found], Most]
+"""What runs were taken for, what was found, and the most that they took."""
+
+
+def batch(start: int, runs: int, recorded: Path | None) -> Batch:
+    """What came of as many *runs* from number *start* on."""
     counts: Counter[tuple[str, str]] = Counter()
     found: list[Found] = []
+    most = Most()
     for number in range(start, start + runs):
         reader = TURNS[number % len(TURNS)]
         data = data_of(reader, number, recorded)
+        began = time.process_time()
         faults, taken = tried(reader, number, data)
+        most = most.or_(Most(seconds=time.process_time() - began, run=f"{reader}:{number}"))
         counts[reader, taken] += 1
         if faults:
             less = shrunk(reader, number, data)
-            found.append(
-                Found(reader=reader, number=number, faults=tried(reader, number, less)[0], data=less)
-            )
-    return counts, found
+            faults = tried(reader, number, less)[0]
+            found.append(Found(reader=reader, number=number, faults=faults, data=less, recorded=recorded))
+    return counts, found, most.or_(Most(bytes=had()))
+
+
+def had() -> int:
+    """The most bytes that this process had so far."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if sys.platform == "darwin" else size * 1024
 
 
 def prepare() -> None:
     """Let this process run out of time and memory before the machine does."""
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGPROF, late)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
@@ -202,7 +247,7 @@ def report(counts: Counter[tuple[str, str]], seconds: float) -> str:
     )
 
 
-def _batch(first: tuple[int, int], recorded: Path | None) -> tuple[Counter[tuple[str, str]], list[Found]]:
+def _batch(first: tuple[int, int], recorded: Path | None) -> Batch:
     return batch(*first, recorded)
 
 
@@ -210,44 +255,64 @@ def many(asked: argparse.Namespace) -> list[Found]:
     """Do as many runs as were *asked* for, in as many processes, and say what came of them."""
     counts: Counter[tuple[str, str]] = Counter()
     found: list[Found] = []
+    most = Most()
     starts = range(asked.first, asked.first + asked.runs, BATCH)
     work = [(start, min(BATCH, asked.first + asked.runs - start)) for start in starts]
     told, began = TELL, time.monotonic()
     for name in READERS:
         bodies(name, asked.seeds)  # made once, for all processes
     with get_context("fork").Pool(asked.workers, prepare) as pool:
-        for more, wrong in pool.imap_unordered(partial(_batch, recorded=asked.seeds), work):
+        for more, wrong, took in pool.imap_unordered(partial(_batch, recorded=asked.seeds), work):
             counts.update(more)
+            most = most.or_(took)
             found += wrong
             if len(found) >= ENOUGH:
                 break
             if counts.total() >= told:
                 print(f"{counts.total():,} runs ...", flush=True)  # noqa: T201  # it takes minutes
                 told += TELL
-    print(report(counts, time.monotonic() - began))  # noqa: T201  # the report
+    print(f"{report(counts, time.monotonic() - began)}\n{most}")  # noqa: T201  # the report
     return found
 
 
 def again(case: str, recorded: Path | None) -> list[Found]:
     """The run that *case* names, such as ``openai:17``, once more."""
-    reader, _, number = case.partition(":")
-    if reader not in READERS or not number.isdigit():
-        print(f"no run {case!r}: name a reader and a number; there are: {', '.join(READERS)}")  # noqa: T201  # as above
-        sys.exit(2)
-    data = data_of(reader, int(number), recorded)
-    faults, taken = tried(reader, int(number), data)
+    reader, _, text = case.partition(":")
+    number = int(text)
+    data = data_of(reader, number, recorded)
+    faults, taken = tried(reader, number, data)
     print(f"{data!r}\nwas taken for: {taken}")  # noqa: T201  # as above
-    return [Found(reader=reader, number=int(number), faults=faults, data=data)] if faults else []
+    if not faults:
+        return []
+    return [Found(reader=reader, number=number, faults=faults, data=data, recorded=recorded)]
+
+
+def case_of(text: str) -> str:
+    """The run that is written as *text*; an error of the command line where there is none such."""
+    reader, _, number = text.partition(":")
+    if reader in READERS and number.isdecimal():
+        return text
+    there = ", ".join(READERS)
+    msg = f"needs a reader and the number of a run, such as openai:17, not {text!r}; there are {there}"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def folder_of(text: str) -> Path:
+    """The folder *text* with recorded bodies; an error of the command line where there are none."""
+    if _recorded(Path(text)):
+        return Path(text)
+    msg = f"needs a folder with recorded bodies, *.sse or *.error.json; there are none below {text!r}"
+    raise argparse.ArgumentTypeError(msg)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do as many runs as are asked for, and say what was found; the exit code is 1 where anything was."""
     parser = argparse.ArgumentParser(prog="turnwheel.testing.fuzz", description="Read what nobody sends.")
-    parser.add_argument("--runs", type=int, default=100_000, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first")
-    parser.add_argument("--seeds", type=Path, metavar="DIR", help="where recorded bodies are")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at once")
-    parser.add_argument("--again", metavar="CASE", help="one of them, such as openai:17")
+    parser.add_argument("--runs", type=whole(1), default=100_000, help="how many")
+    parser.add_argument("--first", type=whole(0), default=0, help="the number of the first")
+    parser.add_argument("--seeds", type=folder_of, metavar="DIR", help="where recorded bodies are")
+    parser.add_argument("--workers", type=whole(1), default=os.cpu_count() or 1, help="processes at once")
+    parser.add_argument("--again", type=case_of, metavar="CASE", help="one of them, such as openai:17")
     asked = parser.parse_args(arguments)
     prepare()
     found = many(asked) if asked.again is None else again(asked.again, asked.seeds)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +22,7 @@ from turnwheel.effects.performers.models.loose import MOST
 from turnwheel.effects.performers.models.wire import Broken, Complete
 from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.fuzz import Found, bodies, data_of, shrunk, tried
+from turnwheel.testing.fuzz import HANGS, MEMORY, SECONDS, Found, bodies, data_of, late, main, shrunk, tried
 from turnwheel.testing.garbling.mutations import cuts, mutated
 from turnwheel.testing.garbling.readers import READERS
 from turnwheel.testing.garbling.reading import ending_faults, pieces_faults
@@ -35,10 +41,57 @@ def test_nothing_is_found() -> None:
     """Whoever reads is given a few thousand bodies that nobody sends."""
     ended = fuzzed("--runs", str(RUNS))
     assert (ended.returncode, ended.stderr) == (0, "")
-    *readers, runs, found = ended.stdout.splitlines()
+    *readers, runs, most, found = ended.stdout.splitlines()
     assert [line.split()[0] for line in readers] == list(READERS)
     assert runs.startswith(f"{RUNS:,} runs in ")
+    assert re.fullmatch(r"the slowest took \d\.\d{3} s, \w+:\d+; a process had \d+ MB", most)
     assert found == "nothing was found"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--runs", "0"), "argument --runs: needs a whole number, at least 1, not '0'"),
+        (("--seeds", "/nonexistent"), "there are none below '/nonexistent'"),
+        (("--again", "nobody:3"), "argument --again: needs a reader and the number of a run"),
+    ],
+)
+def test_what_comes_to_no_run_is_refused(
+    asked: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that was not tried is said to be well."""
+    with pytest.raises(SystemExit) as ended:
+        main(asked)
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wait", [lambda: None, partial(time.sleep, 0.01)], ids=["works", "waits"])
+def test_a_run_that_takes_too_long_is_told(wait: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it works or waits; what is borne is a few times what is needed, and not a thousand times."""
+
+    def reads(_: bytes, __: int) -> tuple[list[str], str]:
+        while True:
+            wait()
+
+    reader = READERS["refusal"].__class__(name="refusal", reads=reads, seeds=list, share=1)
+    monkeypatch.setitem(READERS, "refusal", reader)
+    assert (SECONDS, HANGS, MEMORY) == (2.0, 20.0, 1024**3)
+    monkeypatch.setattr("turnwheel.testing.fuzz.SECONDS", 0.05)
+    monkeypatch.setattr("turnwheel.testing.fuzz.HANGS", 0.3)
+    before = {kind: signal.signal(kind, late) for kind in (signal.SIGPROF, signal.SIGALRM)}
+    try:
+        assert tried("refusal", 1, b"")[1] == "TooSlow"
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def test_nothing_is_left_where_settings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file they are read from is gone afterwards, in whatever process."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert tried("settings", 1, READERS["settings"].seeds()[0]) == ("", "Settings")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_recorded_bodies_take_part(tmp_path: Path) -> None:
@@ -78,7 +131,6 @@ def test_a_run_is_done_once_more() -> None:
     ended = fuzzed("--again", "refusal:3")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(repr(data_of("refusal", 3, None)))
-    assert fuzzed("--again", "nobody:3").returncode == 2
 
 
 def test_what_is_found_is_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +150,9 @@ def test_what_is_found_is_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
     less = shrunk("refusal", 1, b"a" * 100 + b"y" + b"b" * 50)
     assert less == b"y"
     told = str(Found(reader="refusal", number=1, faults="it has a y", data=less))
+    assert "--again refusal:1``" in told
+    other = Found(reader="refusal", number=1, faults="it has a y", data=less, recorded=Path("/a b"))
+    assert "--again refusal:1 --seeds '/a b'``" in str(other)  # without them the number is another run
     test = told.partition("\n\n")[2]
     names: dict[str, object] = {"READERS": READERS}
     exec(test, names)  # noqa: S102  # that it can be run is the point

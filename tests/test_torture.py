@@ -6,16 +6,19 @@ import os
 import re
 import subprocess
 import sys
+from argparse import Namespace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from turnwheel.testing.killing.cases import Case
+from turnwheel.testing.killing.cases import Case, Undisturbed
 from turnwheel.testing.killing.process import After, At, Drained, Frozen
+from turnwheel.testing.torture import cases, main
 
 
-def run(*arguments: str, folder: Path) -> str:
-    """What killing says where nothing is wrong; in a process of its own, since who forks has no threads."""
+def run(*arguments: str, folder: Path, code: int = 0) -> str:
+    """What killing says, which ends with *code*; in a process of its own, since who forks has no threads."""
     found = subprocess.run(
         [sys.executable, "-m", "turnwheel.testing.torture", *arguments],
         env={**os.environ, "TMPDIR": str(folder)},
@@ -24,7 +27,7 @@ def run(*arguments: str, folder: Path) -> str:
         timeout=110,
         check=False,
     )
-    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.returncode == code, found.stdout + found.stderr
     return found.stdout
 
 
@@ -33,7 +36,8 @@ def test_a_session_survives_being_killed_around_every_entry_of_its_journal(tmp_p
     said = run("--kills", "200", "--lives", "2", folder=tmp_path)
     assert said.endswith("every promise was kept\n")
     counts = [int(count.replace(",", "")) for count in re.findall(r"\d[\d,]*", said)]
-    kills, _, at_moments, at_instants, recovering = counts[:5]
+    edges, _, _, kills, _, at_moments, at_instants, recovering = counts[:8]
+    assert edges >= 188
     assert kills >= 200
     assert kills == at_moments + at_instants
     assert at_moments > 188
@@ -89,6 +93,55 @@ def test_what_was_ordered_of_a_session_that_rests_is_done_by_whoever_goes_on(tmp
     said = run("--first", "4", "--at", "order ", folder=tmp_path)
     assert "6 kills in 6 lives" in said
     assert said.endswith("every promise was kept\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("--kills 0", "argument --kills: needs a whole number, at least 1, not '0'"),
+        ("--lives 99", "--lives: from 0 on there are 36 of them"),
+        ("--first 36", "argument --first: needs a whole number, 0 to 35, not '36'"),
+        ("--moments 99", "argument --moments: needs a whole number, 0 to 35, not '99'"),
+        ("--workers 0", "argument --workers: needs a whole number, at least 1, not '0'"),
+        ("--again 99:3", "argument --again: needs a life, 0 to 35, "),
+        ("--again 0:0", "argument --again: needs a life, 0 to 35, "),
+        ("--again 0:z0", "argument --again: needs a life, 0 to 35, "),
+        ("--again x", "argument --again: needs a life, 0 to 35, "),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(asked: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is done, in a line that says what there is."""
+    with pytest.raises(SystemExit) as ended:
+        main(asked.split())
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--at", "nosuch"), "no moment of life 0 is called 'nosuch'"),
+        (("--again", "0:5000"), "nobody was disturbed: life 0 is over after moment "),
+    ],
+)
+def test_where_nothing_was_tried_nothing_is_said_to_be_well(
+    asked: tuple[str, str], told: str, tmp_path: Path
+) -> None:
+    """Nobody was killed, and so no promise was put to the test."""
+    said = run(*asked, folder=tmp_path, code=2)
+    assert told in said
+    assert "every promise" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_entries_of_every_life_are_gone_through() -> None:
+    """Each of them just before and just after; those of the first life come before all else."""
+    moments = ("load s", "append 0 of s: before", "append 0 of s: before, commit", "append 0 of s: after")
+    alone = {life: Undisturbed(moments=moments, seconds=1.0, shapes=[], faults=[]) for life in range(36)}
+    found = list(islice(cases(Namespace(at="", seed=0), alone), 120))
+    assert [str(case) for case in found[:2]] == ["0:2", "0:4"]
+    assert {f"{life}:{number}" for life in alone for number in (2, 4)} <= {str(case) for case in found}
+    assert {"0:1", "0:3"} <= {str(case) for case in found}
 
 
 def test_a_case_is_written_as_it_is_read() -> None:

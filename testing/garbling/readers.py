@@ -293,20 +293,16 @@ titles = "inline"
 )
 
 
-@cache
-def _file() -> Path:
-    return Path(tempfile.mkdtemp(prefix="turnwheel-fuzz-")) / "turnwheel.toml"
-
-
 def reads_settings(data: bytes, _: int) -> Found:
     """A file of settings: settings, or one `ConfigError`."""
-    path = _file()
-    path.write_bytes(data)
-    try:
-        Settings.load(path, env={})
-    except ConfigError as error:
-        return ([] if str(error) else ["refused without a word"]), "ConfigError"
-    return [], "Settings"
+    with tempfile.TemporaryDirectory(prefix="turnwheel-fuzz-") as folder:
+        path = Path(folder) / "turnwheel.toml"
+        path.write_bytes(data)
+        try:
+            Settings.load(path, env={})
+        except ConfigError as error:
+            return ([] if str(error) else ["refused without a word"]), "ConfigError"
+        return [], "Settings"
 
 
 # What is packed

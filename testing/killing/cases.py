@@ -67,6 +67,11 @@ class Case:
         return cls(script=int(script), ends=tuple([_end(end) for end in ends.split(",") if end]))
 
     @property
+    def possible(self) -> bool:
+        """Whether there is such a life, and its processes end at a moment or an instant that may come."""
+        return 0 <= self.script < len(SCRIPTS) and all(end.possible for end in self.ends)
+
+    @property
     def gentle(self) -> bool:
         """Whether all its processes are only drained."""
         return all(isinstance(end, Drained) and not end.then for end in self.ends)

@@ -43,6 +43,11 @@ class At:
     def __str__(self) -> str:
         return str(self.number)
 
+    @property
+    def possible(self) -> bool:
+        """Whether that may come."""
+        return self.number >= 1
+
 
 @final
 @attrs.frozen
@@ -53,6 +58,11 @@ class After:
 
     def __str__(self) -> str:
         return f"{self.share:.3f}"
+
+    @property
+    def possible(self) -> bool:
+        """Whether that may come."""
+        return self.share > 0.0
 
 
 @final
@@ -65,6 +75,11 @@ class Frozen:
     def __str__(self) -> str:
         return f"z{self.number}"
 
+    @property
+    def possible(self) -> bool:
+        """Whether that may come."""
+        return self.number >= 1
+
 
 @final
 @attrs.frozen
@@ -76,6 +91,11 @@ class Drained:
 
     def __str__(self) -> str:
         return f"d{self.number}" + (f"+{self.then}" if self.then else "")
+
+    @property
+    def possible(self) -> bool:
+        """Whether that may come."""
+        return self.number >= 1 and self.then >= 0
 
 
 End = At | After | Frozen | Drained
@@ -103,6 +123,11 @@ class Death:
         ends = {"killed": self.killed, "frozen": self.frozen, "drained": self.drained}
         end = next((end for end, came in ends.items() if came), "over")
         return f"{end} after moment {self.moments}, {self.latest!r}"
+
+    @property
+    def came(self) -> bool:
+        """Whether it did not simply come to the end."""
+        return self.killed or self.drained or self.frozen
 
     @property
     def raised(self) -> str:
