@@ -1,11 +1,12 @@
 """
 A long day: very many turns over many sessions in one process, after which nothing is left of them.
 
-Theory of operation. Turns are done in tenths. After each everything comes to rest: no session is open, and
-what is kept in memory is forgotten. Then what is there is counted: bytes, blocks of the allocator, objects by
-type, tasks, timers, threads and file descriptors. The first tenths fill caches; from then on all of it has to
-stay as it is. How disagreeable the day is, is in `soak_service`. What a process has is read from /proc, as
-Linux has it.
+Theory of operation. Turns are done in tenths. After each everything comes to rest: no session is open, what
+is kept in memory is forgotten, and some agents come by and go, each with a store of its own. Each
+conversation has a name that none had before. Then what is there is counted: bytes, blocks of the allocator,
+objects by type, tasks, timers, threads and file descriptors. The first tenths fill caches; from then on all
+of it has to stay as it is. How disagreeable the day is, is in `soak_service`. What a process has is read from
+/proc, as Linux has it.
 
     python -m turnwheel.testing.soak                    100,000 turns over 1,000 sessions
     python -m turnwheel.testing.soak --turns 5000 --sessions 100 --trace
@@ -31,6 +32,7 @@ import attrs
 
 from ..effects.performers.stores.memory import MemoryStore
 from ..effects.performers.stores.sqlite import SQLiteStore
+from .asked import whole
 from .books.invariants import state_faults
 from .choices import Seeded
 from .soak_service import FlakyStore, Service
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 TENTHS = 10
 SETTLED = 4
 """The first rest that is compared with those that follow: until then caches fill."""
+
+VISITS, FEW = 100, 3
+"""For so many turns one agent comes by, with a store of its own, and goes; at each rest at least a few do."""
 
 BLOCKS, MANY_BLOCKS = 0.02, 1_000
 """Blocks of the allocator that a turn may leave behind, where that comes to more than so many in all."""
@@ -143,21 +148,47 @@ def faults(rests: Sequence[Rest], before: Rest, after: Rest) -> Iterator[str]:
 # The day
 
 
-async def tenth(service: Service, asked: argparse.Namespace, until: int) -> None:
-    """Use the sessions of *service*, several at once, *until* there were so many turns; then all rest."""
-    waiting: asyncio.Queue[tuple[str, FlakyStore]] = asyncio.Queue()
-    for number in range(asked.sessions):
-        waiting.put_nowait((f"s{number}", service.stores[number % len(service.stores)]))
+async def tenth(service: Service, asked: argparse.Namespace, until: int, names: list[str]) -> None:
+    """
+    Use the sessions of *service*, several at once, *until* there were so many turns; then all rest.
+
+    *names* are what they are called: each in turn is in one of the stores.
+    """
+    waiting: asyncio.Queue[int] = asyncio.Queue()
+    for number in range(len(names)):
+        waiting.put_nowait(number)
 
     async def someone() -> None:
         while service.turns < until:
-            name, store = await waiting.get()
-            await service.use(name, store)
-            waiting.put_nowait((name, store))
+            number = await waiting.get()
+            names[number] = await service.use(names[number], service.stores[number % len(service.stores)])
+            waiting.put_nowait(number)
 
     async with asyncio.TaskGroup() as everybody:
         for _ in range(asked.at_once):
             everybody.create_task(someone())
+
+
+async def rested(service: Service, asked: argparse.Namespace, names: list[str], folder: Path) -> None:
+    """Forget what is in memory, and have others come by and go."""
+    await forget(service.stores[0])
+    for number in range(0, len(names), len(service.stores)):
+        names[number] = service.fresh()
+    choices = Seeded(asked.seed)
+    for _ in range(max(FEW, asked.turns // TENTHS // VISITS)):
+        store = SQLiteStore(folder / "visits.db", "process")
+        visitor = Service((FlakyStore(store, choices, 0),), choices)
+        await visitor.visit()
+        await visitor.close()
+    await quiet(1)
+
+
+async def quiet(most: int) -> None:
+    """Wait until there are at most so many threads of stores: one that has closed its file ends soon."""
+    for _ in range(100):
+        if sum(thread.name == "turnwheel-sqlite" for thread in threading.enumerate()) <= most:
+            return
+        await asyncio.sleep(0.02)
 
 
 async def forget(store: FlakyStore) -> None:
@@ -198,11 +229,12 @@ async def day(asked: argparse.Namespace, folder: Path) -> list[str]:
     memory = FlakyStore(MemoryStore(), choices, 400)
     disk = FlakyStore(SQLiteStore(folder / "sessions.db", "process"), choices, 400)
     service = Service((memory, disk), choices)
+    names = [service.fresh() for _ in range(asked.sessions)]
     rests: list[Rest] = []
     traced: list[tracemalloc.Snapshot] = []
     for number in range(1, TENTHS + 1):
-        await tenth(service, asked, asked.turns * number // TENTHS)
-        await forget(memory)
+        await tenth(service, asked, asked.turns * number // TENTHS, names)
+        await rested(service, asked, names, folder)
         rests.append(at_rest(service.turns))
         print(rests[-1], flush=True)  # noqa: T201  # the report
         if asked.trace:
@@ -210,9 +242,9 @@ async def day(asked: argparse.Namespace, folder: Path) -> list[str]:
     disk.share = 0
     wrong = await ended(service, disk)
     await service.close()
+    await quiet(0)
+    after = at_rest(rests[-1].turns)  # while somebody holds on to all of them
     said = [service.done, service.told]
-    del service, memory, disk
-    after = at_rest(rests[-1].turns)
     print(f"{after}, when all is closed")  # noqa: T201  # as above
     for each in said:
         print(", ".join([f"{name} {count:,}" for name, count in each.most_common()]))  # noqa: T201  # as above
@@ -234,12 +266,14 @@ def grown(since: list[tracemalloc.Snapshot]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Live through a long day, and say how it went; the exit code is 1 where something is left of it."""
     parser = argparse.ArgumentParser(prog="turnwheel.testing.soak", description="A long day.")
-    parser.add_argument("--turns", type=int, default=100_000, help="answers of models")
-    parser.add_argument("--sessions", type=int, default=1_000, help="how many there are")
-    parser.add_argument("--at-once", type=int, default=300, help="how many are used at a time")
+    parser.add_argument("--turns", type=whole(TENTHS), default=100_000, help="answers of models")
+    parser.add_argument("--sessions", type=whole(1), default=1_000, help="how many there are")
+    parser.add_argument("--at-once", type=whole(1), default=300, help="how many are used at a time")
     parser.add_argument("--seed", type=int, default=0, help="what draws the day")
     parser.add_argument("--trace", action="store_true", help="say which lines allocate what stays; slow")
     asked = parser.parse_args(arguments)
+    if asked.at_once > asked.turns // TENTHS:
+        parser.error(f"--at-once: at most a tenth of the turns, {asked.turns // TENTHS}, or it is no day")
     if asked.trace:
         tracemalloc.start()
     folder = Path(tempfile.mkdtemp(prefix="turnwheel-soak-"))

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable
 from contextlib import aclosing, suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, final
 
 from ..effects.config import ChildSpec
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ..engine.session import Session
 
 LONGEST = 25
-"""Turns after which a conversation is over, and another one begins under its name."""
+"""Turns after which a conversation is over, and another one begins, under a name of its own."""
 
 MOST = 8
 """Messages since a person last said something after which the model comes to an end."""
@@ -122,6 +123,7 @@ class Service:
         self.done: Counter[str] = Counter()
         self.told: Counter[str] = Counter()
         self._choices = choices
+        self._names = count()
         self._agent = Agent(
             model=ModelSpec(name="wire:model", window=3_000),
             tools=(peek, put, pay, think, fail),
@@ -133,6 +135,10 @@ class Service:
             clock=FakeClock(),
             deps=self,
         )
+
+    def fresh(self) -> str:
+        """A name that no conversation had."""
+        return f"s{next(self._names)}"
 
     def session(self, name: str, store: FlakyStore) -> Session:
         """The session called *name* in *store*."""
@@ -192,31 +198,41 @@ class Service:
 
     # Those who use it
 
-    async def use(self, name: str, store: FlakyStore) -> None:
-        """Do something with the session called *name*."""
+    async def use(self, name: str, store: FlakyStore) -> str:
+        """Do something with the session called *name*, or with a new one where it is long; its name."""
         use = weighted(self._choices, USES)
-        session = self.session(name, store)
         try:
-            async with session:
-                await self._anew(session, store)
+            if await self._is_over(name, store):
+                name = self.fresh()
+            async with self.session(name, store) as session:
                 self.done[use] += 1
                 await self._use(use, session, store)
         except TOLD as error:
             self.told[type(error).__name__] += 1
         except asyncio.CancelledError:
             self.told["CancelledError"] += 1
+        return name
 
-    async def _anew(self, session: Session, store: FlakyStore) -> None:
-        """End what is not over, and forget what has become long."""
-        for _ in range(3):
-            if not session.unfinished:
-                break
-            await self._to_its_end(session, None)
-        if session.spent.turns > LONGEST:
+    async def visit(self) -> None:
+        """Do something with a session that is forgotten at once."""
+        (store,) = self.stores
+        async with self.session("visit", store) as session:
+            await self._to_its_end(session, "Do this.")
+        for info in await store.list():
+            await store.delete(info.session)
+
+    async def _is_over(self, name: str, store: FlakyStore) -> bool:
+        """End what is not over of the session called *name*, and forget it where it has become long."""
+        async with self.session(name, store) as session:
+            for _ in range(3):
+                if not session.unfinished:
+                    break
+                await self._to_its_end(session, None)
+            if session.spent.turns <= LONGEST:
+                return False
             for info in session.children:
                 await store.delete(info.session)
-            await store.delete(session.id)
-            await session.load()
+            return await store.delete(session.id)
 
     async def _use(self, use: str, session: Session, store: FlakyStore) -> None:
         prompt = "Do this: " + "please " * self._choices.below(30)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 
 import attrs
 import pytest
 
+from turnwheel.effects.performers.stores.memory import MemoryStore
 from turnwheel.engine.session import Session
-from turnwheel.testing.soak import Rest, faults, slope
+from turnwheel.testing.choices import Seeded
+from turnwheel.testing.soak import Rest, faults, main, slope
+from turnwheel.testing.soak_service import FlakyStore, Service
 
 RESTS = tuple([Rest(turns=number * 1_000, blocks=50_000, threads=2, files=9) for number in range(1, 11)])
 """A day of which nothing is left."""
@@ -34,6 +38,35 @@ def test_nothing_is_left_of_a_long_day() -> None:
     assert found.stdout.endswith("nothing is left of it\n")
     for what in ("run", "watch", "steer", "interrupt", "cancel", "break", "close", "both", "StoreError"):
         assert f"{what} " in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("--turns 0", "argument --turns: needs a whole number, at least 10, not '0'"),
+        ("--sessions 0", "argument --sessions: needs a whole number, at least 1, not '0'"),
+        ("--turns 200", "--at-once: at most a tenth of the turns, 20, "),
+    ],
+)
+def test_a_day_on_which_nothing_happens_is_refused(
+    asked: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a line that says what a day needs."""
+    with pytest.raises(SystemExit) as ended:
+        main(asked.split())
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+async def test_a_conversation_that_begins_anew_has_a_name_of_its_own() -> None:
+    """So that what is kept by name grows with the conversations, and is seen."""
+    store = FlakyStore(MemoryStore(), Seeded(1), 0)
+    service = Service((store,), Seeded(1))
+    names = [service.fresh()]
+    while len(set(names)) < 3:
+        names.append(await service.use(names[-1], store))
+    await service.close()
+    assert [name for name, _ in groupby(names)] == ["s0", "s1", "s2"]
 
 
 def test_a_day_of_which_nothing_is_left_has_no_faults() -> None:

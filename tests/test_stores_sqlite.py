@@ -20,6 +20,7 @@ from turnwheel.effects.errors import ConfigError, StoreConflict, StoreError
 from turnwheel.effects.events import ModelFinished, ModelStreamed
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.performers.base import Scene
+from turnwheel.effects.performers.stores import sqlite_thread
 from turnwheel.effects.performers.stores.base import SessionInfo
 from turnwheel.effects.performers.stores.sqlite import Durability, SQLiteStore
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
@@ -191,6 +192,19 @@ async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive()
+
+
+async def test_a_closed_store_has_no_thread_although_somebody_holds_on_to_it(path: Path) -> None:
+    """It is gone once the file is closed, not when the store is collected, and nobody remembers it."""
+    before, at_work = set(threading.enumerate()), set(sqlite_thread.at_work)
+    store = SQLiteStore(path)
+    await store.list()
+    (thread,) = set(threading.enumerate()) - before
+    assert set(sqlite_thread.at_work) - at_work == {thread}
+    await store.close()
+    await asyncio.to_thread(thread.join, 2)
+    assert not thread.is_alive()
+    assert thread not in sqlite_thread.at_work
 
 
 @pytest.mark.parametrize(("durability", "level"), [("power", 2), ("process", 1)])

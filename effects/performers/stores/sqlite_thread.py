@@ -83,7 +83,8 @@ class Job(Generic[T]):
             self._waiting.set_result(None)
 
 
-_at_work: dict[threading.Thread, Jobs] = {}
+at_work: dict[threading.Thread, Jobs] = {}
+"""The threads that have not ended, and what each is handed."""
 
 
 def start(path: str, durability: Durability) -> Jobs:
@@ -94,7 +95,7 @@ def start(path: str, durability: Durability) -> Jobs:
     thread = threading.Thread(
         target=_serve, args=(jobs, StoreFile(path, durability)), name="turnwheel-sqlite", daemon=True
     )
-    _at_work[thread] = jobs
+    at_work[thread] = jobs
     thread.start()
     return jobs
 
@@ -102,7 +103,7 @@ def start(path: str, durability: Durability) -> Jobs:
 @atexit.register
 def _finish() -> None:
     """Have all done that was handed over: when the interpreter exits, daemon threads stop anywhere."""
-    for thread, jobs in list(_at_work.items()):
+    for thread, jobs in list(at_work.items()):
         jobs.put(None)
         thread.join()
 
@@ -110,7 +111,7 @@ def _finish() -> None:
 def _serve(jobs: Jobs, file: StoreFile) -> None:
     while _worked_off(_waiting(jobs), file):
         pass  # and nothing of the last jobs is held on to while it waits for the next
-    _at_work.pop(threading.current_thread(), None)
+    at_work.pop(threading.current_thread(), None)
 
 
 def _waiting(jobs: Jobs) -> list[Job[Any] | None]:
