@@ -197,9 +197,10 @@ HEAVY = [
 ]
 
 
-def test_an_attack_takes_bounded_memory() -> None:
-    """Whatever is sent, a process that is asked for it grows by less than so many megabytes."""
-    command = [sys.executable, str(Path(__file__).parent / "hostile_child.py"), "anthropic", *HEAVY]
+@pytest.mark.parametrize("dialect", ["anthropic", "openai"])
+def test_an_attack_takes_bounded_memory(dialect: str) -> None:
+    """Whatever of these is sent, a process that is asked for it grows by less than so many megabytes."""
+    command = [sys.executable, str(Path(__file__).parent / "hostile_child.py"), dialect, *HEAVY]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     grown = {name: float(height) for height, name in re.findall(r"([\d.]+) MB  (.*?):", ended.stdout)}
