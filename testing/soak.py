@@ -27,6 +27,7 @@ import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
+from weakref import ref
 
 import attrs
 
@@ -99,7 +100,7 @@ def at_rest(turns: int) -> Rest:
         turns=turns,
         resident=int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGESIZE"),
         blocks=sys.getallocatedblocks(),
-        objects=Counter(map(type, gc.get_objects())),
+        objects=Counter(map(type, filter(_counts, gc.get_objects()))),
         cycles=sum(generation["collected"] for generation in gc.get_stats()),
         garbage=len(gc.garbage),
         tasks=len(asyncio.all_tasks()) - 1,
@@ -107,6 +108,11 @@ def at_rest(turns: int) -> Rest:
         threads=threading.active_count(),
         files=len(list(Path("/proc/self/fd").iterdir())),
     )
+
+
+def _counts(one: object) -> bool:
+    """Whether *one* is more than a reference to what is gone: weak sets drop those now and then."""
+    return not (isinstance(one, ref) and one() is None)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

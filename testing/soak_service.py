@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..effects.performers.stores.base import SessionInfo, Store
+    from ..engine.handle import Handle
     from ..engine.session import Session
 
 LONGEST = 25
@@ -311,11 +312,12 @@ class Service:
     async def _held(self, session: Session, prompt: str) -> None:
         """In the background, until a question is asked or it is over."""
         async with session.start(prompt) as handle:
-            async for _ in handle:
-                if session.resting:
-                    break
+            await _read_to_rest(handle, session)
             if not handle.done and chance(self._choices, 50):
                 await handle.interrupt()
+                # A prompt that was kept on a bad day may wait behind it, and ask something, too.
+                await _read_to_rest(handle, session)
+            if handle.done:
                 await handle.wait()
 
     async def _left(self, session: Session, prompt: str, *, closes: bool) -> None:
@@ -333,6 +335,12 @@ async def _read(notices: Any, most: int) -> None:  # noqa: ANN401  # a stream, o
         most -= 1
         if not most:
             break
+
+
+async def _read_to_rest(handle: Handle, session: Session) -> None:
+    async for _ in handle:
+        if session.resting:
+            return
 
 
 async def _all(*works: Awaitable[None]) -> None:

@@ -403,10 +403,14 @@ async def test_where_the_transaction_fails_nothing_in_it_is_kept(path: Path) -> 
         return sqlite3.SQLITE_DENY if commits else sqlite3.SQLITE_OK
 
     await store._do(lambda db: db.set_authorizer(no_commit))  # pyright: ignore[reportPrivateUsage]  # nothing else fails there
-    with locked(path):
-        waiting = await handed_over(
-            store.append("a", 0, [b"1"]), store.append("a", 1, [b"2"]), store.append("a", 1, [b"3"])
-        )
+    busy = threading.Event()
+    _, *waiting = await handed_over(
+        store._do(lambda _: busy.wait()),  # pyright: ignore[reportPrivateUsage]  # so that the others share one
+        store.append("a", 0, [b"1"]),
+        store.append("a", 1, [b"2"]),
+        store.append("a", 1, [b"3"]),
+    )
+    busy.set()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StoreError] * 3
     assert len({id(outcome) for outcome in outcomes}) == 3  # each raises its own
