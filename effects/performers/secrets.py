@@ -30,7 +30,7 @@ from ..secrets import (
 MOST_HELD = 10_000_000
 """Characters of secrets that are kept in memory; the oldest go first."""
 
-MOST_SESSIONS = 10_000
+MOST_SESSIONS = 1_000
 """Sessions that are known to have been at work in this process."""
 
 EACH = 200
