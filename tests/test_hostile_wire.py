@@ -168,7 +168,7 @@ async def test_an_attack_ends_in_an_answer_or_a_failure_with_a_name(
         check_kept(session, await store.load("s"))
         await session.close()
     assert asyncio.all_tasks() == tasks
-    assert open_files() == files
+    assert open_files() <= files  # those of others may be closed meanwhile
 
 
 def check_kept(session: Session, entries: Sequence[bytes]) -> None:
