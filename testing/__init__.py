@@ -3,7 +3,7 @@ What helps to test an agent, and what our own tests are made of.
 
     by_hand     a machine stepped by hand, in the words of a test; `places` is where one can stand
     scripted    a model that says what it was told to, for whole agents
-    clock       a clock that stands still
+    clock       clocks that stand still
     stores      a store to make others of
     wires       what real providers refuse in a request body: for whoever writes a wire; `streams` are answers
     conformance what every store promises, as checks that any store can be put to; they are in `keeping`

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""Clocks that stand still until they are told otherwise."""
 
 from __future__ import annotations
 
@@ -33,3 +33,27 @@ class FakeClock:
         if due > self._now:
             self.slept.append(due - self._now)
             self._now = due
+
+
+@final
+class Wall:
+    """Time that only a test moves, from *now* on: whoever sleeps is woken when their time has come."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self._now = now
+        self._moved = asyncio.Event()
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._now
+
+    def move(self, seconds: float) -> None:
+        """Let *seconds* pass."""
+        self._now += seconds
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def sleep_until(self, due: float) -> None:
+        """Return when `now` is at or past *due*."""
+        while self._now < due:
+            await self._moved.wait()

@@ -47,7 +47,7 @@ from turnwheel.engine.entries import Entry, Posted, RunOpened, TakenOver
 from turnwheel.engine.journal import fold
 from turnwheel.engine.recovery import calls_of
 from turnwheel.engine.written import entry_of, written
-from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.clock import FakeClock, Wall
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
 
@@ -68,26 +68,6 @@ async def until(holds: Callable[[], object]) -> None:
     """Let others run until something *holds*."""
     async with asyncio.timeout(10):
         while not holds():
-            await turns(1)
-
-
-class Wall:
-    """A clock that a test moves: whoever sleeps is woken when their time has come, and no earlier."""
-
-    def __init__(self) -> None:
-        self._now = 100.0
-
-    def now(self) -> float:
-        """The time, in seconds since the epoch."""
-        return self._now
-
-    def move(self, seconds: float) -> None:
-        """Let *seconds* pass."""
-        self._now += seconds
-
-    async def sleep_until(self, due: float) -> None:
-        """Return when `now` is at or past *due*."""
-        while self._now < due:
             await turns(1)
 
 

@@ -45,7 +45,7 @@ from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.entries import Entry, HandedOver, Stepped, TakenOver
 from turnwheel.engine.written import entry_of
-from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.clock import FakeClock, Wall
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
 from turnwheel.testing.tasks import at_work, turns
 
@@ -362,38 +362,18 @@ async def test_nobody_is_asked_any_more(house: House) -> None:
 
 async def test_a_wait_is_not_waited_for_and_goes_on_where_it_was(house: House) -> None:
     """Its time is a point in time; nobody waits longer because of a deploy."""
-
-    class Still:
-        """Time that does not pass by itself."""
-
-        def __init__(self) -> None:
-            self._now = 100.0
-
-        def now(self) -> float:
-            """The time."""
-            return self._now
-
-        def move(self, seconds: float) -> None:
-            """Let *seconds* pass."""
-            self._now += seconds
-
-        async def sleep_until(self, due: float) -> None:
-            """Wait for ever."""
-            while self.now() < due:  # noqa: ASYNC110  # turns are waited for
-                await asyncio.sleep(0)
-
-    still = Still()
-    session = house.process(fails(Failure.RATE_LIMIT, retry_after=60.0), clock=still)
+    wall = Wall()
+    session = house.process(fails(Failure.RATE_LIMIT, retry_after=60.0), clock=wall)
     watch = Watch(session)
     await watch.until(RetryScheduled)
     await session.drain()
     await watch.task
     assert await house.handed_over() == [0]
-    still.move(40.0)
-    later = house.process(DONE, clock=still)
+    wall.move(40.0)
+    later = house.process(DONE, clock=wall)
     going = asyncio.ensure_future(later.resume())
     assert not await turns(50, going.done)
-    still.move(20.0)
+    wall.move(20.0)
     assert (await going).text == "done"
 
 

@@ -22,7 +22,8 @@ from turnwheel.engine.journal import Journal, fold
 from turnwheel.engine.machine import Machine
 from turnwheel.testing.choices import Seeded
 from turnwheel.testing.journals import Kept
-from turnwheel.testing.playing.jobs import DONE, World, job, steer
+from turnwheel.testing.planned import DONE
+from turnwheel.testing.playing.jobs import World, job, steer
 from turnwheel.testing.playing.player import Player, opened
 from turnwheel.testing.playing.sessions import SESSION, SessionBroken, play_sessions, to_the_end
 from turnwheel.testing.playing.watched import PromiseBroken, copied, happen

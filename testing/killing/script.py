@@ -11,7 +11,6 @@ follows from the conversation and from what is noted, so whoever goes on says th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -21,10 +20,11 @@ import attrs
 
 from ...effects.messages import Message, Role
 from ...effects.model import Price
-from ...effects.pieces import CallPiece, Piece, TextPiece
+from ...effects.pieces import Piece, TextPiece
 from ...effects.policy import Concurrency, OnLost
 from ...effects.requests import CallModel, Purpose
 from ...effects.usage import Usage
+from ..planned import planned
 
 if TYPE_CHECKING:
     from ...effects.performers.stores.sqlite import Durability
@@ -60,7 +60,6 @@ ORDERS = {"control", "give up"}
 TITLE = {"inline": "first: and so on and so on and so on and so on and so on…", "model": "A title"}
 """What the session is called, by who is asked for that."""
 
-DONE = "All of it is done."
 WINDOW = 1_000
 LITTLE, NEARLY_FULL = Usage(input=10, output=5), Usage(input=900, output=5)
 PRICE = Price(input=Decimal(2), output=Decimal(8))
@@ -115,16 +114,4 @@ def _turn(shown: Sequence[Message]) -> tuple[Piece, ...]:
             break
         answered += message.role is Role.TOOL
     plan = PLANS.get(prompt.partition(" ")[0], ())
-    if answered >= len(plan):
-        return TextPiece(DONE[:8]), TextPiece(DONE[8:])
-    calls = [
-        CallPiece(index, f"call_{index}", name, _arguments(name, f"{prompt}, {answered}.{index}"))
-        for index, name in enumerate(plan[answered])
-    ]
-    return TextPiece("Let me "), TextPiece("see. "), *calls
-
-
-def _arguments(name: str, what: str) -> str:
-    if name == "run_agent":
-        return json.dumps({"agent": "kid", "prompt": f"errand of {what}: go"})
-    return json.dumps({"what": what})
+    return planned(plan, prompt, answered)

@@ -10,7 +10,6 @@ a yes, or before the journal knows of it, a conversation that no provider takes,
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, final
@@ -36,6 +35,7 @@ from ..books.invariants import state_faults
 from ..choices import Choices, chance
 from ..clock import FakeClock
 from ..journals import Kept, journal_faults
+from ..planned import planned
 from ..stores import StoreOver
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ JOB = (("peek", "put", "pay"), ("run_agent", "peek"), ("pay", "peek"))
 
 ERRAND = (("peek", "pay"),)
 """The same for the job of a child."""
-
-DONE = "All of it is done."
-"""How every job ends that is not stopped."""
 
 WINDOW = 1_000
 NEARLY_FULL = Usage(input=900, output=5)
@@ -317,19 +314,7 @@ def _speech(request: CallModel, shown: Sequence[Message]) -> tuple[Piece, ...]:
             break
         answered += message.role is Role.TOOL
     plan = ERRAND if prompt.startswith("errand") else JOB if prompt.startswith("job") else ()
-    if answered >= len(plan):
-        return TextPiece(DONE[:8]), TextPiece(DONE[8:])
-    calls = [
-        CallPiece(index, f"call_{index}", name, _arguments(name, f"{prompt}, {answered}.{index}"))
-        for index, name in enumerate(plan[answered])
-    ]
-    return TextPiece("Let me "), TextPiece("see. "), *calls
-
-
-def _arguments(name: str, what: str) -> str:
-    if name == "run_agent":
-        return json.dumps({"agent": "kid", "prompt": f"errand of {what}: go"})
-    return json.dumps({"what": what})
+    return planned(plan, prompt, answered)
 
 
 @tool(side_effect="read_only")

@@ -25,12 +25,12 @@ from ...effects.records import Change, SetMode, SetModel, SetThinking
 from ...engine.recovery import calls_of
 from ...engine.session import Session
 from ..choices import Choices, Seeded, chance, pick, weighted
+from ..planned import DONE
 from ..tasks import PATIENCE, at_work, ended, turns
-from .jobs import DONE, World, job, machine_faults, steer
+from .jobs import World, job, machine_faults, steer
 from .plans import SESSION_MOVES
 
 SESSION = "s"
-
 CHANGES: tuple[Change, ...] = (
     SetMode(mode=PermissionMode.DEFAULT),
     SetMode(mode=PermissionMode.PLAN),

@@ -17,34 +17,11 @@ from turnwheel.effects.notices import Notice
 from turnwheel.effects.performers.base import Performer, Scene
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.shown import cleared
-from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.clock import FakeClock, Wall
 from turnwheel.testing.scripted import Reply, ScriptedModel
 
 Reaction = Callable[[Any], Awaitable[object]]
 """What a watcher does when it sees a notice."""
-
-
-class Wall:
-    """A clock that a test moves: whoever sleeps is woken when their time has come, and no earlier."""
-
-    def __init__(self) -> None:
-        self._now = 100.0
-        self._moved = asyncio.Event()
-
-    def now(self) -> float:
-        """The time, in seconds since the epoch."""
-        return self._now
-
-    def move(self, seconds: float) -> None:
-        """Let *seconds* pass."""
-        self._now += seconds
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def sleep_until(self, due: float) -> None:
-        """Return when `now` is at or past *due*."""
-        while self._now < due:
-            await self._moved.wait()
 
 
 class Stage:

@@ -31,7 +31,8 @@ from turnwheel.effects.requests import AskApproval
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage, Wall
+    from tests.behaviour.conftest import Stage
+    from turnwheel.testing.clock import Wall
 
 TWO_READS_AROUND = calls(("look", {"at": "a"}), ("pay", {}), ("look", {"at": "b"}))
 

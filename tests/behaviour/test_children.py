@@ -42,7 +42,8 @@ from turnwheel.effects.usage import Usage
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage, Wall
+    from tests.behaviour.conftest import Stage
+    from turnwheel.testing.clock import Wall
 
 SCOUT = ChildSpec(name="scout", description="Looks around.")
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))

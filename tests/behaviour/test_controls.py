@@ -48,8 +48,9 @@ from turnwheel.effects.usage import Usage
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage, Wall
+    from tests.behaviour.conftest import Stage
     from turnwheel import Session
+    from turnwheel.testing.clock import Wall
 
 AROUND = calls(("look", {}), ("dig", {}), ("pay", {}), ("look", {}))
 

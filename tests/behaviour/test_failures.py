@@ -23,7 +23,8 @@ from turnwheel.testing.clock import FakeClock
 from turnwheel.testing.scripted import Reply, calls, fails, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage, Wall
+    from tests.behaviour.conftest import Stage
+    from turnwheel.testing.clock import Wall
 
 OTHER = ModelSpec(name="other", price=Price(input=1, output=1))
 HELP: dict[str, Any] = {"fallback": OTHER}

@@ -21,8 +21,9 @@ from turnwheel.effects.notices import (
 from turnwheel.testing.scripted import calls, says, stalls
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage, Wall
+    from tests.behaviour.conftest import Stage
     from turnwheel.engine.broker import Subscription
+    from turnwheel.testing.clock import Wall
 
 
 async def first(watched: Subscription, kind: type) -> None:

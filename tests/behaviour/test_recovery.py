@@ -14,7 +14,8 @@ from turnwheel.effects.notices import ApprovalRequested, RetryScheduled, ToolPro
 from turnwheel.testing.scripted import calls, fails, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage, Wall
+    from tests.behaviour.conftest import Stage
+    from turnwheel.testing.clock import Wall
 
 ASKS = Policy(on_lost=OnLost.ASK)
 BUILDS = calls(("build", {}), ("look", {}))
