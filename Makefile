@@ -30,7 +30,7 @@ EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,diagrams,dev]'
 
 # An editable install in strict mode links the files that are there when it is made. So it is made again
 # whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
-ROOMS := apps diagrams effects engine states testing
+ROOMS := apps diagrams effects engine performers projections settings states testing
 FILES := $(sort $(wildcard *.py $(foreach room,$(ROOMS),$(room)/*.py $(room)/*/*.py $(room)/*/*/*.py)))
 WANTED := $(shell printf '%s\n' $(FILES) | cat - pyproject.toml requirements.lock | cksum)
 INSTALLED := .venv/installed-$(firstword $(WANTED))
@@ -45,9 +45,10 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p turnwheel
-	$(BIN)/mypy $(OUTSIDE)
+	$(BIN)/mypy $(filter-out tests,$(OUTSIDE))
+	cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml .
 	$(BIN)/basedpyright
-	$(BIN)/python -m pytest -q tests/test_house.py
+	$(BIN)/python -m pytest -q tests/house
 
 diagrams: $(INSTALLED)
 	$(BIN)/python -m turnwheel.diagrams
@@ -66,19 +67,19 @@ bench: $(INSTALLED) .cache/floor/installed
 	touch $@
 
 prove: $(INSTALLED)
-	$(BIN)/python -m turnwheel.testing.prove $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m provers.model_check $(ARGS)
 
 torture: $(INSTALLED)
-	$(BIN)/python -m turnwheel.testing.torture $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m provers.crash $(ARGS)
 
 soak: $(INSTALLED)
-	$(BIN)/python -m turnwheel.testing.soak $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m provers.soak $(ARGS)
 
-# Recorded answers of providers lie beside some checkouts; where they do not, what testing/streams.py makes does.
+# Recorded answers of providers lie beside some checkouts; where they do not, what tests/provers/streams.py makes does.
 WIRE ?= $(wildcard ../shared/wire)
 
 fuzz: $(INSTALLED)
-	$(BIN)/python -m turnwheel.testing.fuzz $(if $(WIRE),--seeds $(WIRE)) $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m provers.fuzzing $(if $(WIRE),--seeds $(WIRE)) $(ARGS)
 
 golden: $(INSTALLED)
 	$(BIN)/python tests/golden/make.py $(ARGS)

@@ -4,34 +4,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turnwheel.effects.config import Approval, ChildSpec, Config, Limits, SideEffect, ToolSpec
-from turnwheel.effects.errors import TurnwheelError
-from turnwheel.effects.events import Approve, ApproveAlways, Deny
-from turnwheel.effects.hooks import Hook, HookAnswer
-from turnwheel.effects.messages import Binary
-from turnwheel.effects.model import ModelSpec, Price
-from turnwheel.effects.notices import DoneReason
-from turnwheel.effects.performers.hooks import HookCall, command_hook, hook
-from turnwheel.effects.performers.stores.memory import MemoryStore
-from turnwheel.effects.performers.stores.sqlite import SQLiteStore
-from turnwheel.effects.performers.tools import Tool, ToolContext, builtin_tools, tool
-from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
-from turnwheel.effects.policy import Concurrency, Gates, OnDenial, OnLost, OnMaxTokens, Policy, Steering
-from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.effects.secrets import Secrets
-from turnwheel.effects.upkeep import Compaction, Loops, Retries
-from turnwheel.engine.agent import Agent
-from turnwheel.engine.driver import Driver
-from turnwheel.engine.handle import Handle
-from turnwheel.engine.machine import Machine, drive
-from turnwheel.engine.prices import price_of
-from turnwheel.engine.result import Result
-from turnwheel.engine.session import Session
-from turnwheel.engine.singleton import Singleton
-from turnwheel.engine.transition import transition
+from .effects.config import (
+    Approval,
+    ChildSpec,
+    Compaction,
+    Concurrency,
+    Config,
+    Gates,
+    Limits,
+    Loops,
+    ModelSpec,
+    OnDenial,
+    OnLost,
+    OnMaxTokens,
+    Policy,
+    Price,
+    Retries,
+    SideEffect,
+    Steering,
+    ToolSpec,
+)
+from .effects.errors import TurnwheelError
+from .effects.events import Approve, ApproveAlways, Deny
+from .effects.hooks import Hook, HookAnswer
+from .effects.messages import Binary
+from .effects.notices import DoneReason
+from .effects.permissions import PermissionMode, Rule, Verdict
+from .effects.records import SetMode, SetModel, SetThinking
+from .effects.secrets import Secrets
+from .engine.agent import Agent
+from .engine.driver.driver import Driver
+from .engine.machine import Machine, drive
+from .engine.prices import price_of
+from .engine.session.handle import Handle
+from .engine.session.result import Result
+from .engine.session.session import Session
+from .engine.session.singleton import Singleton
+from .engine.transition import transition
+from .performers.hooks import HookCall, command_hook, hook
+from .performers.stores.memory import MemoryStore
+from .performers.stores.sqlite import SQLiteStore
+from .performers.tools import (
+    Tool,
+    ToolContext,
+    builtin_tools,
+    tool,
+)
 
 if TYPE_CHECKING:
-    from turnwheel.engine.settings import Settings
+    from .settings import Settings
 
 __all__ = [
     "Agent",
@@ -95,6 +116,6 @@ def __getattr__(name: str) -> object:
     if name != "Settings":
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from turnwheel.engine.settings import Settings  # noqa: PLC0415  # as said above
+    from .settings import Settings  # noqa: PLC0415  # as said above
 
     return Settings

@@ -13,15 +13,26 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from turnwheel import Config, Machine, ModelSpec, SideEffect, ToolSpec
+from turnwheel import (
+    Config,
+    Machine,
+    ModelSpec,
+    SideEffect,
+    ToolSpec,
+)
 from turnwheel.effects.config import Limits
-from turnwheel.effects.events import ModelFinished, ModelStreamed, ToolFinished, UserSent
+from turnwheel.effects.events import (
+    ModelFinished,
+    ModelStreamed,
+    ToolFinished,
+    UserSent,
+)
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import RunOpened, Stepped
-from turnwheel.engine.journal import fold
-from turnwheel.engine.written import written
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import RunOpened, Stepped
+from turnwheel.engine.session.journal import fold
 
 from .work import PROMPT
 
@@ -96,7 +107,7 @@ def per_round(rounds: int) -> tuple[float, list[bytes]]:
     if len(machine.memory.history) != 2 * rounds + 1:
         msg = f"a wrong run: {machine!r} after {rounds} rounds"
         raise RuntimeError(msg)
-    return seconds / rounds * MICRO, [written(opened()), *map(written, steps)]
+    return seconds / rounds * MICRO, [encode_entry(opened()), *map(encode_entry, steps)]
 
 
 def per_delta(deltas: int, together: int) -> float:

@@ -6,15 +6,14 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, get_args
 
 from ..effects.events import Post
-from ..states.rows import WELCOME
-from ..states.table import TABLE
+from ..states.table import TABLE, WELCOME
 from .picture import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..effects.events import Event
-    from ..states.rows import Row
+    from ..states.table import Row
 
 OPENING = """\
 <!-- Written by `python -m turnwheel.diagrams`; change states/table.py and write it again. -->

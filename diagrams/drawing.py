@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from .picture import OVERVIEW, WORDS, Kind, Picture, Place, caption_of
+from .picture import (
+    OVERVIEW,
+    WORDS,
+    Kind,
+    Picture,
+    Place,
+    caption_of,
+)
 from .sketch import sketch
 from .style import INK, LOOKS, QUIET
 

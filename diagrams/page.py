@@ -5,10 +5,15 @@ from __future__ import annotations
 from inspect import cleandoc
 from typing import get_args
 
-from ..states.legal import IGNORED
 from ..states.state import State
-from ..states.table import TABLE
-from .picture import EVENTS, STATES, WORDS, kind_of, labels_of
+from ..states.table import IGNORED, TABLE
+from .picture import (
+    EVENTS,
+    STATES,
+    WORDS,
+    kind_of,
+    labels_of,
+)
 from .text import mermaid
 
 OPENING = """\

@@ -17,9 +17,8 @@ import attrs
 
 from ..effects.errors import ConfigError
 from ..effects.events import ApprovalGiven, Entered, Event
-from ..states.legal import IGNORED
 from ..states.state import State
-from ..states.table import TABLE
+from ..states.table import IGNORED, TABLE
 
 OVERVIEW = "machine"
 """The name of the overview; a detail has the name of its state."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from functools import cache
 
 from ..effects.errors import ConfigError
-from .picture import LABELS, OVERVIEW, Arrow, Picture, overview
+from .picture import (
+    LABELS,
+    OVERVIEW,
+    Arrow,
+    Picture,
+    overview,
+)
 from .style import INK, LOOKS
 
 ARROW = " --> "

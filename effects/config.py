@@ -13,22 +13,277 @@ from typing import final
 
 import attrs
 
-from .checks import (
+from .errors import ConfigError
+from .hooks import HookSpec
+from .permissions import PermissionMode, Rule
+from .validators import (
+    as_money,
     as_money_or_none,
+    clean,
     json_object,
+    not_empty,
+    not_negative,
     of_kind,
     once,
     positive,
+    share,
     tool_name,
     tuple_of,
 )
-from .errors import ConfigError
-from .hooks import HookSpec
-from .model import ModelSpec
-from .permissions import Rule
-from .policy import Policy
-from .text import clean
-from .upkeep import Compaction, Loops, Retries
+
+# Models: how they are asked, how much they can read, and what they cost.
+
+
+DEFAULT_WINDOW = 200_000
+"""Context window in tokens where nothing else is known (the size most current models start at)."""
+
+DEFAULT_OUTPUT_TOKENS = 16_384
+"""Output tokens asked for per model call."""
+
+WINDOWS: tuple[tuple[str, int], ...] = (
+    ("gpt-4o", 128_000),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-5", 272_000),
+    ("o3", 200_000),
+    ("o4-mini", 200_000),
+    ("claude", 200_000),
+    ("gemini", 1_048_576),
+    ("deepseek", 128_000),
+)
+"""
+Input tokens that models take whose names begin so, as their providers' pages say (2026-11); the first that
+fits counts. A window that is larger for a surcharge or by a header is not counted on.
+"""
+
+
+def window_of(name: str) -> int:
+    """The context window, in tokens, of the model called *name*: from `WINDOWS`, else `DEFAULT_WINDOW`."""
+    # What stands before is the wire, or whoever resells it: openai:gpt-5, openrouter's anthropic/claude-...
+    bare = name.rpartition(":")[2] if name.count(":") == 1 else name
+    bare = bare.rpartition("/")[2].lower()
+    return next((window for prefix, window in WINDOWS if bare.startswith(prefix)), DEFAULT_WINDOW)
+
+
+_known_by_name = attrs.validators.optional(not_negative)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Price:
+    """
+    What a model costs, in USD per million tokens; those that are None cost what *input* or *output* do.
+
+    *source* and *date* (YYYY-MM-DD) say where the numbers come from, for whoever checks a bill.
+    """
+
+    input: Decimal = attrs.field(converter=as_money, validator=not_negative)
+    output: Decimal = attrs.field(converter=as_money, validator=not_negative)
+    cached: Decimal | None = attrs.field(default=None, converter=as_money_or_none, validator=_known_by_name)
+    cache_write: Decimal | None = attrs.field(
+        default=None, converter=as_money_or_none, validator=_known_by_name
+    )
+    reasoning: Decimal | None = attrs.field(
+        default=None, converter=as_money_or_none, validator=_known_by_name
+    )
+    source: str = ""
+    date: str = ""
+
+
+def _window(spec: ModelSpec) -> int:
+    return window_of(spec.name)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ModelSpec:
+    """
+    A model and how it is asked. *name* may begin with its wire, as ``openai:gpt-5`` does.
+
+    *window* is how many tokens it can read, by default what is known of its name. *temperature* and
+    *max_output* are sent when they are not None. *thinking* is how many tokens it may think, None for what
+    the provider does by itself.
+    """
+
+    name: str = attrs.field(validator=not_empty)
+    window: int = attrs.field(default=attrs.Factory(_window, takes_self=True), validator=positive)
+    max_output: int | None = attrs.field(default=DEFAULT_OUTPUT_TOKENS, validator=positive)
+    temperature: float | None = None
+    thinking: int | None = attrs.field(default=None, validator=positive)
+    price: Price | None = None
+
+
+# The policy: how the loop decides where there is more than one good way. Presets are in `presets`.
+
+
+class OnDenial(StrEnum):
+    """After a person said no: back to the model at once, go on with the next call, or end the run."""
+
+    SKIP_REST = "skip_rest"
+    GO_ON = "go_on"
+    INTERRUPT = "interrupt"
+
+
+class OnLost(StrEnum):
+    """
+    When the process is gone in which an unsafe tool was at work, so that it may have run.
+
+    `REPORT`: its model is told so. `ASK`: a person is asked whether it runs again.
+    """
+
+    REPORT = "report"
+    ASK = "ask"
+
+
+class OnMaxTokens(StrEnum):
+    """After a cut-off answer: compact when the context is over its threshold, compact always, or stop."""
+
+    COMPACT_OVER_THRESHOLD = "compact_over_threshold"
+    COMPACT = "compact"
+    STOP = "stop"
+
+
+class Concurrency(StrEnum):
+    """
+    Which calls of one answer may run side by side.
+
+    `SERIAL`: one at a time, in order. `PARALLEL_READS`: neighbouring read-only calls. `PARALLEL`: also those
+    whose tools declare resources and have none in common with an earlier call that is not over.
+    """
+
+    SERIAL = "serial"
+    PARALLEL_READS = "parallel_reads"
+    PARALLEL = "parallel"
+
+
+class Gates(StrEnum):
+    """Who judges a call first: the hooks, so that rules judge what a hook made of it, or the rules."""
+
+    HOOKS_FIRST = "hooks_first"
+    RULES_FIRST = "rules_first"
+
+
+class Steering(StrEnum):
+    """
+    When a model reads what a person said into a run.
+
+    `NOW`: what runs is cancelled and the rest skipped, and an answer that is being streamed is cut.
+    `AFTER_TOOL`: what runs is let finish and the rest skipped. `WHEN_DONE`: all calls of the answer run.
+    """
+
+    NOW = "now"
+    AFTER_TOOL = "after_tool"
+    WHEN_DONE = "when_done"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Policy:
+    """
+    How the loop decides where there is more than one good way.
+
+    *max_parallel* is how many calls may be at work at once, *compact_at* the share of the window at which a
+    conversation is shortened. *answer_within* is how long a question waits, in seconds, before it counts as
+    denied; None for ever. *continues* is how often in a row a hook may make a run go on that was about to
+    stop. *coalesce*: prompts of one sender that follow each other within so many seconds become one.
+    """
+
+    on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
+    on_lost: OnLost = attrs.field(default=OnLost.REPORT, converter=OnLost)
+    on_max_tokens: OnMaxTokens = attrs.field(
+        default=OnMaxTokens.COMPACT_OVER_THRESHOLD, converter=OnMaxTokens
+    )
+    concurrency: Concurrency = attrs.field(default=Concurrency.SERIAL, converter=Concurrency)
+    max_parallel: int = attrs.field(default=5, validator=positive)
+    gates: Gates = attrs.field(default=Gates.HOOKS_FIRST, converter=Gates)
+    steering: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
+    mode: PermissionMode = attrs.field(default=PermissionMode.DEFAULT, converter=PermissionMode)
+    answer_within: float | None = attrs.field(default=None, validator=positive)
+    continues: int = attrs.field(default=3, validator=not_negative)
+    coalesce: float = attrs.field(default=0.0, validator=not_negative)
+    compact_at: float = attrs.field(default=0.8, validator=share)
+
+
+# How a long run is kept going: failures of models, a context that fills up, a model that goes in circles.
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Retries:
+    """
+    How often a failed model call is tried again, and how long it waits, in seconds.
+
+    The wait before try *n* is ``base * 2**(n-1)``, plus up to *jitter* of itself, and *longest* at most; a
+    provider's Retry-After takes its place, unless that is longer than *longest*: then the run ends and says
+    so. Where there is a fallback model, it is asked instead of a wait longer than *fallback_after*; a summary
+    that nothing forces is given up instead of one.
+    """
+
+    overloaded: int = attrs.field(default=8, validator=not_negative)
+    failed: int = attrs.field(default=3, validator=not_negative)
+    base: float = attrs.field(default=2.0, validator=not_negative)
+    jitter: float = attrs.field(default=0.2, validator=not_negative)
+    longest: float | None = attrs.field(default=3600.0, validator=positive)
+    fallback_after: float = attrs.field(default=10.0, validator=not_negative)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Compaction:
+    """
+    How a conversation is made smaller; `Policy.compact_at` says when it is summarised.
+
+    *keep* is the share of the window that stays as it is when the rest is summarised, or less where that
+    would leave no room to go on. *model* names who summarises, empty for the model in use, in *tokens* at
+    most. After *failures* in a row none is tried any more unless it must be.
+
+    Before that, without a model: once there are more than *clear_over* tool results, the model no longer
+    sees those before the latest *clear_keep*; None shows it all. Of a result longer than *result_limit*
+    characters the conversation holds the beginning and the end; None holds it whole.
+    """
+
+    keep: float = attrs.field(default=0.25, validator=share)
+    model: str = ""
+    tokens: int = attrs.field(default=4_000, validator=positive)
+    failures: int = attrs.field(default=3, validator=positive)
+    clear_over: int | None = attrs.field(default=15, validator=positive)
+    clear_keep: int = attrs.field(default=5, validator=not_negative)
+    result_limit: int | None = attrs.field(default=20_000, validator=positive)
+
+    def __attrs_post_init__(self) -> None:
+        if self.clear_over is not None and self.clear_keep > self.clear_over:
+            most = f"at most clear_over, which is {self.clear_over}"
+            msg = f"Compaction.clear_keep must be {most}; got {self.clear_keep!r}"
+            raise ConfigError(msg)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Loops:
+    """
+    What happens to a model that goes in circles: how often it may repeat itself until then. None: never.
+
+    What counts are calls since a person last said something: the same call, whatever came of it; calls that
+    are alike and bring nothing new; and cycles of several calls. At *warn* the model is told, in that request
+    only. At *withdraw* repetitions without anything new, the tools are not offered for *turns* turns. At
+    *stop* the run ends; *same* calls with the same result end it, too.
+    """
+
+    warn: int | None = attrs.field(default=3, validator=positive)
+    withdraw: int | None = attrs.field(default=5, validator=positive)
+    stop: int | None = attrs.field(default=8, validator=positive)
+    same: int | None = attrs.field(default=6, validator=positive)
+    turns: int = attrs.field(default=3, validator=positive)
+
+    @property
+    def off(self) -> bool:
+        """Whether nothing is looked for."""
+        return self.warn is self.withdraw is self.stop is self.same is None
+
+    @classmethod
+    def never(cls) -> Loops:
+        """A model may repeat itself for ever."""
+        return cls(warn=None, withdraw=None, stop=None, same=None)
+
 
 READER = "read_result"
 """The tool that reads what was left out of a long result."""
@@ -208,3 +463,34 @@ class Config:
             if child.name == name:
                 return child
         return None
+
+
+# Policies by name: the ways of deciding of well-known kinds of agents, each as a whole.
+
+
+SDK = Policy(
+    on_denial=OnDenial.GO_ON,
+    on_max_tokens=OnMaxTokens.COMPACT_OVER_THRESHOLD,
+    gates=Gates.RULES_FIRST,
+    steering=Steering.WHEN_DONE,
+)
+"""
+Of a coding agent behind an SDK: one tool at a time, rules before hooks, a denied call is an error like any.
+"""
+
+STEERED = Policy(on_denial=OnDenial.GO_ON, steering=Steering.AFTER_TOOL)
+"""Of an agent that people talk to while it works: what they say comes before its next tool."""
+
+CONFIRMED = Policy(
+    on_denial=OnDenial.SKIP_REST,
+    concurrency=Concurrency.PARALLEL_READS,
+    answer_within=300.0,
+    compact_at=0.7,
+)
+"""
+Of an agent in a chat window: reads side by side; a no, or no answer within five minutes, goes back to the
+model at once.
+"""
+
+SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0)
+"""Of one agent that many channels feed: messages in quick succession are one, a no ends the turn."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
-from .checks import globs
+from .config import Steering
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
 from .pieces import Piece
-from .policy import Steering
 from .records import Change
 from .usage import Spent, Usage
+from .validators import globs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar, final
 
 import attrs
 
-from .messages import Message
+from .messages import Message, Part, ToolResult
 
 T = TypeVar("T")
 
@@ -89,3 +89,31 @@ class History:  # noqa: PLW1641  # equal by content, which no hash should walk
 
     def __repr__(self) -> str:
         return f"<History of {self.length} messages, revision {self.revision}>"
+
+
+# What a model is shown of a conversation: a view at the time of a request, never a rewrite.
+
+
+CLEARED = "[Old tool result left out. Call the tool again if you need it.]"
+"""What stands for a tool result that is not shown any more."""
+
+SHORT = 500
+"""Characters of a tool result that is shown however old it is: to leave it out would save next to nothing."""
+
+
+def placeholder_for(part: Part) -> bool:
+    """Whether *part*, being old, is left out: a tool result that is long or has files."""
+    return isinstance(part, ToolResult) and (len(part.content) > SHORT or bool(part.files))
+
+
+def clear_results(message: Message) -> Message:
+    """*message* as it is shown when it is old: its calls and results stay, the long ones without a body."""
+    if not any(placeholder_for(part) for part in message.parts):
+        return message
+    parts = [
+        attrs.evolve(part, content=CLEARED, files=())
+        if isinstance(part, ToolResult) and placeholder_for(part)
+        else part
+        for part in message.parts
+    ]
+    return attrs.evolve(message, parts=tuple(parts))

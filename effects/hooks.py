@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from .checks import globs, not_empty, positive
 from .permissions import Rule, Verdict
+from .validators import globs, not_empty, positive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

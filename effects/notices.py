@@ -9,11 +9,68 @@ import attrs
 
 from .events import Decision, Failure
 from .hooks import Hook, HookSaid
-from .messages import Message, Outcome, StopReason, ToolCall
-from .notices_upkeep import FellBack, LoopDetected, ModelHeld, ResultsCleared
-from .permissions import Ground, PermissionMode, Verdict
+from .messages import (
+    Message,
+    Outcome,
+    StopReason,
+    ToolCall,
+)
+from .permissions import Basis, PermissionMode, Verdict
 from .records import Change
 from .usage import Spent, Usage
+
+# Notices of what keeps a long run going; part of the union in `notices`.
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RequestDelayed:
+    """
+    The request is not sent before *due*, in seconds since the epoch, and why: others were told to wait.
+    """
+
+    request: str
+    due: float
+    reason: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class FallbackUsed:
+    """*model* is asked for the rest of the run instead of *instead_of*, which failed; *message* says how."""
+
+    model: str
+    instead_of: str
+    failure: Failure
+    message: str
+
+
+class LoopStage(StrEnum):
+    """What was done about a model that goes in circles."""
+
+    WARNED = "warned"
+    WITHDRAWN = "withdrawn"
+    STOPPED = "stopped"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class LoopDetected:
+    """The model repeats itself: *tools* were called alike *count* times; *text* explains what was done."""
+
+    stage: LoopStage
+    tools: tuple[str, ...]
+    count: int
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ResultsCleared:
+    """The model is no longer shown *count* old tool results, of about *tokens* tokens."""
+
+    count: int
+    tokens: int
 
 
 class DoneReason(StrEnum):
@@ -81,7 +138,7 @@ class CallJudged:
     call: str
     tool: str
     verdict: Verdict
-    ground: Ground
+    ground: Basis
     detail: str = ""
 
 
@@ -346,8 +403,8 @@ Notice = (
     | ReasoningDelta
     | AnswerDropped
     | RetryScheduled
-    | ModelHeld
-    | FellBack
+    | RequestDelayed
+    | FallbackUsed
     | LoopDetected
     | ResultsCleared
     | ToolStarted

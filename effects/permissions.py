@@ -1,4 +1,4 @@
-"""Permissions as data: modes and rules. What they decide together is in `states.rules.gate`."""
+"""Permissions as data: modes and rules. What they decide together is in `states.rules.permission`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from .checks import globs, not_empty
+from .validators import globs, not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
-class Ground(StrEnum):
+class Basis(StrEnum):
     """What a verdict rests on."""
 
     TOOL = "tool"
@@ -89,7 +89,7 @@ class Rule:
 
 def runs_again(why: str) -> bool:
     """Whether *why* a question is open is that the call may have run: a yes makes it run again."""
-    return why.startswith(f"{Ground.LOST}: ")
+    return why.startswith(f"{Basis.LOST}: ")
 
 
 def _plain(value: object) -> str:

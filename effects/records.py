@@ -66,7 +66,7 @@ class UseFallback:
     model: str
 
 
-class Lane(StrEnum):
+class MailKind(StrEnum):
     """Where mail waits: `PROMPT` for a run of its own, `STEER` for the one under way."""
 
     PROMPT = "prompt"

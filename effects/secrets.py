@@ -22,8 +22,8 @@ from typing import TypeAlias, cast, final
 
 import attrs
 
-from .checks import of_kind, tuple_of
 from .errors import ArgumentError
+from .validators import of_kind, tuple_of
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 """What arguments and schemas are made of."""

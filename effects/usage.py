@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 if TYPE_CHECKING:
-    from .model import Price
+    from .config import Price
 
 PER = Decimal(1_000_000)
 """Prices are per this many tokens."""

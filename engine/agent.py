@@ -10,33 +10,48 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import attrs
 
-from ..effects.config import ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from ..effects.config import (
+    ChildSpec,
+    Compaction,
+    Config,
+    Limits,
+    Loops,
+    ModelSpec,
+    Policy,
+    Retries,
+    SideEffect,
+    ToolKind,
+    ToolSpec,
+)
 from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import ApprovalGiven, Decision, TimerFired
 from ..effects.hooks import Hook
-from ..effects.model import ModelSpec
-from ..effects.performers.base import Clock, SystemClock
-from ..effects.performers.hooks import HookRunner
-from ..effects.performers.hooks_define import HostHook
-from ..effects.performers.instructions import InstructionReader
-from ..effects.performers.models.hiding import without_login
-from ..effects.performers.models.router import DEFAULT, Models, wire_of
-from ..effects.performers.models.throttle import LIMIT
-from ..effects.performers.tools import Tool, ToolRunner
 from ..effects.permissions import Rule
-from ..effects.policy import Policy
-from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
+from ..effects.requests import (
+    AskApproval,
+    CallModel,
+    FireHook,
+    ReadInstructions,
+    RunTool,
+    SetTimer,
+)
 from ..effects.secrets import Secrets, as_secrets
-from ..effects.sizes import named
-from ..effects.upkeep import Compaction, Loops, Retries
+from ..effects.validators import named
+from ..performers.base import Clock, SystemClock
+from ..performers.hooks import HookRunner, HostHook
+from ..performers.instructions import InstructionReader
+from ..performers.models.errors import without_login
+from ..performers.models.router import DEFAULT, Models, wire_of
+from ..performers.models.throttle import LIMIT
+from ..performers.tools import Tool, ToolRunner
 from ..states.rules.hooks import told
-from .child import refuse
-from .conductor import Conductor, Setting
-from .posts import decided
 from .prices import priced, priced_child
-from .session import Session
-from .titles import Titles
-from .watch import Watch
+from .session.child_runner import refuse
+from .session.delivery import Delivery
+from .session.inputs import approval_event
+from .session.runner import Environment, SessionRunner
+from .session.session import Session
+from .session.titles import Titles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -44,13 +59,13 @@ if TYPE_CHECKING:
     import httpx
 
     from ..effects.notices import Notice
-    from ..effects.performers.base import Performer, Scene
-    from ..effects.performers.secrets import Vault
-    from ..effects.performers.stores.base import Store
-    from .driver import Performers
+    from ..performers.base import PerformContext, Performer
+    from ..performers.secrets import Vault
+    from ..performers.stores.base import Store
+    from .driver.driver import Performers
     from .prices import PriceList
-    from .result import Result
-    from .sealer import Sealer
+    from .session.redactor import Redactor
+    from .session.result import Result
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -85,25 +100,25 @@ def _spawn(tools: Iterable[ToolSpec], children: Iterable[ChildSpec]) -> ToolSpec
     )
 
 
-async def sleep(request: SetTimer, scene: Scene) -> TimerFired:
+async def sleep(request: SetTimer, scene: PerformContext) -> TimerFired:
     """Perform a timer."""
     await scene.clock.sleep_until(request.due)
     return TimerFired(at=scene.clock.now(), request=request.id)
 
 
 @final
-class Asker:
+class Approver:
     """Performs a question by calling the host's *approver*."""
 
     def __init__(self, approver: Callable[[AskApproval], Awaitable[Decision | None]]) -> None:
         self._approver = approver
 
-    async def __call__(self, request: AskApproval, scene: Scene) -> ApprovalGiven | None:
+    async def __call__(self, request: AskApproval, scene: PerformContext) -> ApprovalGiven | None:
         """Ask, however long it takes; None leaves the question to somebody else."""
         decision = await self._approver(request)
         if decision is None:
             return None
-        return decided(request.id, decision, scene.clock.now(), "callback")
+        return approval_event(request.id, decision, scene.clock.now(), "callback")
 
 
 def _spec(model: str | ModelSpec) -> ModelSpec:
@@ -164,13 +179,13 @@ def _runner_of(agent: Agent) -> ToolRunner:
 
 
 def _own_vault() -> Vault:
-    from ..effects.performers.secrets import MemoryVault  # noqa: PLC0415  # not needed to import this library
+    from ..performers.secrets import MemoryVault  # noqa: PLC0415  # not needed to import this library
 
     return MemoryVault()
 
 
 def _vault(vault: Vault) -> Vault:
-    from ..effects.performers.secrets import as_vault  # noqa: PLC0415  # as above
+    from ..performers.secrets import as_vault  # noqa: PLC0415  # as above
 
     return as_vault(vault)
 
@@ -278,7 +293,7 @@ class Agent:
     prices: PriceList | None = None
     store: Store | None = None
     titles: Titles = attrs.field(default=Titles.INLINE, converter=_titles)
-    watch: Watch = Watch()
+    watch: Delivery = Delivery()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
     deps: object = attrs.field(default=None, repr=False)
@@ -291,7 +306,7 @@ class Agent:
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
-    _at_work: set[Conductor] = attrs.field(init=False, factory=set, repr=False)
+    _at_work: set[SessionRunner] = attrs.field(init=False, factory=set, repr=False)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -305,7 +320,7 @@ class Agent:
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
         performers, sealer = self._sealed({**fallback, **self._performers()}, id)
-        setting = Setting(
+        setting = Environment(
             config=self.config,
             performers=performers,
             sealer=sealer,
@@ -318,16 +333,16 @@ class Agent:
         )
         return Session(id, setting, store)
 
-    def _sealed(self, performers: Performers, session: str) -> tuple[Performers, Sealer]:
+    def _sealed(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
         """*performers* behind which no secret of *session* and its children comes out, and who sees to it."""
-        from .sealer import Sealer  # noqa: PLC0415  # whoever only imports agents does not need it
-        from .sealing import sealing  # noqa: PLC0415  # as above
+        from .session.redacting_performers import redacting  # noqa: PLC0415  # as above
+        from .session.redactor import Redactor  # noqa: PLC0415  # whoever only imports agents does not need it
 
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
-        sealer = Sealer(session, self.vault, self.secrets, self.config.tools, plain)
+        sealer = Redactor(session, self.vault, self.secrets, self.config.tools, plain)
         silent = frozenset([tool.spec.name for tool in self.tools if not tool.parameters.injected])
         mine = performers[RunTool] is self._runner
-        return sealing(performers, sealer, self.config, silent if mine else frozenset()), sealer
+        return redacting(performers, sealer, self.config, silent if mine else frozenset()), sealer
 
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {
@@ -338,7 +353,7 @@ class Agent:
             SetTimer: sleep,
         }
         if self.approver is not None:
-            found[AskApproval] = Asker(self.approver)
+            found[AskApproval] = Approver(self.approver)
         return {**found, **self.performers}
 
     async def _session_ended(self, session: str, reason: str) -> None:
@@ -366,7 +381,7 @@ class Agent:
 
     def run_sync(self, prompt: str) -> Result:
         """`run`, for code that is not async; it works where an event loop runs already, and blocks it."""
-        from .blocking import in_thread  # noqa: PLC0415  # needs threads, which others do not
+        from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
         async def once() -> Result:
             try:
@@ -375,7 +390,7 @@ class Agent:
                 # Connections belong to the event loop they were made in, which ends here.
                 await self.aclose()
 
-        return in_thread(once())
+        return run_in_thread(once())
 
     async def drain(self, within: float | None = None) -> None:
         """Drain all sessions of this agent of which a run is under way here, at once; see `Session.drain`."""

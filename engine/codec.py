@@ -16,25 +16,45 @@ import msgspec
 from cattrs.gen import make_dict_unstructure_fn
 from cattrs.strategies import configure_tagged_union
 
-from ..effects.config import ChildSpec, Config, Limits, ToolSpec
+from ..effects.config import (
+    ChildSpec,
+    Compaction,
+    Config,
+    Limits,
+    Loops,
+    ModelSpec,
+    Policy,
+    Price,
+    Retries,
+    ToolSpec,
+)
 from ..effects.errors import JournalError
 from ..effects.events import Decision, Event, Post
 from ..effects.hooks import HookSpec
 from ..effects.messages import Part
-from ..effects.model import ModelSpec, Price
-from ..effects.notices import AgentNoticed, Notice
+from ..effects.notices import AgentNoticed, FallbackUsed, Notice, RequestDelayed
 from ..effects.permissions import Rule
 from ..effects.pieces import Piece, Rope
-from ..effects.policy import Policy
-from ..effects.records import Change, Record, SetInstructions, SetThinking
+from ..effects.records import (
+    Change,
+    Record,
+    SetInstructions,
+    SetThinking,
+)
 from ..effects.requests import Request, View
-from ..effects.sizes import MAX_ENTRY
-from ..effects.text import clean
-from ..effects.upkeep import Compaction, Loops, Retries
-from ..states.batch import Forever, Phase, Timer
+from ..effects.validators import MAX_ENTRY, clean
+from ..states.batch.batch import (
+    AllowedAwaitingHooks,
+    AwaitingHooks,
+    Forever,
+    HookRound,
+    Phase,
+    RunningChild,
+    Timer,
+)
 from ..states.context import AsConfigured, NotBegun
 from ..states.state import CompactStage, Stage, State
-from .entries import Entry
+from .journal.entries import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +62,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TAG = "type"
+
+STORED_NAMES: dict[type, str] = {
+    RequestDelayed: "ModelHeld",
+    FallbackUsed: "FellBack",
+    HookRound: "Hearing",
+    AwaitingHooks: "Hooked",
+    AllowedAwaitingHooks: "Vetted",
+    RunningChild: "Delegated",
+}
+"""The tags of classes that are called otherwise in code: what is stored or sent keeps its first name."""
+
+
+def tag_of(kind: type) -> str:
+    """The tag by which a value of *kind* is known in everything that is stored or sent."""
+    return STORED_NAMES.get(kind, kind.__name__)
+
 
 # Innermost first: a union's members are converted with the hooks that exist when it is configured.
 UNIONS: tuple[Any, ...] = (
@@ -131,7 +167,7 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     made.register_unstructure_hook(AgentNoticed, _unstructure_passed_on)
     made.register_structure_hook(AgentNoticed, _structure_passed_on)
     for union in UNIONS:
-        configure_tagged_union(union, made, tag_name=TAG)
+        configure_tagged_union(union, made, tag_name=TAG, tag_generator=tag_of)
     return made
 
 

@@ -14,22 +14,33 @@ import attrs
 
 from ..effects.config import Config
 from ..effects.errors import ConfigError, InternalError
-from ..effects.events import ControlReceived, Entered, Event, Post, UserSent
+from ..effects.events import (
+    ControlReceived,
+    Entered,
+    Event,
+    Post,
+    UserSent,
+)
 from ..effects.history import History
 from ..effects.messages import Binary
 from ..effects.notices import DoneReason
 from ..effects.records import SetModel
 from ..effects.usage import Spent
 from ..states.context import INPUTS, Memory
-from ..states.rules.control import refusal
-from ..states.rules.sizes import history_size, results_in
-from ..states.rules.validity import history_faults
-from ..states.state import Done, Start, State, Thinking
+from ..states.rules.history_check import history_faults
+from ..states.rules.inputs import refusal
+from ..states.rules.token_estimates import history_size, results_in
+from ..states.state import (
+    Done,
+    Start,
+    State,
+    Thinking,
+)
 from .transition import advance
 
 if TYPE_CHECKING:
     from ..effects import Effect
-    from .entries import RunOpened
+    from .journal.entries import RunOpened
 
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
@@ -111,7 +122,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
                 **conversation_of(left),
                 earlier=left.earlier + left.spent + unbilled,
             )
-        return cls(config, Thinking(stage=Start()), taken_in(memory, config, posted))
+        return cls(config, Thinking(stage=Start()), apply_inputs(memory, config, posted))
 
     def branched(self, run: Machine | None) -> Machine:
         """
@@ -144,9 +155,9 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         believes no more of it than of anybody's word. A signature says who wrote it and not when: an older
         one is as good, so keep the latest yourself where that matters.
         """
-        from .snapshots import taken  # noqa: PLC0415  # the converter costs more than the rest of the engine
+        from .snapshots import dump  # noqa: PLC0415  # the converter costs more than the rest of the engine
 
-        return taken(self, key)
+        return dump(self, key)
 
     @classmethod
     def restore(cls, data: bytes, config: Config, history: History, key: bytes | None = None) -> Machine:
@@ -159,9 +170,9 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         run again unless it only reads. Set it going with `advance`, and keep its own history from then on.
         Raises `JournalError` for what is no snapshot, one of another history, or one that *key* did not sign.
         """
-        from .snapshots import restored  # noqa: PLC0415  # as above
+        from .snapshots import load  # noqa: PLC0415  # as above
 
-        return restored(data, config, history, key)
+        return load(data, config, history, key)
 
     def reconfigure(self, config: Config) -> None:
         """
@@ -229,7 +240,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         return f"<Machine {self.memory.run!r}: {self.state.label}{waits}>"
 
 
-def taken_in(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:
+def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:
     """*memory* with the inputs among what was *posted*, each once, and the settings that they change."""
     for event in posted:
         if isinstance(event, INPUTS) and not memory.has(event):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import attrs
 
+from ..effects.config import ModelSpec, Price
 from ..effects.errors import ConfigError
-from ..effects.model import ModelSpec, Price
-from ..effects.performers.models.router import DEFAULT, wire_of
+from ..performers.models.router import DEFAULT, wire_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

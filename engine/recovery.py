@@ -38,27 +38,26 @@ from ..effects.requests import (
     RunTool,
     SetTimer,
 )
-from ..states.batch import (
+from ..states.batch.batch import (
+    AllowedAwaitingHooks,
     Asked,
+    AwaitingHooks,
     Call,
-    Delegated,
     Forever,
-    Hearing,
-    Hooked,
+    HookRound,
     Order,
     Reviewed,
     Running,
+    RunningChild,
     Settled,
     Timer,
-    Vetted,
 )
-from ..states.judging import fault_in, question
-from ..states.opening import source_of
-from ..states.rules import hooks, texts
-from ..states.rules.children import child_prompt
-from ..states.rules.gate import Law
+from ..states.batch.permission import fault_in, question
+from ..states.batch.start import child_run, tool_run
+from ..states.rules import hooks, model_messages
+from ..states.rules.limits import child_prompt
+from ..states.rules.permission import PermissionPolicy
 from ..states.rules.schema import arguments_of
-from ..states.starting import child_run, tool_run
 from ..states.state import (
     Admitting,
     Compacting,
@@ -76,7 +75,8 @@ from ..states.state import (
     Thinking,
     Waiting,
 )
-from .copying import is_foreign
+from ..states.thinking import source_of
+from .inspect.forked_run import is_foreign
 
 if TYPE_CHECKING:
     from ..states.state import State
@@ -203,12 +203,15 @@ def _call(  # noqa: PLR0911  # one return for each phase
             return (question(wish, asked),)
         case Asked(deadline=Timer() as deadline) as asked:
             return (question(wish, asked), SetTimer(id=deadline.request, due=deadline.due))
-        case Hooked(request=request, hooks=hearing) | Vetted(request=request, hooks=hearing):
+        case (
+            AwaitingHooks(request=request, hooks=hearing)
+            | AllowedAwaitingHooks(request=request, hooks=hearing)
+        ):
             return (_unheard(wish, request, hearing, machine, now),)
         case Reviewed(request=request, hook=hook, result=result):
             told = hooks.told_of_result(result, arguments)
             return (_hook(hook, request, told, machine, now, wish),)
-        case Delegated() as phase:
+        case RunningChild() as phase:
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
         case Running() as phase if phase.request in unbegun:
             return (_first_try(call, phase, machine, now),)
@@ -219,7 +222,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
 
 
 def _unheard(
-    wish: ToolCall, request: str, hearing: Hearing, machine: Machine, now: float
+    wish: ToolCall, request: str, hearing: HookRound, machine: Machine, now: float
 ) -> FireHook | HookAnswered:
     """Those of the hooks that were being asked about *wish* are asked again that are still there."""
     there = {spec.name for spec in machine.config.hooks}
@@ -234,7 +237,7 @@ def _unheard(
 def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now, under what may be another configuration."""
     memory = machine.memory
-    law = Law(mode=memory.mode, rules=machine.config.rules, granted=memory.granted)
+    law = PermissionPolicy(mode=memory.mode, rules=machine.config.rules, granted=memory.granted)
     return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
@@ -243,10 +246,12 @@ def _first_try(call: Call, phase: Running, machine: Machine, now: float) -> RunT
     name, request = call.call.name, phase.request
     spec = machine.config.tool(name)
     if spec is None:
-        gone = texts.not_found(name, tuple([tool.name for tool in machine.config.tools]))
+        gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
         return ToolFinished(at=now, request=request, content=gone, outcome=Outcome.ERROR)
     if phase.told is Order.STOP or _denied(call, spec, machine):
-        return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
+        return ToolFinished(
+            at=now, request=request, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED
+        )
     return tool_run(call.call, spec, request)
 
 
@@ -258,7 +263,9 @@ def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool |
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
     if spec.side_effect is SideEffect.READ_ONLY:
         if stops:
-            return ToolFinished(at=now, request=request, content=texts.CANCELLED, outcome=Outcome.CANCELLED)
+            return ToolFinished(
+                at=now, request=request, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED
+            )
         return tool_run(call.call, spec, request)
     if stops or fault_in(call.call, spec, (spec.name,)):
         return ToolLost(at=now, request=request)
@@ -266,7 +273,7 @@ def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool |
 
 
 def _child(
-    call: Call, phase: Delegated, machine: Machine, now: float, *, begun: bool
+    call: Call, phase: RunningChild, machine: Machine, now: float, *, begun: bool
 ) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
     config, request = machine.config, phase.request
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
@@ -274,7 +281,7 @@ def _child(
     if child is None or spec is None:
         # Nobody is asked about it: it is not there any more, so there is nothing to run again.
         outcome = Outcome.UNKNOWN if begun else Outcome.ERROR
-        content = texts.LOST if begun else f"No agent named {name!r}."
+        content = model_messages.LOST if begun else f"No agent named {name!r}."
         return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
     again = child_run(call.call, child, config, phase.limits, machine.memory.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not know of it. One that

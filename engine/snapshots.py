@@ -16,13 +16,23 @@ import attrs
 import msgspec
 
 from ..effects.config import Config
-from ..effects.errors import ArgumentError, ConfigError, JournalError, NewerVersion
+from ..effects.errors import (
+    ArgumentError,
+    ConfigError,
+    JournalError,
+    NewerVersion,
+)
 from ..effects.history import History, Log
 from ..effects.messages import Message
 from ..effects.permissions import PermissionMode, Rule
 from ..effects.records import SetInstructions, SetThinking, WithdrawTool
 from ..effects.usage import Spent
-from ..states.context import AsConfigured, Mail, Memory, NotBegun
+from ..states.context import (
+    AsConfigured,
+    Mail,
+    Memory,
+    NotBegun,
+)
 from ..states.state import State
 from .codec import UNREADABLE, decode, encode
 from .machine import Machine
@@ -96,7 +106,7 @@ class Signed(msgspec.Struct, forbid_unknown_fields=True):
     signature: str
 
 
-def taken(machine: Machine, key: bytes | None) -> bytes:
+def dump(machine: Machine, key: bytes | None) -> bytes:
     """*machine* as JSON, signed with *key* if there is one."""
     memory = machine.memory
     kept = {name: getattr(memory, name) for name in KEPT}
@@ -113,7 +123,7 @@ def taken(machine: Machine, key: bytes | None) -> bytes:
     return msgspec.json.encode(Signed(msgspec.Raw(data), _signature(data, memory.history, key)))
 
 
-def restored(data: bytes, config: Config, history: History, key: bytes | None) -> Machine:
+def load(data: bytes, config: Config, history: History, key: bytes | None) -> Machine:
     """The machine that *data* was taken of; where no *key* says so, what can be had of it at no risk."""
     data, signature = _taken_apart(data)
     if key is not None:
@@ -127,9 +137,11 @@ def restored(data: bytes, config: Config, history: History, key: bytes | None) -
         )
         raise JournalError(msg)
     if key is None:
-        from .foreign import distrusted  # noqa: PLC0415  # it needs the class of snapshots
+        from .untrusted import restore_untrusted  # noqa: PLC0415  # it needs the class of snapshots
 
-        return distrusted(snapshot, config, history, hashlib.sha256(data + digest(history)).hexdigest())
+        return restore_untrusted(
+            snapshot, config, history, hashlib.sha256(data + digest(history)).hexdigest()
+        )
     kept = {name: getattr(snapshot, name) for name in KEPT}
     return Machine(config, snapshot.state, Memory(history=history, **kept))
 

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, assert_never
 
 from ..effects.errors import IllegalTransition
 from ..effects.notices import Ignored
-from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
+from ..states import (
+    compacting,
+    confirming,
+    dispatching,
+    done,
+    executing,
+    streaming,
+    thinking,
+)
 from ..states.context import Context
-from ..states.legal import LEGAL
 from ..states.state import (
     Compacting,
     Confirming,
@@ -23,6 +30,7 @@ from ..states.state import (
     Streaming,
     Thinking,
 )
+from ..states.table import LEGAL
 
 if TYPE_CHECKING:
     from ..effects import Effect

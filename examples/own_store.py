@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from turnwheel.effects.errors import StoreConflict, StoreError
-from turnwheel.effects.performers.stores.base import SessionInfo
-from turnwheel.testing.conformance import checks, survives_kill
+from turnwheel.performers.stores.base import SessionInfo
+from turnwheel.testing.store_contract import checks, survives_kill
 
 
 class FileStore:

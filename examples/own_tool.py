@@ -2,7 +2,13 @@
 
 import asyncio
 
-from turnwheel import Agent, Approve, Deny, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    Approve,
+    Deny,
+    SQLiteStore,
+    tool,
+)
 from turnwheel.effects.notices import ApprovalRequested, TextDelta
 
 

@@ -4,16 +4,27 @@ import json
 from typing import Any
 
 from turnwheel.effects.events import Failure
-from turnwheel.effects.messages import Message, StopReason, Text, ToolCall, ToolResult
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.models import Endpoint, HTTPModel, Timeouts
-from turnwheel.effects.performers.models.transcript import transcript
-from turnwheel.effects.performers.models.wire import Broken, Complete, Ending, Post
+from turnwheel.effects.history import clear_results
+from turnwheel.effects.messages import (
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Transcript
-from turnwheel.effects.shown import cleared
-from turnwheel.effects.text import clean
 from turnwheel.effects.usage import Usage
+from turnwheel.effects.validators import clean
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.models import Endpoint, HTTPModel, Timeouts
+from turnwheel.performers.models.transcript import transcript
+from turnwheel.performers.models.wire import (
+    Broken,
+    Complete,
+    Ending,
+    Post,
+)
 
 STOPS = {"done": StopReason.END_TURN, "call": StopReason.TOOL_USE, "full": StopReason.MAX_TOKENS}
 MAX_LINE = 1_000_000
@@ -22,7 +33,7 @@ MAX_LINE = 1_000_000
 class LinesWire:
     """``lines:NAME`` asks the model NAME: what was said goes out, and what is said comes back in lines."""
 
-    def encode(self, request: CallModel, scene: Scene) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> Post:
         """The conversation, or the text that is to be summarised, and the tools that may be called."""
         view = request.view
         shown = scene.history.slice(0, view.length)
@@ -30,7 +41,7 @@ class LinesWire:
             turns = [{"who": "user", "said": [transcript(shown, view.limit)]}]
         else:
             old, new = shown[: view.cleared], shown[view.cleared :]
-            shown = (*map(cleared, old), *new)
+            shown = (*map(clear_results, old), *new)
             turns = [{"who": message.role.value, "said": words(message)} for message in shown]
         tools = [tool for tool in scene.config.tools if tool.name in request.tools]
         body = {
@@ -42,7 +53,7 @@ class LinesWire:
         }
         return Post(path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode())
 
-    def parser(self, scene: Scene) -> "LinesParser":  # noqa: ARG002  # other parsers look at it
+    def parser(self, scene: PerformContext) -> "LinesParser":  # noqa: ARG002  # other parsers look at it
         """A new parser for one answer."""
         return LinesParser()
 

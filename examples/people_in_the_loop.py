@@ -2,9 +2,21 @@
 
 import asyncio
 
-from turnwheel import Agent, Approve, Deny, Hook, HookAnswer, HookCall, MemoryStore, Policy, Rule, hook, tool
+from turnwheel import (
+    Agent,
+    Approve,
+    Deny,
+    Hook,
+    HookAnswer,
+    HookCall,
+    MemoryStore,
+    Policy,
+    Rule,
+    hook,
+    tool,
+)
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.why import why
+from turnwheel.engine.inspect.explain import explain
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 
@@ -48,7 +60,7 @@ async def main() -> None:
     await session.approve(rent.id, Approve(arguments='{"account": "rent", "cents": 90}'), by="Bob")
     print((await session.resume()).text)
 
-    for moment in (await why(store, "household", rent.call)).moments:
+    for moment in (await explain(store, "household", rent.call)).moments:
         print(f"{moment.what}: {moment.text}")
 
 

@@ -10,13 +10,22 @@ import asyncio
 import json
 from decimal import Decimal
 
-from turnwheel import Agent, ChildSpec, Concurrency, Limits, ModelSpec, Policy, Price, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Concurrency,
+    Limits,
+    ModelSpec,
+    Policy,
+    Price,
+    tool,
+)
 from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.messages import Role, StopReason
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.performers.base import PerformContext
 
 DOLLAR_A_CALL = Usage(input=1_000)
 PRICE = Price(input=1_000, output=0, source="made up", date="2026-11-21")
@@ -28,7 +37,7 @@ async def look(where: str) -> str:
     return f"{where} is quiet"
 
 
-async def model(request: CallModel, scene: Scene) -> ModelFinished:
+async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
     """The leader sends three scouts at once; a scout looks at its place and says what it saw."""
     last = scene.history[-1]
     if last.role is Role.TOOL:

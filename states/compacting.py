@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ..effects.config import OnMaxTokens, Steering
 from ..effects.events import (
     Entered,
     Failure,
@@ -37,18 +38,31 @@ from ..effects.notices import (
 )
 from ..effects.permissions import Verdict
 from ..effects.pieces import TextPiece
-from ..effects.policy import OnMaxTokens, Steering
-from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
-from ..effects.requests import CallModel, Cancel, Purpose, SetTimer, Transcript
-from .batch import Stopping
-from .draft import Draft
-from .hooking import ask_hooks
-from .inputs import received
-from .rules import compaction, texts
+from ..effects.records import (
+    AddUsage,
+    AppendMessage,
+    CountCompaction,
+    ReplaceHistory,
+)
+from ..effects.requests import (
+    CallModel,
+    Cancel,
+    Purpose,
+    SetTimer,
+    Transcript,
+)
+from .batch.batch import Stopping
+from .builder import Draft, ask_hooks, received
+from .rules import compaction, model_messages
 from .rules.hooks import asked_at, opinion, told
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, wait
-from .rules.sizes import history_size, message_size, saved, usage_of
+from .rules.token_estimates import (
+    history_size,
+    message_size,
+    saved,
+    usage_of,
+)
 from .state import (
     Compacting,
     CompactReason,
@@ -64,7 +78,7 @@ from .state import (
 
 if TYPE_CHECKING:
     from ..effects import Effect
-    from ..effects.model import ModelSpec
+    from ..effects.config import ModelSpec
     from .context import Context
 
 TRIES_OF_LARGE = 2
@@ -270,7 +284,7 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     )
     if state.reason is CompactReason.MAX_TOKENS:
         # The history ends with what the model got out; it goes on when it is asked to.
-        draft.add(AppendMessage(message=user(texts.CONTINUE, ctx.now)))
+        draft.add(AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go()))
 
 

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .calls import step
-from .state import Confirming, Dispatching, Executing, Thinking
+from .batch.step import step
+from .state import (
+    Confirming,
+    Dispatching,
+    Executing,
+    Thinking,
+)
 
 if TYPE_CHECKING:
     from ..effects import Effect

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, assert_never, final
 import attrs
 
 from ..effects import is_record
-from ..effects.config import Config
-from ..effects.events import ControlReceived, Event, UserSent, UserSteered
+from ..effects.config import Config, ModelSpec, Steering
+from ..effects.events import (
+    ControlReceived,
+    Event,
+    UserSent,
+    UserSteered,
+)
 from ..effects.history import History
 from ..effects.messages import Binary, Role
-from ..effects.model import ModelSpec
 from ..effects.permissions import PermissionMode, Rule
-from ..effects.policy import Steering
 from ..effects.records import (
     AddContext,
     AddUsage,
@@ -28,7 +31,7 @@ from ..effects.records import (
     CountCompaction,
     CountContinue,
     GrantRule,
-    Lane,
+    MailKind,
     ReplaceHistory,
     SetInstructions,
     SetMode,
@@ -41,7 +44,12 @@ from ..effects.records import (
 )
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
-from .rules.sizes import history_size, message_size, results_in, saved
+from .rules.token_estimates import (
+    history_size,
+    message_size,
+    results_in,
+    saved,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,7 +82,7 @@ INPUTS = UserSent | UserSteered | ControlReceived
 class Mail:
     """An input that waits. *id* is its sender's, *how* says when one that steers is read."""
 
-    lane: Lane
+    lane: MailKind
     id: str
     text: str
     at: float
@@ -87,7 +95,7 @@ class Mail:
         """The input that *event* brings."""
         if isinstance(event, UserSent):
             return cls(
-                lane=Lane.PROMPT,
+                lane=MailKind.PROMPT,
                 id=event.id,
                 text=event.text,
                 at=event.at,
@@ -95,7 +103,7 @@ class Mail:
                 sender=event.sender,
             )
         return cls(
-            lane=Lane.STEER, id=event.id, text=event.text, at=event.at, files=event.files, how=event.how
+            lane=MailKind.STEER, id=event.id, text=event.text, at=event.at, files=event.files, how=event.how
         )
 
 
@@ -162,7 +170,7 @@ class Memory:
         """Whether *event* is an input that came before."""
         return isinstance(event, INPUTS) and event.id in self.received
 
-    def waiting(self, lane: Lane) -> tuple[Mail, ...]:
+    def waiting(self, lane: MailKind) -> tuple[Mail, ...]:
         """What waits in *lane*, in the order it came."""
         return tuple([mail for mail in self.mail if mail.lane is lane])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .draft import ignore
+from .builder import ignore
 from .state import Done
 
 if TYPE_CHECKING:

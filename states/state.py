@@ -22,7 +22,7 @@ import attrs
 from ..effects.notices import DoneReason
 from ..effects.pieces import Rope
 from ..effects.usage import Spent
-from .batch import Batch, Stopping
+from .batch.batch import Batch, Stopping
 
 # Thinking: between model calls. A turn's request leaves from `Go` and from nowhere else, and a run ends
 # through `End` and through nothing else, so no limit is bypassed on the way in and no total on the way out.

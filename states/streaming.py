@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..effects.config import Steering
 from ..effects.events import (
     Failure,
     Interrupted,
@@ -41,18 +42,35 @@ from ..effects.notices import (
     Warned,
 )
 from ..effects.pieces import Piece, ReasoningPiece, TextPiece
-from ..effects.policy import Steering
-from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
+from ..effects.records import (
+    AddUsage,
+    AppendMessage,
+    ClearContext,
+    CountCompaction,
+)
 from ..effects.requests import Cancel, SetTimer
-from .batch import Batch, Call, Stopping
-from .draft import Draft
-from .inputs import received
-from .rules import texts
-from .rules.answer import TRUSTED, Wishes, parts_of, wishes
+from .batch.batch import Batch, Call, Stopping
+from .batch.settle import tell
+from .builder import Draft, received
+from .rules import model_messages
+from .rules.answer_parts import (
+    TRUSTED,
+    Wishes,
+    parts_of,
+    wishes,
+)
 from .rules.retry import fall_back, may_fall_back, wait
-from .rules.sizes import usage_of
-from .settling import tell
-from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
+from .rules.token_estimates import usage_of
+from .state import (
+    Compacting,
+    CompactReason,
+    End,
+    Executing,
+    Go,
+    Retry,
+    Streaming,
+    Thinking,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -201,11 +219,11 @@ def _answer_unrun(
     """Whole calls that will not run get their results at once, so the history stays valid."""
     match stop, state.stopping:
         case StopReason.INTERRUPTED, Stopping.HURRIED:
-            outcome, content = Outcome.SKIPPED, texts.SKIPPED_AFTER_STEER
+            outcome, content = Outcome.SKIPPED, model_messages.SKIPPED_AFTER_STEER
         case StopReason.INTERRUPTED, _:
-            outcome, content = Outcome.CANCELLED, texts.CANCELLED
+            outcome, content = Outcome.CANCELLED, model_messages.CANCELLED
         case _:
-            outcome, content = Outcome.SKIPPED, texts.CUT_OFF
+            outcome, content = Outcome.SKIPPED, model_messages.CUT_OFF
     results = tuple(
         [
             ToolResult(call=call.id, wire_id=call.wire_id, name=call.name, content=content, outcome=outcome)

@@ -13,12 +13,18 @@ from typing import final
 
 import attrs
 
-from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed, ToolFinished
+from ..effects.events import (
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    ToolFinished,
+)
 from ..effects.messages import Message, StopReason
-from ..effects.performers.base import Scene
 from ..effects.pieces import CallPiece, Piece, TextPiece
 from ..effects.requests import CallModel, Purpose, RunTool
 from ..effects.usage import Usage
+from ..performers.base import PerformContext
 
 USAGE = Usage(input=10, output=5)
 """What an answer costs where a script says nothing else."""
@@ -85,7 +91,7 @@ class ScriptedModel:
         self.requests: list[CallModel] = []
         self.seen: list[tuple[Message, ...]] = []
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         """The next answer of the script; `ScriptEnded` where there is none."""
         self.requests.append(request)
         self.seen.append(scene.history.slice(0, request.view.length))
@@ -106,7 +112,7 @@ class ScriptedModel:
             raise ScriptEnded(msg)
         return self._replies.pop(0)
 
-    async def _stalled(self, request: CallModel, scene: Scene) -> ModelFailed:
+    async def _stalled(self, request: CallModel, scene: PerformContext) -> ModelFailed:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -116,7 +122,9 @@ class ScriptedModel:
         return self._failed(request, scene, Failure.CANCELLED, None)
 
     @staticmethod
-    def _failed(request: CallModel, scene: Scene, failure: Failure, retry_after: float | None) -> ModelFailed:
+    def _failed(
+        request: CallModel, scene: PerformContext, failure: Failure, retry_after: float | None
+    ) -> ModelFailed:
         return ModelFailed(
             at=scene.clock.now(),
             request=request.id,
@@ -134,7 +142,7 @@ class ScriptedTools:
         self._tools = tools
         self.ran: list[RunTool] = []
 
-    async def __call__(self, request: RunTool, scene: Scene) -> ToolFinished:
+    async def __call__(self, request: RunTool, scene: PerformContext) -> ToolFinished:
         """What the function of that name makes of the arguments."""
         self.ran.append(request)
         content = self._tools[request.tool](json.loads(request.arguments or "{}"))

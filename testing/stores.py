@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import final
 
 from ..effects.errors import StoreError
-from ..effects.performers.stores.base import SessionInfo, Store
-from ..effects.performers.stores.memory import MemoryStore
+from ..performers.stores.base import SessionInfo, Store
+from ..performers.stores.memory import MemoryStore
 
 
 class StoreOver:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import ChildSpec, Config, Limits, ToolSpec
+from turnwheel.effects.config import (
+    ChildSpec,
+    Compaction,
+    Config,
+    Limits,
+    Loops,
+    ModelSpec,
+    Policy,
+    Price,
+    Retries,
+    ToolSpec,
+)
 from turnwheel.effects.hooks import Hook, HookSpec
-from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.notices import AgentNoticed, TextDelta
 from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, Rope, TextPiece
-from turnwheel.effects.policy import Policy
-from turnwheel.effects.upkeep import Compaction, Loops, Retries
 from turnwheel.effects.usage import Usage
+
+# Processes that a test starts find the provers where this one does.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 # A slow or busy machine is no defect of ours: nothing here is judged by the clock.
 settings.register_profile("turnwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])

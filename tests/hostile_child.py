@@ -11,11 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+from provers.hostile_server.attacks import SECRET, attacks
+from provers.hostile_server.server import Hostile
+from provers.streams import DIALECTS
+
 from turnwheel import Agent, Limits, Retries
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.hostile.attacks import SECRET, attacks
-from turnwheel.testing.hostile.server import Hostile
-from turnwheel.testing.streams import DIALECTS
+from turnwheel.testing.clocks import AutoClock
 
 
 def resident(what: str) -> float:
@@ -35,7 +36,7 @@ async def main(name: str, wanted: list[str]) -> None:
                 model=dialect.model,
                 base_url=server.url,
                 api_key=SECRET,
-                clock=FakeClock(),
+                clock=AutoClock(),
                 retries=Retries(overloaded=0, failed=0),
                 limits=Limits(turns=2),
             )

@@ -17,17 +17,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwheel import Agent, Result, Session, SQLiteStore, tool
+from provers.crash.points import Notebook
+
+from turnwheel import (
+    Agent,
+    Result,
+    Session,
+    SQLiteStore,
+    tool,
+)
+from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import TurnwheelError
 from turnwheel.effects.events import ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.messages import Message, Role, StopReason
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.tools import ToolContext
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.policy import Steering
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.killing.points import Notebook
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.tools import ToolContext
 
 PLAN = (("peek", "pay"), ("put",))
 """The tools that are called in each answer to a job, before the last one, which only talks."""
@@ -95,7 +102,7 @@ def is_prompt(message: Message) -> bool:
     return not message.text.startswith("steer")
 
 
-async def model(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+async def model(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
     """Perform `CallModel`: what is said follows from what was said before, whoever is asked."""
     pieces = speech(scene.history.slice(0, request.view.length))
     for before, piece in enumerate(pieces):

@@ -11,22 +11,42 @@ from typing import Any, final
 import attrs
 import pytest
 
-from turnwheel import Agent, ChildSpec, DoneReason, MemoryStore, ModelSpec, SetThinking, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    DoneReason,
+    MemoryStore,
+    ModelSpec,
+    SetThinking,
+    SQLiteStore,
+    tool,
+)
+from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import UserSteered
 from turnwheel.effects.notices import TextDelta, ToolStarted
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
-from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.about import About, SessionKind, SessionState, about
 from turnwheel.engine.codec import decode, encode
-from turnwheel.engine.entries import Posted, RunOpened, Stepped
-from turnwheel.engine.journal import fold
-from turnwheel.engine.listing import described, latest, listed
-from turnwheel.engine.written import entry_of, written
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
+from turnwheel.engine.journal.summary import (
+    SessionKind,
+    SessionStatus,
+    SessionSummary,
+    summarize,
+)
+from turnwheel.engine.session.journal import fold
+from turnwheel.engine.session.listing import described, latest, listed
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import StoreOver
 
 
@@ -42,7 +62,7 @@ def made(*replies: Reply, **settings: Any) -> Agent:
         "model": "scripted",
         "performers": {CallModel: ScriptedModel(*replies)},
         "store": MemoryStore(),
-        "clock": FakeClock(100.0),
+        "clock": AutoClock(100.0),
         "tools": [pay],
     }
     return Agent(**{**given, **settings})
@@ -54,13 +74,13 @@ def kept_by(agent: Agent) -> Store:
     return agent.store
 
 
-async def told(store: Store, session: str = "s") -> About:
+async def told(store: Store, session: str = "s") -> SessionSummary:
     """What the row of *session* says, which must be what its journal says."""
     (info,) = [info for info in await store.list() if info.session == session]
-    row = decode(info.about, About)
-    assert isinstance(row, About)
-    read = about(fold(await store.load(session), session), session)
-    if row.state is SessionState.UNFINISHED:  # while a run goes on, its account is not written at each step
+    row = decode(info.about, SessionSummary)
+    assert isinstance(row, SessionSummary)
+    read = summarize(fold(await store.load(session), session), session)
+    if row.state is SessionStatus.UNFINISHED:  # while a run goes on, its account is not written at each step
         read = attrs.evolve(read, spent=row.spent, messages=row.messages)
     assert row == read
     return row
@@ -72,12 +92,12 @@ async def test_a_session_is_described_from_its_first_prompt_to_its_last_run() ->
     store = kept_by(agent)
     async with agent.session("s") as session:
         await session.send("hello")
-        assert await told(store) == About(prompts=1)
+        assert await told(store) == SessionSummary(prompts=1)
         async for _ in session.stream():
             row = await told(store)
             assert (row.state, row.runs, row.title, row.reason) in {
-                (SessionState.UNFINISHED, 1, "hello", None),
-                (SessionState.IDLE, 1, "hello", DoneReason.END_TURN),
+                (SessionStatus.UNFINISHED, 1, "hello", None),
+                (SessionStatus.IDLE, 1, "hello", DoneReason.END_TURN),
             }
         row = await told(store)
         assert (row.kind, row.parent, row.agent, row.cwd) == (SessionKind.MAIN, "", "", str(Path.cwd()))
@@ -93,18 +113,18 @@ async def test_a_session_that_waits_for_people_says_for_how_many_answers() -> No
     store = kept_by(agent)
     async with agent.session("s") as session, agent.session("s") as other:
         await session.run("pay twice")
-        assert (await told(store)).state is SessionState.RESTING
+        assert (await told(store)).state is SessionStatus.RESTING
         assert (await told(store)).questions == 1  # serially, one is asked at a time
         await other.load()
         await other.approve(other.waiting[0].id)
-        assert (await told(store)).state is SessionState.UNFINISHED
+        assert (await told(store)).state is SessionStatus.UNFINISHED
         await session.resume()
-        assert ((await told(store)).state, (await told(store)).questions) == (SessionState.RESTING, 1)
+        assert ((await told(store)).state, (await told(store)).questions) == (SessionStatus.RESTING, 1)
         await session.interrupt()
-        assert (await told(store)).state is SessionState.UNFINISHED
+        assert (await told(store)).state is SessionStatus.UNFINISHED
         await session.resume()
         row = await told(store)
-        assert (row.state, row.questions, row.reason) == (SessionState.IDLE, 0, DoneReason.INTERRUPTED)
+        assert (row.state, row.questions, row.reason) == (SessionStatus.IDLE, 0, DoneReason.INTERRUPTED)
 
 
 async def test_prompts_that_wait_are_counted() -> None:
@@ -120,7 +140,7 @@ async def test_prompts_that_wait_are_counted() -> None:
             counts.append((await told(store)).prompts)
     assert [count for count, _ in itertools.groupby(counts)] == [0, 2, 1, 0]
     late = UserSteered(at=1.0, id="x", text="and this")
-    await store.append("s", len(await store.load("s")), [written(Posted(event=late))])
+    await store.append("s", len(await store.load("s")), [encode_entry(Posted(event=late))])
     async with agent.session("s") as session:
         await session.send("d")
         assert (await told(store)).prompts == 2
@@ -135,10 +155,10 @@ async def test_a_session_that_was_left_is_unfinished() -> None:
             async for notice in notices:
                 if isinstance(notice, TextDelta):
                     break
-        assert (await told(store)).state is SessionState.UNFINISHED
+        assert (await told(store)).state is SessionStatus.UNFINISHED
     async with agent.session("s") as session:
         await session.resume()
-    assert (await told(store)).state is SessionState.IDLE
+    assert (await told(store)).state is SessionStatus.IDLE
 
 
 async def test_a_summary_is_pointed_at() -> None:
@@ -153,7 +173,7 @@ async def test_a_summary_is_pointed_at() -> None:
         last = (await session.run("c")).run
         row = await told(store)
         assert (row.messages, len(session.history)) == (6, 4)
-        entry = entry_of((await store.load("s"))[row.summary])
+        entry = decode_entry((await store.load("s"))[row.summary])
         assert isinstance(entry, Stepped)
         assert type(entry.event).__name__ == "ModelFinished"
         before = fold((await store.load("s"))[: row.summary], "s").machine
@@ -320,7 +340,7 @@ async def test_what_cannot_be_read_hides_nothing_else(row: bytes, entry: bytes) 
     await bare(store)
     await store.kept.append("broken", 0, [entry], row)
     states = {one.session: one.about.state for one in await listed(store)}
-    assert states == {"s": SessionState.IDLE, "broken": SessionState.UNREADABLE}
+    assert states == {"s": SessionStatus.IDLE, "broken": SessionStatus.UNREADABLE}
     (info,) = [info for info in await store.list() if info.session == "broken"]
     assert info.about == row
 
@@ -366,12 +386,14 @@ async def test_a_child_is_not_gone_on_with_though_it_was_written_last(tmp_path: 
     """It is at work and its parent waits: the parent is what goes on. A fork is as good as any."""
     at = itertools.count(1.0)
     store = MemoryStore(now=lambda: next(at))
-    row = About(cwd=str(tmp_path))
-    await store.append("s", 0, [b"1"], encode(row, About))
+    row = SessionSummary(cwd=str(tmp_path))
+    await store.append("s", 0, [b"1"], encode(row, SessionSummary))
     child = attrs.evolve(row, kind=SessionKind.CHILD, parent="s", agent="kid")
-    await store.append("s.1", 0, [b"1"], encode(child, About))
+    await store.append("s.1", 0, [b"1"], encode(child, SessionSummary))
     assert await latest(store, tmp_path) == "s"
-    await store.append("t", 0, [b"1"], encode(attrs.evolve(row, kind=SessionKind.FORK, parent="s"), About))
+    await store.append(
+        "t", 0, [b"1"], encode(attrs.evolve(row, kind=SessionKind.FORK, parent="s"), SessionSummary)
+    )
     assert await latest(store, tmp_path) == "t"
 
 
@@ -390,7 +412,7 @@ async def test_a_session_that_moved_is_where_it_worked_last(tmp_path: Path) -> N
 
 def test_a_row_in_full() -> None:
     """What a row looks like is fixed: other programs may read it. What is at its default is left out."""
-    row = About(
+    row = SessionSummary(
         kind=SessionKind.FORK,
         parent="p",
         title="t",
@@ -400,18 +422,18 @@ def test_a_row_in_full() -> None:
         summary=4,
         cwd="/w",
         agent="a",
-        state=SessionState.RESTING,
+        state=SessionStatus.RESTING,
         questions=5,
         prompts=6,
         reason=DoneReason.ERROR,
     )
-    assert encode(row, About) == (
+    assert encode(row, SessionSummary) == (
         b'{"kind":"fork","parent":"p","title":"t","runs":1,"messages":2,'
         b'"spent":{"turns":1,"usage":{"input":3}},"summary":4,"cwd":"/w","agent":"a","state":"resting",'
         b'"questions":5,"prompts":6,"reason":"error"}'
     )
-    assert decode(encode(row, About), About) == row
-    assert encode(About(), About) == b"{}"
+    assert decode(encode(row, SessionSummary), SessionSummary) == row
+    assert encode(SessionSummary(), SessionSummary) == b"{}"
 
 
 async def test_rows_are_right_when_two_processes_take_turns() -> None:
@@ -421,12 +443,12 @@ async def test_rows_are_right_when_two_processes_take_turns() -> None:
     async with agent.session("s") as one, agent.session("s") as two:
         for number, (driver, other) in enumerate([(one, two), (two, one), (one, two)], 1):
             await driver.run(f"go {number}")
-            assert (await told(store)).state is SessionState.RESTING
+            assert (await told(store)).state is SessionStatus.RESTING
             await other.load()
             await other.approve(other.waiting[0].id)
-            assert (await told(store)).state is SessionState.UNFINISHED
+            assert (await told(store)).state is SessionStatus.UNFINISHED
             await other.resume()
             row = await told(store)
-            assert (row.state, row.runs, row.messages) == (SessionState.IDLE, number, 4 * number)
-    opened = [entry_of(data) for data in await store.load("s")]
+            assert (row.state, row.runs, row.messages) == (SessionStatus.IDLE, number, 4 * number)
+    opened = [decode_entry(data) for data in await store.load("s")]
     assert sum(isinstance(entry, RunOpened) for entry in opened) == 3

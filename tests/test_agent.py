@@ -27,17 +27,30 @@ from turnwheel import (
     ToolContext,
     tool,
 )
+from turnwheel.effects.config import OnMaxTokens
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Decision
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.notices import AgentNoticed, Compacted, RunEnded, RunStarted, TextDelta, ToolEnded
-from turnwheel.effects.policy import OnMaxTokens
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    Compacted,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+    ToolEnded,
+)
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import SPAWN
-from turnwheel.engine.journal import fold
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.session.journal import fold
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import FaultyStore
 
 
@@ -56,7 +69,7 @@ def pay(amount: int = 1) -> str:
 def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
     """An agent over a script."""
     model = ScriptedModel(*replies)
-    given: dict[str, Any] = {"model": "scripted", "tools": [look, pay], "clock": FakeClock(100.0)}
+    given: dict[str, Any] = {"model": "scripted", "tools": [look, pay], "clock": AutoClock(100.0)}
     return Agent(performers={CallModel: model}, **{**given, **settings}), model
 
 
@@ -164,7 +177,7 @@ async def test_a_run_ends_at_its_limit(limits: Limits, reason: DoneReason) -> No
 
 async def test_active_time_is_a_limit_and_waiting_costs_nothing() -> None:
     """Seconds are what tools took; the time a person took to answer is not in it."""
-    clock = FakeClock(100.0)
+    clock = AutoClock(100.0)
 
     @tool(side_effect="read_only")
     async def slow() -> str:

@@ -12,17 +12,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel import Agent, Binary, ChildSpec, MemoryStore, ModelSpec, Price, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    Binary,
+    ChildSpec,
+    MemoryStore,
+    ModelSpec,
+    Price,
+    SQLiteStore,
+    tool,
+)
+from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, StoreConflict, UnknownSession
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
-from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.about import About, SessionKind, SessionState
-from turnwheel.engine.archive import delete, export, prune
 from turnwheel.engine.codec import encode
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.engine.inspect.export import delete, export, prune
+from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 
 @tool
@@ -43,7 +57,7 @@ def made(*replies: Reply, **settings: Any) -> Agent:
         "model": ModelSpec(name="scripted", price=Price(input=Decimal(1), output=Decimal(2))),
         "performers": {CallModel: ScriptedModel(*replies)},
         "store": MemoryStore(),
-        "clock": FakeClock(100.0),
+        "clock": AutoClock(100.0),
         "tools": [pay, look],
     }
     return Agent(**{**given, **settings})
@@ -236,20 +250,20 @@ class Shelf:
         self.at = 0.0
         self.store = MemoryStore(now=lambda: self.at)
 
-    async def put(self, session: str, at: float, about: About | None = None) -> None:
+    async def put(self, session: str, at: float, about: SessionSummary | None = None) -> None:
         """Have *session* be written *at* a time."""
         self.at = at
         length = len(await self.store.load(session))
-        await self.store.append(session, length, [b"{}"], encode(about or About(), About))
+        await self.store.append(session, length, [b"{}"], encode(about or SessionSummary(), SessionSummary))
 
     async def left(self) -> set[str]:
         """The sessions that are there."""
         return {info.session for info in await self.store.list()}
 
 
-def child_of(parent: str, state: SessionState = SessionState.IDLE) -> About:
+def child_of(parent: str, state: SessionStatus = SessionStatus.IDLE) -> SessionSummary:
     """The row of a child."""
-    return About(kind=SessionKind.CHILD, parent=parent, agent="kid", state=state)
+    return SessionSummary(kind=SessionKind.CHILD, parent=parent, agent="kid", state=state)
 
 
 async def test_what_nobody_wrote_to_for_long_is_deleted() -> None:
@@ -278,18 +292,18 @@ async def test_a_child_goes_with_its_parent_and_never_before() -> None:
     assert await shelf.left() == {"b", "b.1", "c", "c.1"}
 
 
-@pytest.mark.parametrize("state", [state for state in SessionState if state is not SessionState.IDLE])
-async def test_what_is_not_over_is_kept_unless_it_shall_not_be(state: SessionState) -> None:
+@pytest.mark.parametrize("state", [state for state in SessionStatus if state is not SessionStatus.IDLE])
+async def test_what_is_not_over_is_kept_unless_it_shall_not_be(state: SessionStatus) -> None:
     """A question that nobody answered yet is no reason to delete it, nor its child."""
     shelf = Shelf()
-    await shelf.put("a", 1.0, About(state=state))
+    await shelf.put("a", 1.0, SessionSummary(state=state))
     await shelf.put("a.1", 1.0, child_of("a"))
     assert await prune(shelf.store, 50.0, 100.0) == ()
     assert sorted(await prune(shelf.store, 50.0, 100.0, keep_unfinished=False)) == ["a", "a.1"]
 
 
-@pytest.mark.parametrize("state", [SessionState.RESTING, SessionState.UNFINISHED])
-async def test_a_child_that_nobody_waits_for_keeps_no_family(state: SessionState) -> None:
+@pytest.mark.parametrize("state", [SessionStatus.RESTING, SessionStatus.UNFINISHED])
+async def test_a_child_that_nobody_waits_for_keeps_no_family(state: SessionStatus) -> None:
     """It goes on with its parent or never, and that is over: somebody interrupted it twice."""
     shelf = Shelf()
     await shelf.put("a", 1.0)
@@ -300,7 +314,7 @@ async def test_a_child_that_nobody_waits_for_keeps_no_family(state: SessionState
 async def test_what_waits_to_be_answered_is_kept() -> None:
     """A prompt that was accepted and that nobody has run yet is not thrown away."""
     shelf = Shelf()
-    await shelf.put("a", 1.0, About(prompts=1))
+    await shelf.put("a", 1.0, SessionSummary(prompts=1))
     assert await prune(shelf.store, 50.0, 100.0) == ()
     assert await prune(shelf.store, 50.0, 100.0, keep_unfinished=False) == ("a",)
 
@@ -343,18 +357,18 @@ async def test_pruning_a_real_store(tmp_path: Path) -> None:
 @given(
     sessions=st.dictionaries(
         st.sampled_from(["a", "b", "a.1", "a.2", "b.1", "a.1.1"]),
-        st.tuples(st.integers(0, 100), st.sampled_from(list(SessionState))),
+        st.tuples(st.integers(0, 100), st.sampled_from(list(SessionStatus))),
     ),
     keep=st.booleans(),
 )
 async def test_a_family_is_pruned_whole_or_not_at_all(
-    sessions: dict[str, tuple[int, SessionState]], *, keep: bool
+    sessions: dict[str, tuple[int, SessionStatus]], *, keep: bool
 ) -> None:
     """Whatever is there: afterwards no child is without a parent that it had before."""
     shelf = Shelf()
     for name, (at, state) in sessions.items():
         parent = name.rpartition(".")[0]
-        await shelf.put(name, float(at), child_of(parent, state) if parent else About(state=state))
+        await shelf.put(name, float(at), child_of(parent, state) if parent else SessionSummary(state=state))
     gone = set(await prune(shelf.store, 50.0, 100.0, keep_unfinished=keep))
     left = await shelf.left()
     assert gone | left == set(sessions)
@@ -364,6 +378,6 @@ async def test_a_family_is_pruned_whole_or_not_at_all(
         assert parent not in sessions or (parent in gone) == (name in gone)
     if keep:
         first = [name for name in gone if name.rpartition(".")[0] not in sessions]
-        assert all(sessions[name][1] is SessionState.IDLE for name in first)
-        assert all(sessions[name][1] is not SessionState.UNREADABLE for name in gone)
+        assert all(sessions[name][1] is SessionStatus.IDLE for name in first)
+        assert all(sessions[name][1] is not SessionStatus.UNREADABLE for name in gone)
     assert all(sessions[name][0] < 50 for name in gone)

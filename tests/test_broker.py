@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.notices import DoneReason, Notice, RunEnded, TextDelta
+from turnwheel.effects.notices import (
+    DoneReason,
+    Notice,
+    RunEnded,
+    TextDelta,
+)
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.broker import BUFFER, Broker, Subscription
+from turnwheel.engine.session.broker import BUFFER, Broker, Subscription
 
 
 def text(number: int) -> TextDelta:

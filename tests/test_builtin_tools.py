@@ -15,26 +15,30 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, SideEffect
+from turnwheel.effects.config import Config, ModelSpec, SideEffect
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.tools import ToolContext, ToolRunner, builtin_tools, files, find, paths
-from turnwheel.effects.performers.tools.files import edit, read, write
-from turnwheel.effects.performers.tools.find import glob, grep, ls
-from turnwheel.effects.performers.tools.process import run
-from turnwheel.effects.performers.tools.result import MAX_RESULT
-from turnwheel.effects.performers.tools.search import choices, matches
-from turnwheel.effects.performers.tools.shell import bash
 from turnwheel.effects.requests import RunTool
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.tools import (
+    ToolContext,
+    ToolRunner,
+    builtin,
+    builtin_tools,
+    files,
+)
+from turnwheel.performers.tools.builtin import bash, glob, grep, ls
+from turnwheel.performers.tools.files import edit, read, write
+from turnwheel.performers.tools.process import run
+from turnwheel.performers.tools.result import MAX_RESULT
+from turnwheel.performers.tools.search import choices, matches
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
 
 Context = ToolContext[object]
 
-SCENE = Scene(
+SCENE = PerformContext(
     session="s-1",
     run="r-1",
     config=Config(model=ModelSpec(name="openai:none")),
@@ -170,7 +174,7 @@ def test_a_symlink_put_in_the_way_after_the_check_is_not_followed(
     """Between the check and the use anybody may exchange a directory; what is opened is what was checked."""
     (home / "sub").mkdir()
     (home / "sub" / "secret.txt").write_text("harmless")
-    place = paths.locate(context, "sub/secret.txt")
+    place = files.locate(context, "sub/secret.txt")
     (home / "sub").rename(home / "moved")
     (home / "sub").symlink_to(secret.parent)
     with pytest.raises(OSError, match=r"sub/secret\.txt"), place.parent():
@@ -182,7 +186,7 @@ def test_a_file_exchanged_for_a_symlink_after_the_check_is_not_followed(
 ) -> None:
     """Nor is one written through it."""
     (home / "a.txt").write_text("harmless")
-    place = paths.locate(context, "a.txt")
+    place = files.locate(context, "a.txt")
     (home / "a.txt").unlink()
     (home / "a.txt").symlink_to(secret)
     with pytest.raises(OSError, match=r"a\.txt"):
@@ -253,7 +257,7 @@ def test_a_directory_in_another_may_not_be_exchanged(home: Path, secret: Path) -
     inner.mkdir(parents=True)
     (inner / "secret.txt").write_text("harmless")
     wider = ToolContext(cwd=home, deps=None, directories=(home, inner))
-    place = paths.locate(wider, "data/inner/secret.txt")
+    place = files.locate(wider, "data/inner/secret.txt")
     (home / "data").rename(home / "moved")
     (home / "data").symlink_to(secret.parent.parent)
     (secret.parent).rename(secret.parent.with_name("inner"))
@@ -492,7 +496,7 @@ def test_edit_does_not_make_files(context: Context, home: Path) -> None:
 def test_a_file_changed_meanwhile_is_not_overwritten(context: Context, home: Path) -> None:
     """What somebody else wrote between our reading and our writing is kept."""
     (home / "a.txt").write_text("ours")
-    place = paths.locate(context, "a.txt")
+    place = files.locate(context, "a.txt")
     _, seen = files.load(place)
     (home / "a.txt").write_text("theirs!")
     with pytest.raises(ValueError, match="changed by somebody else"):
@@ -533,10 +537,10 @@ def test_ls_lists_one_directory_in_order(context: Context) -> None:
 def test_ls_is_bounded(context: Context, home: Path) -> None:
     """How many more there are is said; an empty directory is said to be empty."""
     assert ls(context) == "[the directory is empty]"
-    for number in range(find.MAX_ENTRIES + 5):
+    for number in range(builtin.MAX_ENTRIES + 5):
         (home / f"{number}").touch()
     lines = ls(context).split("\n")
-    assert (len(lines), lines[-1]) == (find.MAX_ENTRIES + 1, "[5 more]")
+    assert (len(lines), lines[-1]) == (builtin.MAX_ENTRIES + 1, "[5 more]")
 
 
 @pytest.mark.usefixtures("tree")
@@ -594,9 +598,9 @@ async def test_grep_finds_lines(
 
 async def test_grep_is_bounded(context: Context, home: Path) -> None:
     """Hits, lines and files are: what is left out is counted."""
-    (home / "many.txt").write_text("hit\n" * (find.MAX_HITS + 1))
+    (home / "many.txt").write_text("hit\n" * (builtin.MAX_HITS + 1))
     lines = (await grep(context, "hit")).split("\n")
-    assert (len(lines), lines[-1]) == (find.MAX_HITS + 1, "[stopped after 500; narrow the search]")
+    assert (len(lines), lines[-1]) == (builtin.MAX_HITS + 1, "[stopped after 500; narrow the search]")
     (home / "many.txt").write_text("hit" + "x" * 10_000)
     (home / "binary").write_bytes(b"hit\0")
     (home / "huge").write_bytes(b"hit\n" * 1_300_000)

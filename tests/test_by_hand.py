@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from turnwheel.effects.config import Loops
 from turnwheel.effects.events import Approve, Failure
 from turnwheel.effects.requests import SetTimer
-from turnwheel.effects.upkeep import Loops
 from turnwheel.engine.machine import Machine
-from turnwheel.testing.by_hand import ByHand, call, calls, config
-from turnwheel.testing.places import PLACES, run_at
+from turnwheel.testing.harness import (
+    MachineHarness,
+    call,
+    calls,
+    config,
+)
+from turnwheel.testing.state_fixtures import PLACES, run_at
 
 
 @pytest.mark.parametrize(
@@ -26,9 +31,9 @@ from turnwheel.testing.places import PLACES, run_at
         (lambda run: run.answer(tool="write"), "no hook is asked about 'write' in <Machine 'r': confirming"),
     ],
 )
-def test_what_is_not_there_is_named(deed: Callable[[ByHand], object], said: str) -> None:
+def test_what_is_not_there_is_named(deed: Callable[[MachineHarness], object], said: str) -> None:
     """What was looked for, and where the run is instead."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     with pytest.raises(LookupError, match=said):
         deed(run)
@@ -36,13 +41,13 @@ def test_what_is_not_there_is_named(deed: Callable[[ByHand], object], said: str)
 
 def test_a_machine_that_was_made_otherwise_can_be_stepped_too() -> None:
     """It is set going."""
-    run = ByHand(Machine.start(config(), "hello", run="mine"))
+    run = MachineHarness(Machine.start(config(), "hello", run="mine"))
     assert (run.label, run.machine.state.open) == ("streaming", ("mine-1",))
 
 
 def test_a_timer_fires_when_it_is_due() -> None:
     """Nobody has to say when that is."""
-    run = ByHand()
+    run = MachineHarness()
     run.fail(Failure.SERVER)
     (timer,) = run.got(SetTimer)
     run.wake()
@@ -51,7 +56,7 @@ def test_a_timer_fires_when_it_is_due() -> None:
 
 def test_tools_do_their_work() -> None:
     """All that an answer calls, as often as it is given."""
-    run = ByHand(config(loops=Loops.never()))
+    run = MachineHarness(config(loops=Loops.never()))
     run.work(call(0, "look", path="a"), call(1, "note", path="b"), content="seen", times=3)
     assert run.results == [("look", "ok", "seen"), ("note", "ok", "seen")] * 3
     assert run.label == "streaming"
@@ -59,7 +64,7 @@ def test_tools_do_their_work() -> None:
 
 def test_rows_are_the_ways_that_the_last_event_led() -> None:
     """All that were passed through, and none for what was ignored."""
-    run = ByHand()
+    run = MachineHarness()
     assert [target for _, _, target in run.rows] == ["thinking.prompt", "thinking.go", "streaming"]
     run.say("done")
     assert [target for _, _, target in run.rows] == ["thinking.end", "done"]

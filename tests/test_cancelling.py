@@ -6,65 +6,88 @@ from collections.abc import Callable
 
 import pytest
 
-from turnwheel.effects.config import Limits
-from turnwheel.effects.events import ApprovalGiven, Approve, CallCancelled, Deny, Event, HookAnswered
+from turnwheel.effects.config import (
+    Concurrency,
+    Gates,
+    Limits,
+    OnDenial,
+    Policy,
+)
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Approve,
+    CallCancelled,
+    Deny,
+    Event,
+    HookAnswered,
+)
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.notices import ApprovalWithdrawn, Ignored, InterruptRequested, ToolEnded
-from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Policy
-from turnwheel.effects.requests import AskApproval, Cancel, FireHook, RunAgent, RunTool
-from turnwheel.states.rules import texts
-from turnwheel.testing.by_hand import ByHand, calls, config
-from turnwheel.testing.places import PLACES, run_at
+from turnwheel.effects.notices import (
+    ApprovalWithdrawn,
+    Ignored,
+    InterruptRequested,
+    ToolEnded,
+)
+from turnwheel.effects.requests import (
+    AskApproval,
+    Cancel,
+    FireHook,
+    RunAgent,
+    RunTool,
+)
+from turnwheel.states.rules import model_messages
+from turnwheel.testing.harness import MachineHarness, calls, config
+from turnwheel.testing.state_fixtures import PLACES, run_at
 
 GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE)
 AUDIT = HookSpec(name="audit", hook=Hook.POST_TOOL_USE)
 PARALLEL = Policy(concurrency=Concurrency.PARALLEL_READS)
-GONE = ("cancelled", texts.CANCELLED)
+GONE = ("cancelled", model_messages.CANCELLED)
 
 
 # Before it started
 
 
-def queued() -> ByHand:
+def queued() -> MachineHarness:
     """A write waits behind a tool at work."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note", "write"))
     return run
 
 
-def hooked() -> ByHand:
+def hooked() -> MachineHarness:
     """Hooks are asked about a write that nobody has judged."""
-    run = ByHand(config(hooks=(GUARD,)))
+    run = MachineHarness(config(hooks=(GUARD,)))
     run.say(*calls("write"))
     return run
 
 
-def asked() -> ByHand:
+def asked() -> MachineHarness:
     """A person is asked about a write."""
-    run = ByHand(config(policy=Policy(answer_within=60.0)))
+    run = MachineHarness(config(policy=Policy(answer_within=60.0)))
     run.say(*calls("write"))
     return run
 
 
-def vetted() -> ByHand:
+def vetted() -> MachineHarness:
     """Hooks are asked about a write that a person allowed."""
-    run = ByHand(config(hooks=(GUARD,), policy=Policy(gates=Gates.RULES_FIRST)))
+    run = MachineHarness(config(hooks=(GUARD,), policy=Policy(gates=Gates.RULES_FIRST)))
     run.say(*calls("write"))
     run.decide("write", Approve())
     return run
 
 
-def allowed() -> ByHand:
+def allowed() -> MachineHarness:
     """A write that a person allowed waits for a read."""
-    run = ByHand(config(policy=PARALLEL))
+    run = MachineHarness(config(policy=PARALLEL))
     run.say(*calls("look", "write"))
     run.decide("write", Approve())
     return run
 
 
 @pytest.mark.parametrize("waiting", [queued, hooked, asked, vetted, allowed])
-def test_a_call_that_has_not_started_never_does(waiting: Callable[[], ByHand]) -> None:
+def test_a_call_that_has_not_started_never_does(waiting: Callable[[], MachineHarness]) -> None:
     """Its result says that it was cancelled, what was asked about it is withdrawn, and the run goes on."""
     run = waiting()
     about = {one.id for one in run.all(AskApproval)} | {one.id for one in run.all(FireHook)}
@@ -82,7 +105,7 @@ def test_a_call_that_has_not_started_never_does(waiting: Callable[[], ByHand]) -
 
 
 @pytest.mark.parametrize("waiting", [queued, hooked, asked, vetted, allowed])
-def test_what_is_said_about_it_later_changes_nothing(waiting: Callable[[], ByHand]) -> None:
+def test_what_is_said_about_it_later_changes_nothing(waiting: Callable[[], MachineHarness]) -> None:
     """A yes, a hook's answer, and the wish to give it up again come too late."""
     run = waiting()
     name = next(wish.id for wish in run.machine.memory.history[-1].calls if wish.name == "write")
@@ -97,7 +120,7 @@ def test_what_is_said_about_it_later_changes_nothing(waiting: Callable[[], ByHan
 
 def test_the_questions_about_others_stay_open() -> None:
     """One is given up; the others are answered as ever."""
-    run = ByHand(config(policy=PARALLEL))
+    run = MachineHarness(config(policy=PARALLEL))
     run.say(*calls("write", "peek", "write"))
     first, *_ = run.machine.state.open
     run.cancel("write")
@@ -111,7 +134,7 @@ def test_the_questions_about_others_stay_open() -> None:
 
 def test_the_next_call_takes_its_turn() -> None:
     """What waited for the one that was given up is judged and started at once."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write", "note", "write"))
     run.cancel("write")
     assert run.started == ["note"]
@@ -123,7 +146,7 @@ def test_the_next_call_takes_its_turn() -> None:
 
 def test_it_is_no_denial() -> None:
     """The policy for a person's no does not skip the rest or end the run."""
-    run = ByHand(config(policy=Policy(on_denial=OnDenial.INTERRUPT)))
+    run = MachineHarness(config(policy=Policy(on_denial=OnDenial.INTERRUPT)))
     run.say(*calls("write", "note"))
     run.cancel("write")
     assert run.started == ["note"]
@@ -136,7 +159,7 @@ def test_it_is_no_denial() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.OK, Outcome.ERROR])
 def test_a_tool_at_work_is_told_to_stop_and_says_itself_how_it_ended(outcome: Outcome) -> None:
     """It may have done its work before it noticed; until then it keeps its place."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note", "look"))
     request = run.machine.state.open[0]
     run.cancel("note")
@@ -153,7 +176,7 @@ def test_a_tool_at_work_is_told_to_stop_and_says_itself_how_it_ended(outcome: Ou
 
 def test_a_child_at_work_is_told_to_stop_and_says_itself_how_it_ended() -> None:
     """Its parent goes on with what it reports."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("send", "note"))
     (request,) = run.got(RunAgent)
     run.cancel("send")
@@ -165,7 +188,7 @@ def test_a_child_at_work_is_told_to_stop_and_says_itself_how_it_ended() -> None:
 
 def test_others_at_work_are_not_told_to_stop() -> None:
     """Of calls side by side only the one that was named is given up."""
-    run = ByHand(config(policy=PARALLEL))
+    run = MachineHarness(config(policy=PARALLEL))
     run.say(*calls("look", "look", "look"))
     first, second, third = run.machine.state.open
     run.cancel("look")
@@ -176,7 +199,7 @@ def test_others_at_work_are_not_told_to_stop() -> None:
 def test_hooks_look_at_what_a_cancelled_tool_came_to() -> None:
     """It ran, after all, and the run goes on."""
     failure = HookSpec(name="nurse", hook=Hook.POST_TOOL_USE_FAILURE)
-    run = ByHand(config(hooks=(failure,)))
+    run = MachineHarness(config(hooks=(failure,)))
     run.say(*calls("note"))
     run.cancel("note")
     run.end("note", "stopped", Outcome.CANCELLED)
@@ -188,7 +211,7 @@ def test_hooks_look_at_what_a_cancelled_tool_came_to() -> None:
 
 def test_a_call_that_is_over_cannot_be_given_up() -> None:
     """Not while hooks look at its result, and not afterwards."""
-    run = ByHand(config(hooks=(AUDIT,)))
+    run = MachineHarness(config(hooks=(AUDIT,)))
     run.say(*calls("note", "look"))
     name = run.machine.memory.history[-1].calls[0].id
     run.end("note")
@@ -219,7 +242,7 @@ def test_a_call_that_is_not_there_cannot_be_given_up(place: str, name: str) -> N
 
 def test_a_question_that_a_denial_left_open_can_be_given_up() -> None:
     """The last one settles the batch."""
-    run = ByHand(config(policy=PARALLEL))
+    run = MachineHarness(config(policy=PARALLEL))
     run.say(*calls("write", "peek"))
     run.decide("write", Deny())
     assert run.label == "confirming.stopping"
@@ -230,7 +253,7 @@ def test_a_question_that_a_denial_left_open_can_be_given_up() -> None:
 
 def test_a_tool_that_was_let_finish_can_be_told_to_stop() -> None:
     """Whoever steered may find that it takes too long."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note", "write"))
     request = run.machine.state.open[0]
     run.steer("left")
@@ -244,7 +267,7 @@ def test_a_tool_that_was_let_finish_can_be_told_to_stop() -> None:
 
 def test_a_cancelled_tool_is_paid_for() -> None:
     """The time it took counts."""
-    run = ByHand(config(limits=Limits(seconds=5.0)))
+    run = MachineHarness(config(limits=Limits(seconds=5.0)))
     run.say(*calls("note", "look"))
     run.cancel("note")
     run.end("note", outcome=Outcome.CANCELLED, seconds=5.0)
@@ -254,7 +277,7 @@ def test_a_cancelled_tool_is_paid_for() -> None:
 
 def test_a_hooks_answer_about_another_call_still_counts() -> None:
     """One of two is given up while hooks look at both."""
-    run = ByHand(config(hooks=(GUARD,), policy=PARALLEL))
+    run = MachineHarness(config(hooks=(GUARD,), policy=PARALLEL))
     run.say(*calls("look", "peek"))
     run.cancel("look")
     run.answer(HookAnswer(verdict="allow"), tool="peek")

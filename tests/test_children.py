@@ -64,22 +64,35 @@ from turnwheel.effects.notices import (
     SettingChanged,
     TextDelta,
 )
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.instructions import InstructionReader
-from turnwheel.effects.performers.stores.base import Store
-from turnwheel.effects.performers.tools import ToolRunner
-from turnwheel.effects.requests import AskApproval, CallModel, ReadInstructions, RunAgent, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    ReadInstructions,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.agent import Asker, sleep
-from turnwheel.engine.child import ChildRunner, child_config, refuse
-from turnwheel.engine.children import ChildLink, Children
-from turnwheel.engine.conductor import Setting
-from turnwheel.engine.entries import Entry, Stepped
-from turnwheel.engine.journal import fold
-from turnwheel.engine.written import entry_of
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.agent import Approver, sleep
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import Entry, Stepped
+from turnwheel.engine.session.child_runner import ChildRunner, child_config, refuse
+from turnwheel.engine.session.children import ChildLink, Children
+from turnwheel.engine.session.journal import fold
+from turnwheel.engine.session.runner import Environment
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.instructions import InstructionReader
+from turnwheel.performers.stores.base import Store
+from turnwheel.performers.tools import ToolRunner
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import StoreOver
 
 SIDE_BY_SIDE = Policy(concurrency=Concurrency.PARALLEL_READS)
@@ -112,7 +125,7 @@ class Cast:
     def __init__(self, lines: dict[str, Sequence[Reply]]) -> None:
         self.models = {name: ScriptedModel(*replies) for name, replies in lines.items()}
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         """The next line of whoever is asked."""
         return await self.models[scene.config.agent](request, scene)
 
@@ -133,7 +146,7 @@ class House:
         self._reader: Store | None = None
         self._ids = count(1)
         self._gate = asyncio.Event()
-        self.clock = FakeClock(100.0)
+        self.clock = AutoClock(100.0)
         self.poll = 0.0
         self.ran: list[str] = []
         self.cast = Cast({})
@@ -197,7 +210,7 @@ class House:
             **(performers or {}),
         }
         agent = Agent(model="one", tools=tools, children=children, performers=who, **settings)
-        setting = Setting(
+        setting = Environment(
             config=agent.config,
             performers=who,
             clock=self.clock,
@@ -210,7 +223,7 @@ class House:
         """The journal of *session*."""
         self._reader = self._reader or self._open()
         assert self._reader is not None
-        return [entry_of(data) for data in await self._reader.load(session)]
+        return [decode_entry(data) for data in await self._reader.load(session)]
 
     async def steps(self) -> list[Event]:
         """What was applied in the session."""
@@ -307,7 +320,7 @@ async def test_a_childs_question_goes_to_the_approver(house: House) -> None:
         questions.append(question)
         return Approve()
 
-    session = house.process(hires("payer"), says("done"), performers={AskApproval: Asker(yes)}, **PAYS)
+    session = house.process(hires("payer"), says("done"), performers={AskApproval: Approver(yes)}, **PAYS)
     assert (await session.run("go")).text == "done"
     assert [(question.tool, question.arguments) for question in questions] == [("pay", '{"amount": 5}')]
     assert house.ran == ["look it", "pay 5"]
@@ -430,7 +443,7 @@ async def test_an_approver_may_leave_a_childs_question_to_others(house: House) -
     async def pass_on(_: AskApproval) -> None:
         await asyncio.sleep(0)
 
-    session = house.process(hires("payer"), says("done"), performers={AskApproval: Asker(pass_on)}, **PAYS)
+    session = house.process(hires("payer"), says("done"), performers={AskApproval: Approver(pass_on)}, **PAYS)
     async with asyncio.timeout(10):
         assert asked(await session.run("go")) == ['pay {"amount": 5}']
 
@@ -796,7 +809,7 @@ async def test_a_second_interrupt_waits_for_no_child(house: House) -> None:
     class Deaf:
         """A model that does not stop when it is told to."""
 
-        async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+        async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
             if not scene.config.agent:
                 return await lead(request, scene)
             try:
@@ -1016,10 +1029,10 @@ def test_a_child_has_who_takes_over_and_who_summarises(
 )
 async def test_a_child_that_cannot_be_set_up_is_an_error(request_: RunAgent, said: str) -> None:
     """Its parent reads why; nobody starts it in that way but by hand."""
-    agent, clock = Agent(model="one", children=(SCOUT,)), FakeClock(1.0)
-    setting = Setting(config=agent.config, performers={}, clock=clock, new_id=lambda: "id")
+    agent, clock = Agent(model="one", children=(SCOUT,)), AutoClock(1.0)
+    setting = Environment(config=agent.config, performers={}, clock=clock, new_id=lambda: "id")
     noticed: list[object] = []
-    scene = Scene(
+    scene = PerformContext(
         session="s",
         run="r",
         config=agent.config,
@@ -1081,7 +1094,7 @@ class Sage:
         self.lines = lines
         self.asked: list[str] = []
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         """The line behind as many results as there are."""
         name = scene.config.agent or "parent"
         self.asked.append(name)
@@ -1109,7 +1122,7 @@ async def test_parent_and_child_go_on_together_from_every_point_of_their_journal
     """What was done is not done again, what was used is counted once, and a child that was over is read."""
     tape = Tape()
     sage = Sage(parent=(hires("payer"), says("done")), **PAYS)
-    whole = House.over(tape).process(performers={CallModel: sage, AskApproval: Asker(yes)})
+    whole = House.over(tape).process(performers={CallModel: sage, AskApproval: Approver(yes)})
     await whole.run("go")
     (call,) = [result.call for result in results(whole)]
     child = f"s.{call}"
@@ -1119,7 +1132,7 @@ async def test_parent_and_child_go_on_together_from_every_point_of_their_journal
         cut = await tape.until(length)
         before = fold(await cut.load(child), child).machine
         house, asked = House.over(cut), Sage(**sage.lines)
-        later = house.process(performers={CallModel: asked, AskApproval: Asker(yes)})
+        later = house.process(performers={CallModel: asked, AskApproval: Approver(yes)})
         assert (await later.resume()).text == "done", length
         assert told(later) == ["it is paid"], length
         assert history_faults(later.history) == [], length

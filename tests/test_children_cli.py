@@ -11,10 +11,21 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import Agent, ChildSpec, Session, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Session,
+    SQLiteStore,
+    tool,
+)
 from turnwheel.apps.cli import main
 from turnwheel.effects.requests import AskApproval, CallModel
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 Outputs = tuple[int, str, str]
 Runs = Callable[..., Outputs]

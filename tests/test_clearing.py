@@ -9,21 +9,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.history import History
-from turnwheel.effects.messages import Binary, Message, Outcome, Role, ToolCall, ToolResult, user
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.notices import Compacted
-from turnwheel.effects.notices_upkeep import ResultsCleared
+from turnwheel.effects.history import (
+    CLEARED,
+    SHORT,
+    History,
+    clear_results,
+    placeholder_for,
+)
+from turnwheel.effects.messages import (
+    Binary,
+    Message,
+    Outcome,
+    Role,
+    ToolCall,
+    ToolResult,
+    user,
+)
+from turnwheel.effects.notices import Compacted, ResultsCleared
 from turnwheel.effects.records import ClearResults
 from turnwheel.effects.requests import CallModel, Conversation
-from turnwheel.effects.shown import CLEARED, SHORT, cleared, left_out
-from turnwheel.effects.upkeep import Compaction, Loops
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import RunOpened
+from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
-from turnwheel.states.rules import clearing
-from turnwheel.states.rules.sizes import (
+from turnwheel.states.rules import compaction
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.token_estimates import (
     CHARACTERS_PER_TOKEN,
     TOKENS_PER_MESSAGE,
     history_size,
@@ -31,9 +43,7 @@ from turnwheel.states.rules.sizes import (
     results_in,
     saved,
 )
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import ByHand, call, config
-from turnwheel.testing.snapshots import put_back
+from turnwheel.testing.harness import MachineHarness, call, config, restore_from_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +90,7 @@ def test_long_results_and_those_with_files_are_left_out(
     part: ToolResult | ToolCall, *, expected: bool
 ) -> None:
     """To leave out the others would save next to nothing."""
-    assert left_out(part) is expected
+    assert placeholder_for(part) is expected
 
 
 def test_of_a_result_that_is_left_out_all_but_its_content_stays() -> None:
@@ -88,19 +98,19 @@ def test_of_a_result_that_is_left_out_all_but_its_content_stays() -> None:
     whole = attrs.evolve(result(7), outcome=Outcome.ERROR, files=(Binary(media_type="a/b", data=b"x"),))
     short = result(8, "fine")
     message = Message(role=Role.TOOL, parts=(whole, short), at=3.0)
-    shown = cleared(message)
+    shown = clear_results(message)
     assert shown.parts == (attrs.evolve(whole, content=CLEARED, files=()), short)
     assert (shown.role, shown.at) == (Role.TOOL, 3.0)
-    assert cleared(shown) is shown
+    assert clear_results(shown) is shown
     assert message_size(shown) < message_size(message)
 
 
 def test_what_is_left_out_leaves_a_conversation_that_every_provider_takes() -> None:
     """Each call has its result, and whoever spoke is as they were."""
     history = told(3, 1, 4)
-    assert history_faults([cleared(message) for message in history]) == []
+    assert history_faults([clear_results(message) for message in history]) == []
     assert [message for message in history if message.role is not Role.TOOL] == [
-        cleared(message) for message in history if message.role is not Role.TOOL
+        clear_results(message) for message in history if message.role is not Role.TOOL
     ]
 
 
@@ -127,7 +137,7 @@ def test_what_is_left_out_leaves_a_conversation_that_every_provider_takes() -> N
 def test_of_more_than_fifteen_results_the_latest_five_stay(batches: list[int], stay: int | None) -> None:
     """And those that came in one answer with them; never is one left out that no model has seen."""
     history = told(*batches)
-    before = clearing.before(Compaction(), history, 0, sum(batches))
+    before = compaction.before(Compaction(), history, 0, sum(batches))
     assert (None if before is None else results_in(history.slice(before, len(history)))) == stay
     if before is not None:
         assert history[before - 1].role is Role.TOOL
@@ -147,7 +157,7 @@ def test_of_more_than_fifteen_results_the_latest_five_stay(batches: list[int], s
 def test_how_many_may_be_there_and_how_many_stay_is_a_setting(settings: Compaction, stay: int | None) -> None:
     """Of twenty; the latest always stays."""
     history = told(*[1] * 20)
-    before = clearing.before(settings, history, 0, 20)
+    before = compaction.before(settings, history, 0, 20)
     assert (None if before is None else results_in(history.slice(before, len(history)))) == stay
 
 
@@ -160,12 +170,14 @@ def test_more_cannot_stay_than_may_be_there() -> None:
 def test_what_is_left_out_stays_so() -> None:
     """It is not found anew, so nothing is done twice."""
     history = told(*[1] * 20)
-    before = clearing.before(Compaction(), history, 0, 20)
+    before = compaction.before(Compaction(), history, 0, 20)
     assert before is not None
     left = results_in(history.slice(before, len(history)))
-    assert clearing.before(Compaction(), history, before, left) is None
-    assert clearing.count(history, 0, before) == 15
-    assert saved(history, 0, before) == 15 * (message_size(history[2]) - message_size(cleared(history[2])))
+    assert compaction.before(Compaction(), history, before, left) is None
+    assert compaction.count(history, 0, before) == 15
+    assert saved(history, 0, before) == 15 * (
+        message_size(history[2]) - message_size(clear_results(history[2]))
+    )
 
 
 SIZES = st.lists(st.integers(1, 20), min_size=1, max_size=40)
@@ -182,7 +194,7 @@ def test_enough_is_shown_and_no_more_than_may_be(batches: list[int], settings: C
     for turn in range(1, len(batches) + 1):
         history = told(*batches[:turn])
         shown += batches[turn - 1]
-        before = clearing.before(settings, history, index, shown)
+        before = compaction.before(settings, history, index, shown)
         if before is None:
             assert shown <= over or shown - _first(history, index) < max(keep, 1)
             continue
@@ -203,7 +215,7 @@ def _first(history: History, index: int) -> int:
 # In a run
 
 
-def reads(run: ByHand, *batches: int, content: str = LONG) -> None:
+def reads(run: MachineHarness, *batches: int, content: str = LONG) -> None:
     """The model reads, so many things at once each time; its provider counts tokens as we estimate them."""
     for size in batches:
         wishes = [call(n, "look", path=f"{run.now}-{n}") for n in range(size)]
@@ -214,20 +226,20 @@ def reads(run: ByHand, *batches: int, content: str = LONG) -> None:
             run.end("look", content)
 
 
-def asked(run: ByHand) -> CallModel:
+def asked(run: MachineHarness) -> CallModel:
     """The request that was made last."""
     (request,) = run.got(CallModel)
     return request
 
 
-def shown_size(run: ByHand) -> int:
+def shown_size(run: MachineHarness) -> int:
     """What a model is shown, estimated anew."""
     memory = run.machine.memory
     messages = enumerate(memory.history)
-    return sum(message_size(cleared(one) if index < memory.cleared else one) for index, one in messages)
+    return sum(message_size(clear_results(one) if index < memory.cleared else one) for index, one in messages)
 
 
-def in_order(run: ByHand) -> None:
+def in_order(run: MachineHarness) -> None:
     """What the memory keeps count of is what can be counted."""
     memory = run.machine.memory
     history = memory.history
@@ -240,7 +252,7 @@ def in_order(run: ByHand) -> None:
 
 def test_results_are_left_out_in_leaps() -> None:
     """A provider has to read the whole conversation anew after each."""
-    run = ByHand()
+    run = MachineHarness()
     turns: list[int] = []
     for turn in range(1, 50):
         reads(run, 1)
@@ -252,7 +264,7 @@ def test_results_are_left_out_in_leaps() -> None:
 
 def test_the_size_goes_down_by_what_is_saved() -> None:
     """Whoever watches is told how much that is."""
-    run = ByHand()
+    run = MachineHarness()
     reads(run, *[1] * 15)
     before = run.machine.memory.size
     reads(run, 1)
@@ -265,7 +277,7 @@ def test_the_size_goes_down_by_what_is_saved() -> None:
 
 def test_a_model_that_counts_is_believed() -> None:
     """What it says next is of what it was shown."""
-    run = ByHand()
+    run = MachineHarness()
     reads(run, *[1] * 15)
     run.say(call(0, "look", path="x"), usage=Usage(input=50_000, output=10))
     run.end("look", LONG)
@@ -275,7 +287,7 @@ def test_a_model_that_counts_is_believed() -> None:
 
 def test_short_results_are_passed_over_in_silence() -> None:
     """They stay in sight; that they are dealt with is kept, so they are not looked at again."""
-    run = ByHand(config(loops=Loops.never()))
+    run = MachineHarness(config(loops=Loops.never()))
     reads(run, *[1] * 16, content="fine")
     assert run.all(ResultsCleared) == []
     assert run.got(ClearResults) == [ClearResults(before=23)]
@@ -284,12 +296,12 @@ def test_short_results_are_passed_over_in_silence() -> None:
 
 def test_several_runs_share_what_is_left_out() -> None:
     """A new prompt changes nothing of it, and a run that begins with many results is shown the latest."""
-    first = ByHand()
+    first = MachineHarness()
     reads(first, *[1] * 20)
     first.say("done", usage=Usage(input=shown_size(first), output=5))
     opened = RunOpened(at=100.0, run="r2", config=config())
     before = first.machine.memory
-    second = ByHand(Machine.open(opened, first.machine))
+    second = MachineHarness(Machine.open(opened, first.machine))
     in_order(second)
     assert (second.machine.memory.cleared, second.machine.memory.results) == (before.cleared, before.results)
 
@@ -298,7 +310,7 @@ def test_a_conversation_that_is_brought_along_is_counted() -> None:
     """Twenty results that somebody else collected are too many from the beginning."""
     machine = Machine.start(config(), "go on", run="r", history=told(*[1] * 20))
     assert machine.memory.results == 20
-    run = ByHand(machine)
+    run = MachineHarness(machine)
     assert asked(run).view == Conversation(revision=0, length=42, cleared=31)
     in_order(run)
 
@@ -310,7 +322,7 @@ def test_a_summary_counts_anew() -> None:
         loops=Loops.never(),
         compaction=Compaction(clear_over=9, clear_keep=8, keep=0.4),
     )
-    run = ByHand(settings)
+    run = MachineHarness(settings)
     while run.label != "compacting.summary":
         reads(run, 1)
         in_order(run)
@@ -326,10 +338,10 @@ def test_a_summary_counts_anew() -> None:
 
 def test_going_back_takes_what_was_left_out_then() -> None:
     """And to the beginning, nothing."""
-    early = ByHand()
+    early = MachineHarness()
     reads(early, *[1] * 16)
     early.say("done", usage=UNTOLD)
-    late = ByHand(Machine.open(RunOpened(at=99.0, run="r2", config=config()), early.machine))
+    late = MachineHarness(Machine.open(RunOpened(at=99.0, run="r2", config=config()), early.machine))
     memory, then = late.machine.branched(early.machine).memory, early.machine.memory
     assert (memory.cleared, memory.results, memory.size) == (then.cleared, then.results, then.size)
     start = late.machine.branched(None).memory
@@ -339,18 +351,18 @@ def test_going_back_takes_what_was_left_out_then() -> None:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), SETTINGS)
 def test_counts_and_views_are_right_at_every_step(batches: list[int], settings: Compaction) -> None:
     """Whatever comes at once; a machine that is thrown away and restored goes the same way."""
-    run = ByHand(config(compaction=settings, loops=Loops.never()))
-    other = ByHand(config(compaction=settings, loops=Loops.never()))
+    run = MachineHarness(config(compaction=settings, loops=Loops.never()))
+    other = MachineHarness(config(compaction=settings, loops=Loops.never()))
     for size in batches:
         reads(run, size)
         reads(other, size)
         in_order(run)
-        other.machine = put_back(other.machine)
+        other.machine = restore_from_snapshot(other.machine)
         assert run.machine == other.machine
         assert run.effects == other.effects
 
 
-def views(run: ByHand) -> Sequence[int]:
+def views(run: MachineHarness) -> Sequence[int]:
     """From where on results were shown, request by request."""
     return [request.view.cleared for request in run.all(CallModel) if isinstance(request.view, Conversation)]
 
@@ -358,6 +370,6 @@ def views(run: ByHand) -> Sequence[int]:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20))
 def test_what_was_left_out_once_is_never_shown_again(batches: list[int]) -> None:
     """What a provider has cached up to there holds."""
-    run = ByHand(config(compaction=Compaction(clear_over=4, clear_keep=2), loops=Loops.never()))
+    run = MachineHarness(config(compaction=Compaction(clear_over=4, clear_keep=2), loops=Loops.never()))
     reads(run, *batches)
     assert list(views(run)) == sorted(views(run))

@@ -23,16 +23,31 @@ from typing import Any, ClassVar, final
 
 import pytest
 
-from turnwheel import DoneReason, Price, Rule, SQLiteStore
-from turnwheel.apps.chat import ELSEWHERE
+from turnwheel import (
+    DoneReason,
+    Price,
+    Rule,
+    SQLiteStore,
+)
+from turnwheel.apps.chat.chat import ELSEWHERE
 from turnwheel.apps.cli import main
-from turnwheel.apps.commands import turnwheel
-from turnwheel.apps.exits import BY_REASON, MEANS, Exit, table
-from turnwheel.apps.job import Job, model_of
-from turnwheel.effects.notices import Notice, RetryScheduled, RunEnded, RunStarted
+from turnwheel.apps.cli.commands import turnwheel
+from turnwheel.apps.cli.exit_codes import (
+    BY_REASON,
+    MEANS,
+    Exit,
+    table,
+)
+from turnwheel.apps.cli.run_options import RunOptions, model_of
+from turnwheel.effects.notices import (
+    Notice,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+)
 from turnwheel.engine.codec import decode
-from turnwheel.engine.entries import RunOpened
-from turnwheel.engine.written import entry_of
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import RunOpened
 
 ROOT = Path(__file__).resolve().parent.parent
 ESCAPE = re.compile(r"\x1b")
@@ -732,7 +747,7 @@ def opened(session: str = "s") -> list[RunOpened]:
 
     async def load() -> list[RunOpened]:
         store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
-        entries = [entry_of(data) for data in await store.load(session)]
+        entries = [decode_entry(data) for data in await store.load(session)]
         await store.close()
         return [entry for entry in entries if isinstance(entry, RunOpened)]
 
@@ -1200,7 +1215,7 @@ def test_with_a_key_its_model_is_asked(keys: list[str], asked: str, monkeypatch:
     """OpenAI's where there are both."""
     for name in keys:
         monkeypatch.setenv(name, "k")
-    assert model_of(Job(prompt="hi", store=Path("s")), None) == asked
+    assert model_of(RunOptions(prompt="hi", store=Path("s")), None) == asked
 
 
 def test_a_model_is_asked_on_the_wire_of_its_name(runs: Runs, model: Callable[..., str]) -> None:

@@ -33,10 +33,7 @@ from turnwheel import (
     SetModel,
     SetThinking,
 )
-from turnwheel.apps.account import account
-from turnwheel.apps.bill import money
-from turnwheel.apps.card import Question, card
-from turnwheel.apps.chat_words import (
+from turnwheel.apps.chat.commands import (
     Alter,
     Cancel,
     Edit,
@@ -50,21 +47,12 @@ from turnwheel.apps.chat_words import (
     Word,
     meaning,
 )
-from turnwheel.apps.exits import Exit
-from turnwheel.apps.gist import essence, gist, preview, took
-from turnwheel.apps.keys import Key, Keys
-from turnwheel.apps.line import MOST_ROWS, Line, laid_out
-from turnwheel.apps.listing import age, forest
-from turnwheel.apps.plain import clean, first_lines, one_line
-from turnwheel.apps.questions import Questions, meant
-from turnwheel.apps.remarks import decided
-from turnwheel.apps.run_tree import branches
-from turnwheel.apps.run_tree import meant as meant_run
-from turnwheel.apps.screen import Screen
-from turnwheel.apps.signals import Signals
-from turnwheel.apps.taken_over import told
-from turnwheel.apps.terminal import Terminal
-from turnwheel.apps.values import (
+from turnwheel.apps.chat.key_decoder import Key, KeyDecoder
+from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, laid_out
+from turnwheel.apps.chat.questions import Questions, meant
+from turnwheel.apps.cli.call_report import account
+from turnwheel.apps.cli.exit_codes import Exit
+from turnwheel.apps.cli.option_types import (
     HookOption,
     hook,
     meant_question,
@@ -74,13 +62,45 @@ from turnwheel.apps.values import (
     span,
     thinking,
 )
-from turnwheel.apps.waits import countdown
-from turnwheel.apps.wrap import Wrap
-from turnwheel.effects.errors import ConfigError, StoreError, UnknownRequest, UnknownRun
+from turnwheel.apps.cli.run_table import branches
+from turnwheel.apps.cli.run_table import meant as meant_run
+from turnwheel.apps.cli.session_table import age, forest
+from turnwheel.apps.cli.signals import Signals
+from turnwheel.apps.terminal.approval_card import Question, card
+from turnwheel.apps.terminal.call_summary import (
+    essence,
+    gist,
+    preview,
+    took,
+)
+from turnwheel.apps.terminal.countdown import countdown
+from turnwheel.apps.terminal.notice_lines import decided
+from turnwheel.apps.terminal.recovery_notes import told
+from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
+from turnwheel.apps.terminal.screen import Screen
+from turnwheel.apps.terminal.spend_format import money
+from turnwheel.apps.terminal.terminal import Terminal
+from turnwheel.apps.terminal.wrap import Wrap
+from turnwheel.effects.config import ModelSpec, OnLost, OnMaxTokens, Steering
+from turnwheel.effects.errors import (
+    ConfigError,
+    StoreError,
+    UnknownRequest,
+    UnknownRun,
+)
 from turnwheel.effects.events import Decision, Failure, ModelFinished
-from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
-from turnwheel.effects.messages import Outcome, StopReason, ToolCall, user
-from turnwheel.effects.model import ModelSpec
+from turnwheel.effects.hooks import (
+    Hook,
+    HookAnswer,
+    HookSaid,
+    HookSpec,
+)
+from turnwheel.effects.messages import (
+    Outcome,
+    StopReason,
+    ToolCall,
+    user,
+)
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -91,6 +111,7 @@ from turnwheel.effects.notices import (
     Compacted,
     CompactionFailed,
     CompactionStarted,
+    FallbackUsed,
     HookAsked,
     HookReplied,
     Ignored,
@@ -98,8 +119,12 @@ from turnwheel.effects.notices import (
     InputReceived,
     InputTaken,
     InterruptRequested,
+    LoopDetected,
+    LoopStage,
     Notice,
     ReasoningDelta,
+    RequestDelayed,
+    ResultsCleared,
     RetryScheduled,
     RunEnded,
     RunStarted,
@@ -112,21 +137,19 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
-from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ModelHeld, ResultsCleared
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.permissions import Ground, Verdict
-from turnwheel.effects.policy import OnLost, OnMaxTokens, Steering
-from turnwheel.effects.records import Lane
+from turnwheel.effects.permissions import Basis, Verdict
+from turnwheel.effects.records import MailKind
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.about import About
-from turnwheel.engine.listing import Listed
-from turnwheel.engine.tree import RunInfo
-from turnwheel.engine.why import Moment, Why
+from turnwheel.engine.inspect.explain import Explanation, Moment
+from turnwheel.engine.inspect.run_tree import RunInfo
+from turnwheel.engine.journal.summary import SessionSummary
+from turnwheel.engine.session.listing import Listed
+from turnwheel.performers.base import PerformContext
 from turnwheel.states.context import Mail
-from turnwheel.states.rules import texts
-from turnwheel.testing.by_hand import ByHand, config
-from turnwheel.testing.by_hand import calls as wished
+from turnwheel.states.rules import model_messages
+from turnwheel.testing.harness import MachineHarness, config
+from turnwheel.testing.harness import calls as wished
 from turnwheel.testing.scripted import ScriptedModel, stalls
 from turnwheel.testing.stores import FaultyStore
 
@@ -144,8 +167,8 @@ def shown(*notices: Notice, verbose: bool = False) -> str:
     """What a person is shown of *notices* in a pipe."""
     file = io.StringIO()
     mails = {
-        "p": Mail(lane=Lane.PROMPT, id="p", text="then\nthis", at=0.0),
-        "s": Mail(lane=Lane.STEER, id="s", text="not so", at=0.0, how=Steering.NOW),
+        "p": Mail(lane=MailKind.PROMPT, id="p", text="then\nthis", at=0.0),
+        "s": Mail(lane=MailKind.STEER, id="s", text="not so", at=0.0, how=Steering.NOW),
     }
     face = Terminal(Screen(file), verbose=verbose, by="me", mail=mails.get)
     for notice in notices:
@@ -210,7 +233,7 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
         "summarising the conversation (9,000 tokens)\nsummarised: 9,000 tokens are now 1,000\n",
     ),
     "another model": (
-        [FellBack(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")],
+        [FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")],
         "overloaded: busy\nfrom now on n answers in place of m, until the run is over\n",
     ),
     "circles": (
@@ -271,7 +294,7 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
     "a judgement": (
         [
             CallJudged(
-                call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Ground.TOOL, detail="it only reads"
+                call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Basis.TOOL, detail="it only reads"
             )
         ],
         "",
@@ -286,7 +309,7 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
                 STARTED,
                 ENDED,
                 ToolEnded(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder"),
-                FellBack(model="n", instead_of="m", failure=Failure.SERVER, message="broke"),
+                FallbackUsed(model="n", instead_of="m", failure=Failure.SERVER, message="broke"),
                 RunEnded(run="c", reason=DoneReason.END_TURN, spent=SPENT, at=9.0),
             ),
             ToolEnded(call="r-6", tool="run_agent", outcome=Outcome.OK, content="found it"),
@@ -320,13 +343,11 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
 
 DETAILS: dict[str, tuple[Notice, str]] = {
     "a judgement": (
-        CallJudged(
-            call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Ground.TOOL, detail="it only reads"
-        ),
+        CallJudged(call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Basis.TOOL, detail="it only reads"),
         "#1 read: allow, by tool: it only reads\n",
     ),
     "one without a reason": (
-        CallJudged(call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Ground.PERSON),
+        CallJudged(call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Basis.PERSON),
         "#1 read: allow, by person\n",
     ),
     "hooks": (HookAsked(request="r", hook=Hook.STOP, names=("a", "b")), "stop: a, b\n"),
@@ -366,7 +387,7 @@ def test_a_notice_is_shown_as_a_person_reads_it(name: str) -> None:
 
 
 OVERLOADED = RetryScheduled(attempt=2, due=0.0, failure=Failure.OVERLOADED, message="busy")
-HELD = ModelHeld(request="r-1", due=0.0, reason="m said 429")
+HELD = RequestDelayed(request="r-1", due=0.0, reason="m said 429")
 
 
 @pytest.mark.parametrize(
@@ -383,12 +404,12 @@ HELD = ModelHeld(request="r-1", due=0.0, reason="m said 429")
     ],
 )
 def test_a_wait_says_why_and_how_long(
-    notice: RetryScheduled | ModelHeld | AgentNoticed, seconds: float, line: str
+    notice: RetryScheduled | RequestDelayed | AgentNoticed, seconds: float, line: str
 ) -> None:
     """One that takes longer says until when, too; one that is over before it is read is not told."""
     due = time.time() + seconds
     if isinstance(notice, AgentNoticed):
-        assert isinstance(notice.notice, ModelHeld)
+        assert isinstance(notice.notice, RequestDelayed)
         text = shown(attrs.evolve(notice, notice=attrs.evolve(notice.notice, due=due)))
     else:
         text = shown(attrs.evolve(notice, due=due))
@@ -715,8 +736,8 @@ KEYS: dict[str, tuple[bytes, list[Key | str]]] = {
 def test_keys_are_read_from_bytes(name: str) -> None:
     """Whole, and one byte at a time: text comes in bits then, keys do not."""
     data, keys = KEYS[name]
-    assert list(Keys().feed(data)) == keys
-    one_by_one = Keys()
+    assert list(KeyDecoder().feed(data)) == keys
+    one_by_one = KeyDecoder()
     found = [key for byte in data for key in one_by_one.feed(bytes([byte]))]
     assert [key for key in found if isinstance(key, Key)] == [key for key in keys if isinstance(key, Key)]
     assert "".join(key for key in found if not isinstance(key, Key)) == "".join(
@@ -724,9 +745,9 @@ def test_keys_are_read_from_bytes(name: str) -> None:
     )
 
 
-def line(text: str = "", *keys: Key | str, before: tuple[str, ...] = ()) -> Line:
+def line(text: str = "", *keys: Key | str, before: tuple[str, ...] = ()) -> LineEditor:
     """A line in which *text* and then *keys* were typed."""
-    made = Line(list(before), iter(range(100)).__next__)
+    made = LineEditor(list(before), iter(range(100)).__next__)
     for key in (text, *keys):
         if isinstance(key, Key):
             made.press(key)
@@ -764,7 +785,7 @@ def test_a_line_that_was_sent_can_be_brought_back() -> None:
     """Once, however often it was sent."""
     before: list[str] = []
     for _ in range(2):
-        made = Line(before, time.monotonic)
+        made = LineEditor(before, time.monotonic)
         made.put("again")
         assert made.take() == "again"
         assert made.text == ""
@@ -958,7 +979,9 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
 
 def test_a_card_says_that_a_call_may_have_run() -> None:
     """In words that nobody overlooks; and always is no answer to it."""
-    question = Question(request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {texts.AGAIN}")
+    question = Question(
+        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {model_messages.AGAIN}"
+    )
     assert [text.plain for text in card(question, Path(), 80, told=True)] == [
         "? pay  #1",
         "    {}",
@@ -976,7 +999,7 @@ def test_the_account_of_a_call_is_told_with_its_times() -> None:
         Moment(at=0.0, what="judged", text="ask"),
         Moment(at=90.0, what="ended", text="ok: one\ntwo"),
     )
-    found = Why(session="s", call="r-1", tool="bash", arguments="{}", moments=moments)
+    found = Explanation(session="s", call="r-1", tool="bash", arguments="{}", moments=moments)
     lines = [re.sub(r"[-\d]{10} [:\d]{8}", "AT", row) for row in account(found)]
     assert lines == [
         "bash  r-1, session s",
@@ -992,7 +1015,7 @@ def test_the_account_of_a_call_is_told_with_its_times() -> None:
 
 def listed(session: str, parent: str = "") -> Listed:
     """A stored session that comes from *parent*."""
-    return Listed(session=session, created=0.0, updated=0.0, about=About(parent=parent))
+    return Listed(session=session, created=0.0, updated=0.0, about=SessionSummary(parent=parent))
 
 
 @pytest.mark.parametrize(
@@ -1079,55 +1102,57 @@ def test_a_call_has_a_short_name(id_: str, name: str) -> None:
 # What is told of a run whose process was lost
 
 
-def at_work(*tools: str, **settings: object) -> ByHand:
+def at_work(*tools: str, **settings: object) -> MachineHarness:
     """A run whose model wanted *tools*."""
-    hand = ByHand(config(**settings))
+    hand = MachineHarness(config(**settings))
     hand.say(*wished(*tools))
     return hand
 
 
-def retrying() -> ByHand:
+def retrying() -> MachineHarness:
     """A run that waits to ask the model again."""
-    hand = ByHand(config())
+    hand = MachineHarness(config())
     hand.fail(Failure.OVERLOADED)
     return hand
 
 
-def stopping() -> ByHand:
+def stopping() -> MachineHarness:
     """A run that was interrupted while a read was at work."""
     hand = at_work("look")
     hand.interrupt()
     return hand
 
 
-def unsafe(on_lost: OnLost = OnLost.REPORT) -> ByHand:
+def unsafe(on_lost: OnLost = OnLost.REPORT) -> MachineHarness:
     """A run in which a write is at work, and another one waits to be asked about."""
-    hand = ByHand(config(policy=Policy(on_lost=on_lost)))
+    hand = MachineHarness(config(policy=Policy(on_lost=on_lost)))
     hand.say(*wished("write", "write"))
     hand.decide("write", Approve())
     return hand
 
 
-def childless() -> ByHand:
+def childless() -> MachineHarness:
     """A run whose child is configured no more."""
     hand = at_work("send")
     hand.machine.reconfigure(config(children=()))
     return hand
 
 
-def resting() -> ByHand:
+def resting() -> MachineHarness:
     """A run that waits to ask for its summary again."""
     small = ModelSpec(name="wire:model", window=1_000)
-    hand = ByHand(config(model=small, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT)), "do it " * 400)
+    hand = MachineHarness(
+        config(model=small, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT)), "do it " * 400
+    )
     hand.say("half", stop=StopReason.MAX_TOKENS)
     hand.fail(Failure.OVERLOADED)
     assert hand.label == "compacting.pausing"
     return hand
 
 
-LOST: dict[str, tuple[Callable[[], ByHand], list[str]]] = {
+LOST: dict[str, tuple[Callable[[], MachineHarness], list[str]]] = {
     "an answer": (
-        lambda: ByHand(config()),
+        lambda: MachineHarness(config()),
         ["recovered: the answer that was under way is lost, the model is asked again"],
     ),
     "a read": (lambda: at_work("look"), ["recovered: look path=a agent=kid prompt=go - is run again"]),
@@ -1198,7 +1223,7 @@ async def test_the_third_ctrl_c_leaves() -> None:
     """Where something is slow to stop, whoever leaves is not asked again what comes next."""
     signals, over = Signals(), asyncio.Event()
 
-    async def slow(request: CallModel, scene: Scene) -> ModelFinished:
+    async def slow(request: CallModel, scene: PerformContext) -> ModelFinished:
         while not over.is_set():
             with suppress(asyncio.CancelledError):
                 await over.wait()

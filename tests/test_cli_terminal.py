@@ -30,12 +30,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from turnwheel import SetThinking, SQLiteStore
-from turnwheel.apps.screen import Dock
-from turnwheel.apps.screen import Screen as Written
+from turnwheel.apps.terminal.screen import Dock
+from turnwheel.apps.terminal.screen import Screen as Written
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.engine.journal import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.states.batch import Asked
+from turnwheel.engine.session.journal import fold
+from turnwheel.states.batch.batch import Asked
 from turnwheel.states.state import Confirming
 
 PATIENCE = 15.0

@@ -10,21 +10,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, Config, ToolSpec
-from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
+from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
+from turnwheel.effects.events import (
+    Decision,
+    Event,
+    ModelFinished,
+    Post,
+    ToolFinished,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Part, StopReason
-from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import Notice
 from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.records import Change, Record
 from turnwheel.effects.requests import Request, View
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import TAG, decode, encode
-from turnwheel.engine.entries import VERSION, Entry, Stepped, TakenOver
-from turnwheel.engine.written import entry_of, written
-from turnwheel.states.batch import Batch, Phase
-from turnwheel.states.state import CompactStage, Executing, Stage, State, Streaming
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import (
+    VERSION,
+    Entry,
+    Stepped,
+    TakenOver,
+)
+from turnwheel.states.batch.batch import Batch, Phase
+from turnwheel.states.state import (
+    CompactStage,
+    Executing,
+    Stage,
+    State,
+    Streaming,
+)
 
 UNIONS: dict[str, Any] = {
     "Event": Event,
@@ -66,7 +82,7 @@ def test_tags_are_the_names_of_the_classes(union: Any) -> None:  # a union
 def test_an_entry_is_json_that_anybody_can_read() -> None:
     """No defaults, no escapes, the version first and the tag last."""
     event = ToolFinished(at=1.5, request="r-1", content="grüß")
-    line = written(Stepped(event=event, label="executing"))
+    line = encode_entry(Stepped(event=event, label="executing"))
 
     assert json.loads(line) == {
         "event": {"at": 1.5, "request": "r-1", "content": "grüß", TAG: "ToolFinished"},
@@ -79,7 +95,7 @@ def test_an_entry_is_json_that_anybody_can_read() -> None:
 def test_settings_are_written_in_full() -> None:
     """A default that changes one day must not change what an old run was told."""
     config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="t"),))
-    told = json.loads(written(TakenOver(at=0.0, config=config)))["config"]
+    told = json.loads(encode_entry(TakenOver(at=0.0, config=config)))["config"]
 
     assert set(told) == {field.name for field in attrs.fields(Config)}
     assert set(told["tools"][0]) == {field.name for field in attrs.fields(ToolSpec)}
@@ -106,4 +122,4 @@ def test_a_whole_answer_is_one_entry() -> None:
         at=1.0, request="r-1", stop=StopReason.END_TURN, usage=Usage(input=1), pieces=(TextPiece("hi"),)
     )
     step = Stepped(event=event, label="done")
-    assert step == entry_of(written(step))
+    assert step == decode_entry(encode_entry(step))

@@ -6,11 +6,18 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Config, Limits, SideEffect, ToolSpec
+from turnwheel.effects.config import (
+    Config,
+    Limits,
+    ModelSpec,
+    OnMaxTokens,
+    Policy,
+    SideEffect,
+    ToolSpec,
+)
 from turnwheel.effects.events import Failure
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Role, StopReason, user
-from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import (
     Compacted,
     CompactionFailed,
@@ -19,13 +26,18 @@ from turnwheel.effects.notices import (
     RunEnded,
 )
 from turnwheel.effects.pieces import TextPiece
-from turnwheel.effects.policy import OnMaxTokens, Policy
-from turnwheel.effects.requests import CallModel, Cancel, FireHook, Purpose, Transcript
+from turnwheel.effects.requests import (
+    CallModel,
+    Cancel,
+    FireHook,
+    Purpose,
+    Transcript,
+)
 from turnwheel.effects.usage import Usage
-from turnwheel.states.rules import compaction, texts
-from turnwheel.states.rules.sizes import history_size
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import USED, ByHand, call
+from turnwheel.states.rules import compaction, model_messages
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.token_estimates import history_size
+from turnwheel.testing.harness import USED, MachineHarness, call
 
 CLERK = HookSpec(name="clerk", hook=Hook.PRE_COMPACT)
 SCRIBE = HookSpec(name="scribe", hook=Hook.PRE_COMPACT)
@@ -34,13 +46,15 @@ FULL = Usage(input=900, output=10)
 """What an answer uses that fills the window of these tests."""
 
 
-def by_hand(on_max_tokens: OnMaxTokens = OnMaxTokens.COMPACT, prompt: str = "do it " * 200) -> ByHand:
+def by_hand(on_max_tokens: OnMaxTokens = OnMaxTokens.COMPACT, prompt: str = "do it " * 200) -> MachineHarness:
     """A run with a small window: 1,000 tokens, of which a quarter stays."""
     model = ModelSpec(name="wire:model", window=1_000)
-    return ByHand(Config(model=model, tools=(LOOK,), policy=Policy(on_max_tokens=on_max_tokens)), prompt)
+    return MachineHarness(
+        Config(model=model, tools=(LOOK,), policy=Policy(on_max_tokens=on_max_tokens)), prompt
+    )
 
 
-def filled() -> ByHand:
+def filled() -> MachineHarness:
     """A run of one prompt and a few tool calls that has just reached the threshold."""
     run = by_hand()
     for number in range(3):
@@ -171,7 +185,7 @@ def test_a_cut_answer_is_kept_and_continued() -> None:
     assert run.talk == [
         ("user", compaction.PREFIX + "brief"),
         ("assistant", "this is a long"),
-        ("user", texts.CONTINUE),
+        ("user", model_messages.CONTINUE),
     ]
     run.say("story")
     assert run.reason == "end_turn"
@@ -222,7 +236,7 @@ def test_a_failed_summary_after_a_cut_answer_ends_the_run() -> None:
 # A conversation that the model refuses for its size
 
 
-def overflowing() -> ByHand:
+def overflowing() -> MachineHarness:
     """A run whose model has just refused a conversation that our estimate held for small enough."""
     run = by_hand()
     run.say(call(0, "look"))
@@ -287,7 +301,7 @@ def test_a_cut_answer_that_used_up_the_run_is_not_paid_for_twice(limits: Limits,
     """No summary is asked for where nothing could follow it."""
     model = ModelSpec(name="wire:model", window=1_000)
     policy = Policy(on_max_tokens=OnMaxTokens.COMPACT)
-    run = ByHand(Config(model=model, limits=limits, policy=policy), "do it " * 200)
+    run = MachineHarness(Config(model=model, limits=limits, policy=policy), "do it " * 200)
     run.say("this is a long", stop=StopReason.MAX_TOKENS)
     assert (len(run.all(CallModel)), run.reason) == (1, reason)
 
@@ -295,11 +309,13 @@ def test_a_cut_answer_that_used_up_the_run_is_not_paid_for_twice(limits: Limits,
 # Where hooks have a say in it
 
 
-def consulted(why: str) -> ByHand:
+def consulted(why: str) -> MachineHarness:
     """A run in which hooks are asked about a compaction, for one of the reasons there are."""
     model = ModelSpec(name="wire:model", window=1_000)
     policy = Policy(on_max_tokens=OnMaxTokens.COMPACT)
-    run = ByHand(Config(model=model, tools=(LOOK,), hooks=(CLERK, SCRIBE), policy=policy), "do it " * 200)
+    run = MachineHarness(
+        Config(model=model, tools=(LOOK,), hooks=(CLERK, SCRIBE), policy=policy), "do it " * 200
+    )
     if why == "max_tokens":
         run.say("this is a long", stop=StopReason.MAX_TOKENS)
         return run

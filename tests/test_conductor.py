@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Agent, Approve, Deny, MemoryStore, Policy, Session, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    Approve,
+    Deny,
+    MemoryStore,
+    Policy,
+    Session,
+    SQLiteStore,
+    tool,
+)
+from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import (
     JournalError,
     SessionClosed,
@@ -20,7 +30,13 @@ from turnwheel.effects.errors import (
     StoreError,
     UnknownRequest,
 )
-from turnwheel.effects.events import ControlReceived, ModelFailed, ModelFinished, UserSent, UserSteered
+from turnwheel.effects.events import (
+    ControlReceived,
+    ModelFailed,
+    ModelFinished,
+    UserSent,
+    UserSteered,
+)
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
     ApprovalAnswered,
@@ -34,21 +50,31 @@ from turnwheel.effects.notices import (
     ToolEnded,
     ToolStarted,
 )
-from turnwheel.effects.performers.base import Clock, Scene
-from turnwheel.effects.performers.stores.base import Store
-from turnwheel.effects.performers.tools import ToolRunner
-from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.conductor import TRIES, Setting
-from turnwheel.engine.driver import Performers
-from turnwheel.engine.entries import Entry, Posted, RunOpened, TakenOver
-from turnwheel.engine.journal import fold
+from turnwheel.engine.driver.driver import Performers
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import (
+    Entry,
+    Posted,
+    RunOpened,
+    TakenOver,
+)
 from turnwheel.engine.recovery import calls_of
-from turnwheel.engine.written import entry_of, written
-from turnwheel.testing.clock import FakeClock, Wall
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.session.journal import fold
+from turnwheel.engine.session.runner import TRIES, Environment
+from turnwheel.performers.base import Clock, PerformContext
+from turnwheel.performers.stores.base import Store
+from turnwheel.performers.tools import ToolRunner
+from turnwheel.testing.clocks import AutoClock, ManualClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import StoreOver
 
 MOMENTS = range(70)
@@ -114,7 +140,7 @@ class Place:
         self._open = store
         self._ids = count(1)
         self._gate = asyncio.Event()
-        self.clock = FakeClock(100.0)
+        self.clock = AutoClock(100.0)
         self.ran: list[str] = []
         self.models: list[ScriptedModel] = []
         self.held = 0
@@ -168,7 +194,7 @@ class Place:
         model, tools = ScriptedModel(*replies), (look, dig, linger, pay)
         self.models.append(model)
 
-        async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+        async def answer(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
             answered = await model(request, scene)
             if len(model.requests) == self.held:
                 await self._gate.wait()
@@ -176,7 +202,7 @@ class Place:
 
         performers: Performers = {CallModel: answer, RunTool: ToolRunner(tools), SetTimer: sleep}
         agent = Agent(model="one", models=("other",), tools=tools, policy=policy, performers=performers)
-        setting = Setting(
+        setting = Environment(
             config=agent.config,
             performers=performers,
             clock=clock or self.clock,
@@ -191,7 +217,7 @@ class Place:
 
     async def entries(self) -> list[Entry]:
         """The journal."""
-        return [entry_of(data) for data in await self._open().load("s")]
+        return [decode_entry(data) for data in await self._open().load("s")]
 
     async def finish(self, session: Session) -> None:
         """Go on with *session*, saying yes to everything, until nothing is left to do."""
@@ -591,7 +617,7 @@ async def test_a_journal_that_is_written_to_all_the_time_is_said_to_be() -> None
         ) -> int:
             """Come second."""
             self.tries += 1
-            await self.kept.append(session, expected, [written(TakenOver(at=1.0))])
+            await self.kept.append(session, expected, [encode_entry(TakenOver(at=1.0))])
             return await self.kept.append(session, expected, entries, about)
 
     busy = Busy()
@@ -772,7 +798,7 @@ async def test_an_interrupt_holds_from_the_first_moment_of_a_run_on() -> None:
 
 async def test_whoever_says_more_within_the_window_is_waited_for_again() -> None:
     """From the last thing said; what others say meanwhile comes behind it."""
-    place, clock = Place.over(MemoryStore()), Wall()
+    place, clock = Place.over(MemoryStore()), ManualClock()
     here = place.process(*GO_ON, policy=Policy(coalesce=2.0), clock=clock)
     await here.send("1", sender="a")
     running = asyncio.ensure_future(here.resume())

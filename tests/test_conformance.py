@@ -12,8 +12,14 @@ import pytest
 
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreConflict, StoreError
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
-from turnwheel.testing.conformance import BrokenStore, Check, Lasts, checks, survives_kill
+from turnwheel.performers.stores.base import SessionInfo, Store
+from turnwheel.testing.store_contract import (
+    BrokenStore,
+    Check,
+    Lasts,
+    checks,
+    survives_kill,
+)
 from turnwheel.testing.stores import StoreOver
 
 

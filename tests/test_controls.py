@@ -7,19 +7,23 @@ from decimal import Decimal
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, Limits
+from turnwheel.effects.config import Config, Limits, ModelSpec, Price
 from turnwheel.effects.events import ControlReceived, Failure, UserSent
-from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.notices import Ignored, SettingChanged, SettingRefused
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.pieces import TextPiece
-from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
+from turnwheel.effects.records import (
+    Change,
+    SetMode,
+    SetModel,
+    SetThinking,
+)
 from turnwheel.effects.requests import CallModel, SetTimer
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import RunOpened
+from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
-from turnwheel.testing.by_hand import ByHand, calls, config
-from turnwheel.testing.places import PLACES, run_at
+from turnwheel.testing.harness import MachineHarness, calls, config
+from turnwheel.testing.state_fixtures import PLACES, run_at
 
 OTHER = SetModel(model="wire:other")
 CHEAP = ModelSpec(name="wire:model", price=Price(input="1", output="1"))
@@ -69,13 +73,13 @@ def test_nothing_is_changed_in_a_run_that_is_over() -> None:
 
 def test_what_was_changed_holds_in_the_runs_that_follow() -> None:
     """For the session, also where it is set up anew; what nobody changed is as it is configured."""
-    run = ByHand(config())
+    run = MachineHarness(config())
     run.change(OTHER)
     run.change(SetThinking(tokens=2_000))
     run.say("done")
     anew = config(models=(DEAR,), system="You help.")
     opened = RunOpened(at=100.0, run="r2", config=anew)
-    again = ByHand(Machine.open(opened, run.machine, [UserSent(at=100.0, id="s", text="again")]))
+    again = MachineHarness(Machine.open(opened, run.machine, [UserSent(at=100.0, id="s", text="again")]))
     (request,) = again.got(CallModel)
     assert (request.model, request.thinking, request.system) == ("wire:other", 2_000, "You help.")
     assert again.machine.memory.mode is PermissionMode.DEFAULT
@@ -86,7 +90,7 @@ def test_what_was_changed_holds_in_the_runs_that_follow() -> None:
 
 def test_the_next_call_is_of_the_model_that_was_chosen() -> None:
     """The answer that is under way is not disturbed, and the history says who said what."""
-    run = ByHand(priced())
+    run = MachineHarness(priced())
     run.stream(TextPiece("let me "))
     run.change(OTHER)
     run.say("see", *calls("note"))
@@ -98,7 +102,7 @@ def test_the_next_call_is_of_the_model_that_was_chosen() -> None:
 
 def test_an_answer_has_the_price_of_the_model_that_gave_it() -> None:
     """Whichever is chosen by the time it ends: the account is what the providers will bill."""
-    run = ByHand(priced())
+    run = MachineHarness(priced())
     run.change(OTHER)
     run.say(*calls("note"), usage=MILLION)
     assert run.machine.memory.spent.cost == Decimal(1)
@@ -110,7 +114,7 @@ def test_an_answer_has_the_price_of_the_model_that_gave_it() -> None:
 
 def test_an_answer_that_was_cut_has_the_price_of_the_model_that_gave_it() -> None:
     """An interrupt makes it no cheaper and no dearer."""
-    run = ByHand(priced())
+    run = MachineHarness(priced())
     run.change(OTHER)
     run.interrupt()
     run.fail(Failure.CANCELLED, usage=MILLION)
@@ -120,7 +124,7 @@ def test_an_answer_that_was_cut_has_the_price_of_the_model_that_gave_it() -> Non
 def test_a_summary_has_the_price_of_the_model_that_wrote_it() -> None:
     """It was asked for before another was chosen."""
     narrow = attrs.evolve(CHEAP, window=1_000)
-    run = ByHand(config(model=narrow, models=(DEAR,)), "do it " * 200)
+    run = MachineHarness(config(model=narrow, models=(DEAR,)), "do it " * 200)
     run.say(*calls("note"), usage=Usage(input=900))
     run.end("note")
     assert run.label == "compacting.summary"
@@ -132,7 +136,7 @@ def test_a_summary_has_the_price_of_the_model_that_wrote_it() -> None:
 
 def test_another_attempt_is_made_with_the_model_that_was_chosen_meanwhile() -> None:
     """Where one fails a person may want another."""
-    run = ByHand(priced())
+    run = MachineHarness(priced())
     run.fail(Failure.OVERLOADED)
     (timer,) = run.got(SetTimer)
     run.change(OTHER)
@@ -143,7 +147,7 @@ def test_another_attempt_is_made_with_the_model_that_was_chosen_meanwhile() -> N
 
 def test_the_window_is_that_of_the_model_that_was_chosen() -> None:
     """A conversation that fitted the one before may be too long for it, and is shortened first."""
-    run = ByHand(priced(), "do it " * 100)
+    run = MachineHarness(priced(), "do it " * 100)
     run.say(*calls("note"))
     run.change(OTHER)
     run.end("note", "much to read " * 20)
@@ -153,7 +157,7 @@ def test_the_window_is_that_of_the_model_that_was_chosen() -> None:
 
 def test_a_model_that_is_not_configured_is_called_all_the_same() -> None:
     """As the first one is, and at no known price."""
-    run = ByHand(priced())
+    run = MachineHarness(priced())
     run.change(SetModel(model="wire:unheard-of"))
     run.say(*calls("note"), usage=MILLION)
     run.end("note")
@@ -185,7 +189,7 @@ def test_a_model_that_is_not_configured_is_called_all_the_same() -> None:
 )
 def test_what_cannot_be_changed_is_refused_and_stays(limits: Limits, change: Change, why: str) -> None:
     """It says why; a limit in money cannot be kept where nobody knows a price."""
-    run = ByHand(priced(limits))
+    run = MachineHarness(priced(limits))
     before = run.machine.memory
     run.change(change)
     assert run.effects == (SettingRefused(change=change, reason=why),)
@@ -198,7 +202,7 @@ def test_what_cannot_be_changed_is_refused_and_stays(limits: Limits, change: Cha
 
 def test_under_a_limit_in_money_a_model_with_a_price_can_be_chosen() -> None:
     """And what it costs counts against the limit."""
-    run = ByHand(priced(Limits(usd=50)))
+    run = MachineHarness(priced(Limits(usd=50)))
     run.change(OTHER)
     run.say(*calls("note"))
     run.end("note")
@@ -225,7 +229,7 @@ def test_under_a_limit_in_money_a_model_with_a_price_can_be_chosen() -> None:
 )
 def test_how_much_a_model_may_think(changes: tuple[Change, ...], thinking: int | None) -> None:
     """What a person said last, for whichever model; else what the model in use is configured to."""
-    run = ByHand(priced())
+    run = MachineHarness(priced())
     for change in changes:
         run.change(change)
     run.say(*calls("note"))

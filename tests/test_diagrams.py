@@ -14,7 +14,13 @@ import pytest
 
 from turnwheel.diagrams import mermaid
 from turnwheel.diagrams.__main__ import main
-from turnwheel.diagrams.files import MARK, drawings, stale, texts, write
+from turnwheel.diagrams.files import (
+    MARK,
+    drawings,
+    stale,
+    texts,
+    write,
+)
 from turnwheel.diagrams.page import page
 from turnwheel.diagrams.picture import (
     EVENTS,
@@ -35,10 +41,8 @@ from turnwheel.diagrams.picture import (
 from turnwheel.diagrams.text import text_of
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event
-from turnwheel.states.legal import IGNORED
-from turnwheel.states.rows import Row
 from turnwheel.states.state import State
-from turnwheel.states.table import TABLE
+from turnwheel.states.table import IGNORED, TABLE, Row
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -299,7 +303,7 @@ def test_without_its_renderer_nothing_is_written(checkout: Path) -> None:
     """It names the extra to install, and no half of the files is new."""
     code = (
         "import sys; sys.modules['pygraphviz'] = None; "
-        "from turnwheel.diagrams.__main__ import main; sys.stderr = sys.stdout; print(main([]))"
+        "from turnwheel.diagrams import main; sys.stderr = sys.stdout; print(main([]))"
     )
     with chdir(checkout):
         said, code_of_exit = run(code).splitlines()

@@ -15,16 +15,22 @@ from pathlib import Path
 
 import pytest
 
-from turnwheel import Agent, Approve, DoneReason, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    Approve,
+    DoneReason,
+    SQLiteStore,
+    tool,
+)
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Decision, ModelFinished, ModelStreamed
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.states.rules.validity import history_faults
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Store
+from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.stores import StoreOver
 
 if sys.platform == "win32":
@@ -478,7 +484,7 @@ class Shop:
         """Say yes."""
         return Approve()
 
-    async def speak(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def speak(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         """Look, pay, and say so, by what was said before."""
         shown = scene.history.slice(0, request.view.length)
         assert history_faults(shown) == []

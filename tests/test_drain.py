@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
+from provers.tasks import at_work, turns
 
 from turnwheel import (
     Agent,
@@ -27,8 +28,18 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import ConfigError, SessionClosed, StoreConflict, StoreError
-from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, UserSteered
+from turnwheel.effects.errors import (
+    ConfigError,
+    SessionClosed,
+    StoreConflict,
+    StoreError,
+)
+from turnwheel.effects.events import (
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    UserSteered,
+)
 from turnwheel.effects.messages import Outcome, ToolResult
 from turnwheel.effects.notices import (
     AgentStarted,
@@ -40,14 +51,24 @@ from turnwheel.effects.notices import (
     TextDelta,
     ToolStarted,
 )
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import Entry, HandedOver, Stepped, TakenOver
-from turnwheel.engine.written import entry_of
-from turnwheel.testing.clock import FakeClock, Wall
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
-from turnwheel.testing.tasks import at_work, turns
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import (
+    Entry,
+    HandedOver,
+    Stepped,
+    TakenOver,
+)
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.clocks import AutoClock, ManualClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+)
 
 PAYS = calls(("pay", {"amount": 2}))
 DIGS_AND_PAYS = calls(("dig", {}), ("pay", {"amount": 2}))
@@ -62,7 +83,7 @@ class House:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.clock = FakeClock(100.0)
+        self.clock = AutoClock(100.0)
         self.ran: list[str] = []
         self.gate = asyncio.Event()
         self.slow = False
@@ -102,7 +123,7 @@ class House:
 
         models = {"": ScriptedModel(*replies), "kid": ScriptedModel(*kid)}
 
-        async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+        async def answer(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
             answered = await models[scene.config.agent](request, scene)
             if self.slow:
                 await self.gate.wait()
@@ -123,7 +144,7 @@ class House:
 
     async def entries(self, session: str = "s") -> list[Entry]:
         """The journal of *session*."""
-        return [entry_of(data) for data in await self.store.load(session)]
+        return [decode_entry(data) for data in await self.store.load(session)]
 
     async def handed_over(self, session: str = "s") -> list[int]:
         """How many requests nobody had begun, each time *session* was handed over."""
@@ -362,7 +383,7 @@ async def test_nobody_is_asked_any_more(house: House) -> None:
 
 async def test_a_wait_is_not_waited_for_and_goes_on_where_it_was(house: House) -> None:
     """Its time is a point in time; nobody waits longer because of a deploy."""
-    wall = Wall()
+    wall = ManualClock()
     session = house.process(fails(Failure.RATE_LIMIT, retry_after=60.0), clock=wall)
     watch = Watch(session)
     await watch.until(RetryScheduled)
@@ -405,7 +426,7 @@ async def test_a_child_is_drained_at_every_moment(house: House, moment: int) -> 
     """Before it is opened, while it works, and when it is over: nothing is lost, nothing runs twice."""
     house.release()
 
-    async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def answer(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         """What is said follows from what was said before."""
         answered = any(message.results for message in scene.history.slice(0, request.view.length))
         first, last = (PAYS, says("paid it")) if scene.config.agent else (HIRES, DONE)
@@ -678,7 +699,7 @@ async def test_a_store_that_fails_then_is_as_a_crash(house: House) -> None:
         async def append(
             self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
         ) -> int:
-            if any(isinstance(entry_of(data), HandedOver) for data in entries):
+            if any(isinstance(decode_entry(data), HandedOver) for data in entries):
                 msg = "full"
                 raise StoreError(msg)
             return await house.store.append(session, expected, entries, about)

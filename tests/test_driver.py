@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnwheel.effects import Effect, is_request
-from turnwheel.effects.config import ChildSpec, Config, ToolSpec
+from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Retries, ToolSpec
 from turnwheel.effects.errors import NoPerformer
 from turnwheel.effects.events import (
     AgentFinished,
@@ -28,25 +28,42 @@ from turnwheel.effects.events import (
     UserSent,
 )
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.notices import AnswerDropped, DoneReason, RunEnded, TextDelta
-from turnwheel.effects.performers.base import Performer, Scene
-from turnwheel.effects.performers.stores.memory import MemoryStore
+from turnwheel.effects.notices import (
+    AnswerDropped,
+    DoneReason,
+    RunEnded,
+    TextDelta,
+)
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.requests import AskApproval, CallModel, Request, RunAgent, RunTool, SetTimer
-from turnwheel.effects.upkeep import Retries
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.driver import Driver
-from turnwheel.engine.entries import Stepped
-from turnwheel.engine.journal import fold
+from turnwheel.engine.driver.driver import Driver
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.machine import Machine, drive
-from turnwheel.engine.session_log import SessionLog
+from turnwheel.engine.session.journal import fold
+from turnwheel.engine.session.session_state import SessionLog
 from turnwheel.engine.transition import ignored
-from turnwheel.engine.written import written
+from turnwheel.performers.base import PerformContext, Performer
+from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.states.state import Done
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, fails, says, stalls
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    ScriptedModel,
+    ScriptedTools,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 CONFIG = Config(
     model=ModelSpec(name="scripted"),
@@ -113,7 +130,7 @@ def synchronous(world: World) -> tuple[list[Effect], list[bytes]]:
             return effects, journal
         event = waiting.pop(0)
         step = engine.send(event)
-        journal.append(written(Stepped(event=event, label=machine.state.label)))
+        journal.append(encode_entry(Stepped(event=event, label=machine.state.label)))
 
 
 class Recorder:
@@ -124,7 +141,7 @@ class Recorder:
 
     async def applied(self, event: Event, label: str, *_: object) -> None:
         """Keep *event*."""
-        self.entries.append(written(Stepped(event=event, label=label)))
+        self.entries.append(encode_entry(Stepped(event=event, label=label)))
 
     async def flush(self) -> None:
         """Nothing is held back."""
@@ -133,7 +150,7 @@ class Recorder:
 async def asynchronous(world: World) -> tuple[list[Effect], list[bytes]]:
     """The same script through `Driver`."""
 
-    async def perform(request: Request, scene: Scene) -> Any:  # the answers of four kinds
+    async def perform(request: Request, scene: PerformContext) -> Any:  # the answers of four kinds
         *before, last = world(request)
         for event in before:
             scene.emit(event)
@@ -148,7 +165,7 @@ async def asynchronous(world: World) -> tuple[list[Effect], list[bytes]]:
         machine=machine,
         performers=performers,
         journal=recorder,
-        clock=FakeClock(AT),
+        clock=AutoClock(AT),
     )
     return [effect async for effect in driver.effects(machine.advance(at=AT))], recorder.entries
 
@@ -171,7 +188,7 @@ async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
         CallModel: ScriptedModel(calls(("look", {}), text="one two"), says("a b c")),
         RunTool: ScriptedTools(look=str),
     }
-    driver = Driver(machine=machine, performers=performers, journal=log, clock=FakeClock(AT))
+    driver = Driver(machine=machine, performers=performers, journal=log, clock=AutoClock(AT))
 
     async for _ in driver.effects(first):
         pass
@@ -184,7 +201,7 @@ async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
 async def test_pieces_that_wait_together_are_one_step() -> None:
     """However many deltas were read, they are one event, and every one of them is shown."""
 
-    async def burst(request: CallModel, scene: Scene) -> ModelFinished:
+    async def burst(request: CallModel, scene: PerformContext) -> ModelFinished:
         for before in range(100):
             piece = (TextPiece("x"),)
             scene.emit(ModelStreamed(at=AT, request=request.id, before=before, count=1, pieces=piece))
@@ -255,7 +272,7 @@ async def test_an_interrupt_keeps_what_was_read() -> None:
 async def test_a_tool_performer_that_raises_is_a_crashed_tool(fault: BaseException) -> None:
     """A bug in a performer is an answer, and the run goes on."""
 
-    async def broken(_: RunTool, __: Scene) -> ToolFinished:
+    async def broken(_: RunTool, __: PerformContext) -> ToolFinished:
         raise fault
 
     machine = Machine.start(CONFIG, "go")
@@ -274,7 +291,7 @@ async def test_work_that_is_cancelled_before_it_began_still_answers() -> None:
     """An interrupt that comes with the answer that starts a tool does not leave the run waiting."""
     machine = Machine.start(CONFIG, "go")
 
-    async def at_once(request: CallModel, scene: Scene) -> ModelFinished:
+    async def at_once(request: CallModel, scene: PerformContext) -> ModelFinished:
         scene.emit(
             ModelFinished(
                 at=AT,
@@ -299,7 +316,7 @@ async def test_work_that_is_cancelled_before_it_began_still_answers() -> None:
 async def test_an_approver_that_raises_is_a_no() -> None:
     """An error is never taken for consent."""
 
-    async def broken(_: AskApproval, __: Scene) -> ApprovalGiven:
+    async def broken(_: AskApproval, __: PerformContext) -> ApprovalGiven:
         msg = "the window is gone"
         raise RuntimeError(msg)
 
@@ -344,7 +361,7 @@ async def test_an_effect_that_nobody_performs_is_an_error_that_guesses_why() -> 
 
 async def test_a_failed_stream_is_dropped_and_waits_are_on_the_clock() -> None:
     """A retry sleeps by the clock it was given, and nothing of a failed answer is in the history."""
-    clock = FakeClock(AT)
+    clock = AutoClock(AT)
     machine = Machine.start(CONFIG, "go")
     model = ScriptedModel(
         fails(Failure.OVERLOADED),
@@ -381,7 +398,7 @@ class Kid:
         self.rests = rests
         self.begun = 0
 
-    async def __call__(self, request: RunAgent, scene: Scene) -> AgentFinished | None:
+    async def __call__(self, request: RunAgent, scene: PerformContext) -> AgentFinished | None:
         """Leave it to later, or work until it is told to stop."""
         self.begun += 1
         if self.begun <= self.rests:

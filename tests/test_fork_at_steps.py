@@ -7,16 +7,21 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 import pytest
+from provers.choices import Seeded
+from provers.simulation.jobs import World, job
+from provers.simulation.sessions import SESSION, SessionPlayer, to_the_end
 
 from turnwheel import Concurrency
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
-from turnwheel.engine.entries import Branched, RunOpened, Stepped, TakenOver
-from turnwheel.engine.parting import bisect
-from turnwheel.engine.replay import ReplayedStep, replayed
-from turnwheel.testing.choices import Seeded
-from turnwheel.testing.playing.jobs import World, job
-from turnwheel.testing.playing.sessions import SESSION, SessionPlayer, to_the_end
+from turnwheel.engine.inspect.bisect import bisect
+from turnwheel.engine.inspect.replay import ReplayedStep, replayed
+from turnwheel.engine.journal.entries import (
+    Branched,
+    RunOpened,
+    Stepped,
+    TakenOver,
+)
 
 FORK = "fork"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from provers.tasks import PATIENCE, turns
 
 from turnwheel import (
     Agent,
@@ -30,7 +31,13 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Limits
-from turnwheel.effects.errors import ArgumentError, ConfigError, SessionBusy, TooLarge, UnknownSession
+from turnwheel.effects.errors import (
+    ArgumentError,
+    ConfigError,
+    SessionBusy,
+    TooLarge,
+    UnknownSession,
+)
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -41,21 +48,26 @@ from turnwheel.effects.events import (
     UserSteered,
 )
 from turnwheel.effects.messages import Outcome, Role
-from turnwheel.effects.performers.tools import ToolContext
-from turnwheel.effects.performers.tools.whole import read_result
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.about import SessionKind, SessionState
-from turnwheel.engine.archive import export
-from turnwheel.engine.entries import Forked, Stepped
-from turnwheel.engine.forking import Instead
-from turnwheel.engine.listing import listed
-from turnwheel.engine.replay import ReplayedStep, replayed
-from turnwheel.engine.report import report
-from turnwheel.engine.why import why
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
-from turnwheel.testing.tasks import PATIENCE, turns
+from turnwheel.engine.inspect.costs import costs
+from turnwheel.engine.inspect.explain import explain
+from turnwheel.engine.inspect.export import export
+from turnwheel.engine.inspect.fork import Replacement
+from turnwheel.engine.inspect.replay import ReplayedStep, replayed
+from turnwheel.engine.journal.entries import Forked, Stepped
+from turnwheel.engine.journal.summary import SessionKind, SessionStatus
+from turnwheel.engine.session.listing import listed
+from turnwheel.performers.tools import ToolContext
+from turnwheel.performers.tools.builtin import read_result
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 
 
 class Shop:
@@ -101,7 +113,7 @@ PAYS = (calls(("pay", {"amount": 5})), says("It is paid."))
 def made(*replies: Reply, store: MemoryStore | None = None, **settings: Any) -> tuple[Agent, ScriptedModel]:
     """An agent over a script, in a shop of its own."""
     model = ScriptedModel(*replies)
-    given: dict[str, Any] = {"model": "scripted", "tools": TOOLS, "clock": FakeClock(100.0)} | settings
+    given: dict[str, Any] = {"model": "scripted", "tools": TOOLS, "clock": AutoClock(100.0)} | settings
     given |= {"performers": {CallModel: model}, "store": store or MemoryStore(), "deps": Shop()}
     return Agent(**given), model
 
@@ -142,7 +154,7 @@ def texts(session: Session) -> list[str]:
 
 
 async def gone_on(
-    store: MemoryStore, step: int, *replies: Reply, instead: Instead | None = None, **settings: Any
+    store: MemoryStore, step: int, *replies: Reply, instead: Replacement | None = None, **settings: Any
 ) -> tuple[Session, ScriptedModel, Shop]:
     """The fork ``f`` of ``s`` at *step*, gone on with by another process; with its model, and its shop."""
     agent, model = made(*replies, store=store, **settings)
@@ -199,7 +211,7 @@ async def test_without_anything_else_the_same_is_asked_again() -> None:
         (lambda event: attrs.evolve(event, content="nothing came", outcome=Outcome.ERROR), Outcome.ERROR),
     ],
 )
-async def test_a_tool_brings_something_else(instead: Callable[[Any], Instead], outcome: Outcome) -> None:
+async def test_a_tool_brings_something_else(instead: Callable[[Any], Replacement], outcome: Outcome) -> None:
     """As a text, or as the event that stands there with something changed; the tool itself is not run."""
     store, steps = await paid()
     step = steps[at(steps, ToolFinished)]
@@ -251,7 +263,7 @@ async def test_a_session_that_rests_is_forked_both_ways() -> None:
         assert (await session.load()).waiting == (question,)
         async with await session.fork("as it is", at=end) as fork:
             assert [one.call for one in fork.waiting] == [question.call]
-            assert (await listed(agent.store))[0].about.state is SessionState.RESTING
+            assert (await listed(agent.store))[0].about.state is SessionStatus.RESTING
 
 
 async def test_a_yes_is_not_late_in_a_fork_that_would_not_have_been() -> None:
@@ -259,7 +271,7 @@ async def test_a_yes_is_not_late_in_a_fork_that_would_not_have_been() -> None:
     policy = {"policy": attrs.evolve(Agent(model="scripted").config.policy, answer_within=60.0)}
     store, steps = await paid(**policy)
     step = at(steps, ApprovalGiven)
-    later = FakeClock(1e6)
+    later = AutoClock(1e6)
     fork, _, shop = await gone_on(store, step, says("So be it."), instead=Approve(), clock=later, **policy)
     assert (shop.paid, texts(fork)[-1]) == ([5], "So be it.")
 
@@ -425,7 +437,7 @@ async def test_a_child_that_is_at_work_can_be_answered_for() -> None:
     fork, _, _ = await gone_on(store, step, says("Fine."), instead="nothing", children=[SCOUT])
     assert texts(fork) == ["go", "nothing", "Fine."]
     assert fork.spent.turns == 1
-    assert (await report(store, "f")).total == fork.spent
+    assert (await costs(store, "f")).total == fork.spent
 
 
 async def test_what_a_child_is_said_to_have_used_is_on_the_bill() -> None:
@@ -437,7 +449,7 @@ async def test_what_a_child_is_said_to_have_used_is_on_the_bill() -> None:
     fork, _, _ = await gone_on(
         store, step, says("Fine."), instead=attrs.evolve(event, content="nothing"), children=[SCOUT]
     )
-    bill = await report(store, "f")
+    bill = await costs(store, "f")
     assert (bill.total, [child.agent for child in bill.children]) == (fork.spent, ["scout"])
 
 
@@ -460,7 +472,9 @@ async def test_who_asks_why_is_led_to_the_child_where_it_is() -> None:
     async with await agent.session("s").fork("f", at=step + 1) as fork:
         pass
     (call,) = [wish.id for message in fork.history for wish in message.calls]
-    started = [moment.text for moment in (await why(store, "f", call)).moments if moment.what == "started"]
+    started = [
+        moment.text for moment in (await explain(store, "f", call)).moments if moment.what == "started"
+    ]
     assert started == [f"agent scout, in session s.{call}: look"]
 
 
@@ -483,7 +497,7 @@ async def test_the_account_is_its_own_and_the_run_is_limited_by_all_of_it() -> N
     assert (str(fork.result().spent.cost), str(fork.spent.cost), fork.spent.turns) == ("20", "10", 1)
     (run,) = await fork.runs()
     assert (str(run.spent.cost), run.copied, run.current) == ("10", False, True)
-    assert (await report(agent.store, "f")).total.cost == 10
+    assert (await costs(agent.store, "f")).total.cost == 10
     about = {one.session: one.about for one in await listed(agent.store)}
     assert [str(about[name].spent.cost) for name in "fs"] == ["10", "30"]
 
@@ -518,7 +532,7 @@ async def test_everybody_knows_what_it_is() -> None:
     (forked,) = [one.entry for one in await steps_of(store, "f") if isinstance(one.entry, Forked)]
     assert (forked.session, forked.run) == ("s", run)
     (call,) = [wish.id for message in fork.history for wish in message.calls]
-    told = [moment.what for moment in (await why(store, "f", call)).moments]
+    told = [moment.what for moment in (await explain(store, "f", call)).moments]
     assert told == [
         "wished",
         "judged",
@@ -640,7 +654,7 @@ async def test_a_fork_can_be_forked() -> None:
 # What is refused
 
 
-async def refusal(step: int, instead: Instead | None = None, name: str = "f", **settings: Any) -> str:
+async def refusal(step: int, instead: Replacement | None = None, name: str = "f", **settings: Any) -> str:
     """What is said to who wants to fork a session in which something was paid for."""
     store, _ = await paid(**settings)
     agent, _ = made(store=store)

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, final
 
 import pytest
+from provers.audit.journals import Kept, journal_faults
+from provers.crash.points import Notebook
 
 from turnwheel.effects.events import ApprovalGiven
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.performers.stores import sqlite_layout as layout
+from turnwheel.performers.stores import sqlite_schema as layout
 from turnwheel.states.state import Done
-from turnwheel.testing.books.invariants import state_faults
-from turnwheel.testing.journals import Kept, journal_faults
-from turnwheel.testing.killing.points import Notebook
+from turnwheel.testing.invariants import state_faults
 
 PROGRAM = Path(__file__).with_name("relay.py")
 ROUNDS = 30

@@ -15,25 +15,41 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from provers.fuzzing.__main__ import (
+    HANGS,
+    MEMORY,
+    SECONDS,
+    Found,
+    bodies,
+    data_of,
+    late,
+    main,
+    shrunk,
+    tried,
+)
+from provers.fuzzing.mutations import cuts, mutated
+from provers.fuzzing.readers import READERS
+from provers.fuzzing.reading import ending_faults, pieces_faults
+from provers.streams import seeds
 
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.performers.models.loose import MOST
-from turnwheel.effects.performers.models.wire import Broken, Complete
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.fuzz import HANGS, MEMORY, SECONDS, Found, bodies, data_of, late, main, shrunk, tried
-from turnwheel.testing.garbling.mutations import cuts, mutated
-from turnwheel.testing.garbling.readers import READERS
-from turnwheel.testing.garbling.reading import ending_faults, pieces_faults
-from turnwheel.testing.streams import seeds
+from turnwheel.performers.models.lenient_json import MOST
+from turnwheel.performers.models.wire import Broken, Complete
 
 RUNS = 3_000
 
 
 def fuzzed(*arguments: str) -> subprocess.CompletedProcess[str]:
     """What the fuzzer says, in a process of its own: it bounds its own memory and time."""
-    command = [sys.executable, "-m", "turnwheel.testing.fuzz", *arguments]
+    command = [sys.executable, "-m", "provers.fuzzing", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
@@ -77,8 +93,8 @@ def test_a_run_that_takes_too_long_is_told(wait: Callable[[], None], monkeypatch
     reader = READERS["refusal"].__class__(name="refusal", reads=reads, seeds=list, share=1)
     monkeypatch.setitem(READERS, "refusal", reader)
     assert (SECONDS, HANGS, MEMORY) == (2.0, 20.0, 1024**3)
-    monkeypatch.setattr("turnwheel.testing.fuzz.SECONDS", 0.05)
-    monkeypatch.setattr("turnwheel.testing.fuzz.HANGS", 0.3)
+    monkeypatch.setattr("provers.fuzzing.SECONDS", 0.05)
+    monkeypatch.setattr("provers.fuzzing.HANGS", 0.3)
     before = {kind: signal.signal(kind, late) for kind in (signal.SIGPROF, signal.SIGALRM)}
     try:
         assert tried("refusal", 1, b"")[1] == "TooSlow"

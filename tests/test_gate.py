@@ -10,18 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import ToolSpec
+from turnwheel.effects.config import Concurrency, Gates, Policy, ToolSpec
 from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import Approve, ApproveAlways
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.notices import CallJudged
-from turnwheel.effects.permissions import Ground, PermissionMode, Rule, Verdict, resolved
-from turnwheel.effects.policy import Concurrency, Gates, Policy
+from turnwheel.effects.permissions import (
+    Basis,
+    PermissionMode,
+    Rule,
+    Verdict,
+    resolved,
+)
 from turnwheel.effects.records import SetMode
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
-from turnwheel.states.rules.gate import Judgement, Law
 from turnwheel.states.rules.hooks import Opinion
-from turnwheel.testing.by_hand import TOOLS, ByHand, call, calls, config
+from turnwheel.states.rules.permission import Judgement, PermissionPolicy
+from turnwheel.testing.harness import (
+    TOOLS,
+    MachineHarness,
+    call,
+    calls,
+    config,
+)
 
 MODES = tuple(PermissionMode)
 ALLOW, ASK, DENY = (Rule(verdict=verdict, tool="*") for verdict in Verdict)
@@ -36,7 +47,7 @@ def grid(text: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def what_happened(run: ByHand) -> str:
+def what_happened(run: MachineHarness) -> str:
     """What the last judgement was and rests on, where what followed is what it says; else what is wrong."""
     judged = run.got(CallJudged)[-1]
     started = bool(run.got(RunTool) + run.got(RunAgent))
@@ -74,7 +85,7 @@ Plan mode is for looking only: what never asks does not run in it either.
 @pytest.mark.parametrize(("tool", "mode", "expected"), grid(BY_MODE))
 def test_the_mode_and_the_tool_decide_where_nobody_speaks(tool: str, mode: str, expected: str) -> None:
     """For each mode and each kind of tool: the verdict, what it rests on, and that it is followed."""
-    run = ByHand(config(policy=Policy(mode=PermissionMode(mode))))
+    run = MachineHarness(config(policy=Policy(mode=PermissionMode(mode))))
     run.say(*calls(tool))
     assert what_happened(run) == expected
 
@@ -112,7 +123,7 @@ def test_who_wins_where_several_speak(voices: str, mode: str, expected: str) -> 
     said = voices.split(", ")
     rules = tuple([rule for rule in (ALLOW, ASK, DENY) if f"rule {rule.verdict}" in said])
     verdicts = [Verdict(one.removeprefix("hook ")) for one in said if one.startswith("hook")]
-    run = ByHand(
+    run = MachineHarness(
         config(policy=Policy(mode=PermissionMode(mode)), rules=rules, hooks=(GUARD,) if verdicts else ())
     )
     if "grant" in said:
@@ -139,7 +150,7 @@ each_tool = pytest.mark.parametrize("spec", TOOLS, ids=lambda spec: spec.name)
 def judgements(mode: PermissionMode, spec: ToolSpec, *more: Rule) -> Iterator[tuple[Judgement, Judgement]]:
     """The judgement on a call of *spec* whatever is said, and that where *more* rules stand besides."""
     for rules, granted, opinion in VOICES:
-        law = Law(mode=mode, rules=rules, granted=granted)
+        law = PermissionPolicy(mode=mode, rules=rules, granted=granted)
         besides = attrs.evolve(law, rules=(*rules, *more))
         yield law.judge(spec, {}, opinion), besides.judge(spec, {}, opinion)
 
@@ -149,7 +160,7 @@ def judgements(mode: PermissionMode, spec: ToolSpec, *more: Rule) -> Iterator[tu
 def test_a_rule_that_denies_holds_whatever_else_is_said(mode: PermissionMode, spec: ToolSpec) -> None:
     """In every mode, bypass too, against every grant, every rule and every hook, wherever it stands."""
     for _, found in judgements(mode, spec, DENY):
-        assert (found.verdict, found.ground, found.detail) == (Verdict.DENY, Ground.RULE, "deny *")
+        assert (found.verdict, found.ground, found.detail) == (Verdict.DENY, Basis.RULE, "deny *")
 
 
 @each_law
@@ -160,8 +171,8 @@ def test_a_rule_that_allows_never_undoes_a_denial_or_a_question_by_name(
     """It only answers what the tool itself would ask."""
     for before, after in judgements(mode, spec, ALLOW):
         if before != after:
-            assert before.ground in {Ground.TOOL, Ground.MODE}
-            assert after == Judgement(Verdict.ALLOW, Ground.RULE, "allow *")
+            assert before.ground in {Basis.TOOL, Basis.MODE}
+            assert after == Judgement(Verdict.ALLOW, Basis.RULE, "allow *")
             assert mode is not PermissionMode.PLAN or spec.name in {"look", "peek"}
 
 
@@ -205,7 +216,7 @@ def test_what_a_mode_never_does(mode: PermissionMode, never: Verdict) -> None:
 )
 def test_a_question_says_why_it_is_one(settings: dict[str, object], says: HookAnswer, why: str) -> None:
     """Whoever is asked reads which rule, hook or property of the tool made it a question."""
-    run = ByHand(config(hooks=(GUARD,), **settings))
+    run = MachineHarness(config(hooks=(GUARD,), **settings))
     run.say(*calls("write"))
     run.answer(says)
     assert [question.why for question in run.got(AskApproval)] == [why]
@@ -224,7 +235,7 @@ def test_a_denial_tells_the_model_what_denied_it(
     settings: dict[str, object], says: HookAnswer, content: str
 ) -> None:
     """The result names it, so that the model does not try the same again."""
-    run = ByHand(config(hooks=(GUARD,), **settings))
+    run = MachineHarness(config(hooks=(GUARD,), **settings))
     run.say(*calls("write"))
     run.answer(says)
     assert run.results == [("write", "denied", content)]
@@ -233,7 +244,7 @@ def test_a_denial_tells_the_model_what_denied_it(
 def test_a_denial_by_rule_concerns_one_call() -> None:
     """The calls behind it are judged for themselves and run; what a person's no does is another matter."""
     deny = Rule(verdict="deny", tool="note", where=(("path", "secret"),))
-    run = ByHand(config(rules=(deny,)))
+    run = MachineHarness(config(rules=(deny,)))
     run.say(call(0, "note", path="secret"), call(1, "note", path="open"))
     assert run.started == ["note"]
     run.end("note")
@@ -354,7 +365,7 @@ def test_a_resolved_path_is_plain_and_stays_as_it_is(path: str) -> None:
 @pytest.mark.parametrize(("glob", "started"), [("src/*", []), ("*", ["write"])])
 def test_a_path_that_leads_out_is_asked_about(glob: str, started: list[str]) -> None:
     """The rule for a folder is no rule for what lies outside of it."""
-    run = ByHand(config(rules=(Rule(verdict="allow", tool="write", where=(("path", glob),)),)))
+    run = MachineHarness(config(rules=(Rule(verdict="allow", tool="write", where=(("path", glob),)),)))
     run.say(call(0, "write", path="src/../etc/passwd"))
     assert run.started == started
     assert bool(run.got(AskApproval)) != bool(started)
@@ -379,7 +390,7 @@ REWRITTEN = """
 )
 def test_what_a_hook_made_of_it_is_what_the_rules_judge(arguments: str, expected: str) -> None:
     """The arguments that were allowed are not those that would run."""
-    run = ByHand(config(hooks=(GUARD,), rules=(ALLOW_SRV, NO_ETC)))
+    run = MachineHarness(config(hooks=(GUARD,), rules=(ALLOW_SRV, NO_ETC)))
     run.say(call(0, "write", path="/srv/a"))
     run.answer(HookAnswer(arguments=arguments.strip()))
     assert what_happened(run) == expected.strip()
@@ -388,7 +399,7 @@ def test_what_a_hook_made_of_it_is_what_the_rules_judge(arguments: str, expected
 def test_what_a_hook_made_of_it_is_judged_again_where_the_rules_came_first() -> None:
     """The rules allowed something else: they look again at what a hook made of it."""
     policy = Policy(gates=Gates.RULES_FIRST)
-    run = ByHand(config(hooks=(GUARD,), rules=(ALLOW_SRV, ASK_ETC), policy=policy))
+    run = MachineHarness(config(hooks=(GUARD,), rules=(ALLOW_SRV, ASK_ETC), policy=policy))
     run.say(call(0, "write", path="/srv/a"))
     assert run.judged == [("write", "allow", "rule")]
     run.answer(HookAnswer(arguments='{"path": "/etc/a"}'))
@@ -408,7 +419,7 @@ def test_what_a_hook_made_of_it_is_judged_again_where_the_rules_came_first() -> 
 )
 def test_what_a_person_made_of_it_is_checked_again(arguments: str, outcome: str) -> None:
     """A yes is to a call that fits its schema and that nothing denies; the tool does not run otherwise."""
-    run = ByHand(config(rules=(NO_ETC,)))
+    run = MachineHarness(config(rules=(NO_ETC,)))
     run.say(call(0, "write", path="a"))
     run.decide("write", Approve(arguments=arguments))
     assert run.all(RunTool) == []
@@ -418,7 +429,7 @@ def test_what_a_person_made_of_it_is_checked_again(arguments: str, outcome: str)
 
 def test_what_a_person_made_of_it_is_not_asked_about_again() -> None:
     """They have had their say, also where a rule would ask about what they wrote."""
-    run = ByHand(config(rules=(ASK_ETC,)))
+    run = MachineHarness(config(rules=(ASK_ETC,)))
     run.say(call(0, "write", path="a"))
     run.decide("write", Approve(arguments='{"path": "/etc/x"}'))
     assert run.started == ["write"]
@@ -430,7 +441,7 @@ def test_what_a_person_made_of_it_is_not_asked_about_again() -> None:
 
 def test_plan_mode_denies_what_was_allowed_and_has_not_started() -> None:
     """A call that a person allowed waits for its turn; when that comes the mode is another."""
-    run = ByHand(config(policy=Policy(concurrency=Concurrency.PARALLEL_READS)))
+    run = MachineHarness(config(policy=Policy(concurrency=Concurrency.PARALLEL_READS)))
     run.say(*calls("look", "write", "look"))
     run.decide("write", Approve())
     run.change(SetMode(mode=PermissionMode.PLAN))
@@ -443,7 +454,7 @@ def test_plan_mode_denies_what_was_allowed_and_has_not_started() -> None:
 
 def test_plan_mode_denies_what_is_approved_in_it() -> None:
     """The question stays open; a yes to it is not enough any more."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     run.change(SetMode(mode=PermissionMode.PLAN))
     assert run.label == "confirming"
@@ -456,7 +467,7 @@ def test_plan_mode_denies_what_is_approved_in_it() -> None:
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode is not PermissionMode.PLAN])
 def test_what_a_person_allowed_runs_in_any_other_mode(mode: PermissionMode) -> None:
     """A mode says what happens where nobody has spoken; somebody has."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     run.change(SetMode(mode=mode))
     run.decide("write", Approve())
@@ -469,7 +480,7 @@ def test_what_a_person_allowed_runs_in_any_other_mode(mode: PermissionMode) -> N
 def test_what_a_mode_allowed_is_judged_again_when_its_turn_comes(mode: PermissionMode, expected: str) -> None:
     """In the mode of then nobody was to be asked about it; in this one somebody is, or it is denied."""
     policy = Policy(mode=PermissionMode.BYPASS, concurrency=Concurrency.PARALLEL_READS)
-    run = ByHand(config(policy=policy))
+    run = MachineHarness(config(policy=policy))
     run.say(*calls("look", "write"))
     run.change(SetMode(mode=mode))
     run.end("look")
@@ -480,7 +491,7 @@ def test_what_a_rule_allowed_runs_when_its_turn_comes() -> None:
     """It is looked at again with its arguments, and nothing has changed."""
     rule = Rule(verdict="allow", tool="write", where=(("path", "src/*"),))
     policy = Policy(concurrency=Concurrency.PARALLEL_READS)
-    run = ByHand(config(rules=(rule,), policy=policy))
+    run = MachineHarness(config(rules=(rule,), policy=policy))
     run.say(call(0, "look", path="a"), call(1, "write", path="src/a"))
     run.end("look")
     assert run.started == ["write"]
@@ -489,7 +500,7 @@ def test_what_a_rule_allowed_runs_when_its_turn_comes() -> None:
 
 def test_what_is_at_work_when_the_mode_changes_is_let_finish() -> None:
     """It was allowed when it started; the next call of the same answer is judged by the new mode."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note", "note"))
     run.change(SetMode(mode=PermissionMode.PLAN))
     run.end("note")
@@ -498,7 +509,7 @@ def test_what_is_at_work_when_the_mode_changes_is_let_finish() -> None:
 
 def test_a_rule_that_came_while_a_question_was_open_denies_what_is_approved() -> None:
     """The settings of the moment in which a call starts decide."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     run.machine.reconfigure(config(rules=(DENY,)))
     run.decide("write", Approve())

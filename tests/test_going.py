@@ -5,52 +5,70 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, Limits
+from turnwheel.effects.config import (
+    Compaction,
+    Config,
+    Limits,
+    Loops,
+    ModelSpec,
+    OnMaxTokens,
+    Policy,
+    Price,
+    Retries,
+    Steering,
+    window_of,
+)
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Deny, Failure, ModelFailed
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.model import ModelSpec, Price, window_of
 from turnwheel.effects.notices import (
     Compacted,
     CompactionFailed,
     CompactionStarted,
     DoneReason,
+    FallbackUsed,
+    LoopDetected,
+    LoopStage,
+    ResultsCleared,
     RetryScheduled,
     RunEnded,
 )
-from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ResultsCleared
 from turnwheel.effects.pieces import TextPiece
-from turnwheel.effects.policy import OnMaxTokens, Policy, Steering
 from turnwheel.effects.records import SetModel
-from turnwheel.effects.requests import CallModel, Cancel, Conversation, SetTimer, Transcript
-from turnwheel.effects.upkeep import Compaction, Loops, Retries
+from turnwheel.effects.requests import (
+    CallModel,
+    Cancel,
+    Conversation,
+    SetTimer,
+    Transcript,
+)
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.entries import RunOpened
+from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules.retry import wait
-from turnwheel.states.rules.sizes import history_size
+from turnwheel.states.rules.token_estimates import history_size
 from turnwheel.states.state import Done
-from turnwheel.testing.by_hand import ByHand, call, config
+from turnwheel.testing.harness import MachineHarness, call, config
 
 OTHER = ModelSpec(name="wire:other", window=50_000)
 LONG = "a line of a file\n" * 100
 """A result that is worth leaving out, of 425 tokens."""
 
 
-def with_fallback(failed: int = 3) -> ByHand:
+def with_fallback(failed: int = 3) -> MachineHarness:
     """A run with another model to fall back on."""
     settings = config(models=(OTHER,), fallback="wire:other", retries=Retries(failed=failed))
-    return ByHand(settings)
+    return MachineHarness(settings)
 
 
-def asked(run: ByHand) -> CallModel:
+def asked(run: MachineHarness) -> CallModel:
     """The model call that the last event led to."""
     (request,) = run.got(CallModel)
     return request
 
 
-def reads(run: ByHand, count: int) -> None:
+def reads(run: MachineHarness, count: int) -> None:
     """So many turns in each of which a different file is read."""
     for number in range(count):
         run.say(call(0, "look", path=f"{number} of {run.now}"))
@@ -67,8 +85,8 @@ def test_another_model_takes_over_when_tries_are_spent() -> None:
     (timer,) = run.got(SetTimer)
     run.wake(timer.due)
     run.fail(Failure.SERVER)
-    assert run.got(FellBack) == [
-        FellBack(model="wire:other", instead_of="wire:model", failure=Failure.SERVER, message="as told")
+    assert run.got(FallbackUsed) == [
+        FallbackUsed(model="wire:other", instead_of="wire:model", failure=Failure.SERVER, message="as told")
     ]
     assert (asked(run).model, asked(run).attempt, run.label) == ("wire:other", 1, "streaming")
     run.say("here I am")
@@ -99,7 +117,7 @@ def test_another_model_takes_over_where_that_may_help(failure: Failure, *, taken
     """What the request itself is wrong in would be wrong there too."""
     run = with_fallback()
     run.fail(failure)
-    assert bool(run.got(FellBack)) is taken_over
+    assert bool(run.got(FallbackUsed)) is taken_over
     assert run.reason == ("" if taken_over else "error")
 
 
@@ -108,7 +126,7 @@ def test_nothing_is_replayed_of_which_something_was_seen() -> None:
     run = with_fallback()
     run.stream(TextPiece("I think"))
     run.fail(Failure.CUT)
-    assert (run.got(FellBack), run.reason) == ([], "error")
+    assert (run.got(FallbackUsed), run.reason) == ([], "error")
 
 
 def test_there_is_one_switch_in_a_run() -> None:
@@ -116,7 +134,7 @@ def test_there_is_one_switch_in_a_run() -> None:
     run = with_fallback(failed=0)
     run.fail(Failure.SERVER)
     run.fail(Failure.SERVER)
-    assert (run.got(FellBack), run.reason) == ([], "error")
+    assert (run.got(FallbackUsed), run.reason) == ([], "error")
 
 
 def test_the_next_run_begins_with_its_own_model() -> None:
@@ -143,7 +161,7 @@ def test_the_window_of_the_model_that_took_over_counts() -> None:
     """A conversation that fills it is summarised before it is asked."""
     small = ModelSpec(name="wire:other", window=1_000)
     settings = config(models=(small,), fallback="wire:other", retries=Retries(overloaded=0))
-    run = ByHand(settings, "do it " * 200)
+    run = MachineHarness(settings, "do it " * 200)
     run.say(call(0, "note", path="a"), usage=Usage(input=900))
     run.end("note")
     run.fail(Failure.OVERLOADED)
@@ -164,7 +182,7 @@ def test_a_fallback_is_one_of_the_models() -> None:
 
 def test_old_results_are_left_out_in_leaps() -> None:
     """The sixteenth result makes all but the last five go; ten more come before the next leap."""
-    run = ByHand()
+    run = MachineHarness()
     reads(run, 15)
     assert asked(run).view == Conversation(revision=0, length=31)
     reads(run, 1)
@@ -181,7 +199,7 @@ def test_what_is_left_out_makes_the_conversation_smaller() -> None:
     settings = config(
         model=ModelSpec(name="wire:model", window=10_000), compaction=Compaction(clear_over=3, clear_keep=1)
     )
-    run = ByHand(settings)
+    run = MachineHarness(settings)
     reads(run, 30)
     assert run.all(CompactionStarted) == []
     assert history_size(run.machine.memory.history) > 10_000
@@ -189,7 +207,7 @@ def test_what_is_left_out_makes_the_conversation_smaller() -> None:
 
 def test_results_that_no_model_has_seen_are_never_left_out() -> None:
     """However many calls one answer has."""
-    run = ByHand(config(compaction=Compaction(clear_over=1, clear_keep=0)))
+    run = MachineHarness(config(compaction=Compaction(clear_over=1, clear_keep=0)))
     run.say(*[call(number, "look", path=str(number)) for number in range(4)])
     for _ in range(4):
         run.end("look", LONG)
@@ -203,7 +221,7 @@ def test_results_that_no_model_has_seen_are_never_left_out() -> None:
 
 def test_a_model_that_repeats_itself_is_told_then_kept_from_it_then_stopped() -> None:
     """Each stage is explained to whoever watches, and the first two to the model."""
-    run = ByHand()
+    run = MachineHarness()
     stages: list[tuple[LoopStage, int]] = []
     for _ in range(12):
         offered = "look" in asked(run).tools
@@ -226,7 +244,7 @@ def test_a_model_that_repeats_itself_is_told_then_kept_from_it_then_stopped() ->
 def test_the_runs_of_a_session_share_its_budget() -> None:
     """A run that begins with it used up makes no call."""
     settings = config(session_limits=Limits(tokens=100))
-    first = ByHand(settings)
+    first = MachineHarness(settings)
     first.say("done", usage=Usage(input=90, output=20))
     assert first.reason == "end_turn"
     opened = RunOpened(at=9.0, run="r2", config=settings)
@@ -242,10 +260,10 @@ def test_the_runs_of_a_session_share_its_budget() -> None:
 # A summary that does not come at once
 
 
-def narrow(**settings: object) -> ByHand:
+def narrow(**settings: object) -> MachineHarness:
     """A run with a small window, in which a summary has just been asked for."""
     model = ModelSpec(name="wire:model", window=4_000)
-    run = ByHand(config(model=model, loops=Loops.never(), **settings), "do it " * 1_200)
+    run = MachineHarness(config(model=model, loops=Loops.never(), **settings), "do it " * 1_200)
     run.say(call(0, "note", path="a"), usage=Usage(input=3_900))
     run.end("note")
     assert run.label == "compacting.summary"
@@ -307,7 +325,7 @@ def test_hooks_are_heard_at_every_try_of_a_summary() -> None:
     """What they wish for is asked for again."""
     hooks = (HookSpec(name="clerk", hook=Hook.PRE_COMPACT),)
     model = ModelSpec(name="wire:model", window=4_000)
-    run = ByHand(config(model=model, hooks=hooks), "do it " * 1_200)
+    run = MachineHarness(config(model=model, hooks=hooks), "do it " * 1_200)
     run.say(call(0, "note", path="a"), usage=Usage(input=3_900))
     run.end("note")
     run.answer(HookAnswer(context="keep all names"))
@@ -322,7 +340,7 @@ def test_hooks_are_heard_at_every_try_of_a_summary() -> None:
 
 def test_of_a_long_result_the_beginning_and_the_end_stay() -> None:
     """Who watches sees it whole."""
-    run = ByHand(config(compaction=Compaction(result_limit=1_000)))
+    run = MachineHarness(config(compaction=Compaction(result_limit=1_000)))
     run.say(call(0, "look", path="a"))
     run.end("look", "a" * 600 + "b" * 600)
     ((_, _, content),) = run.results
@@ -332,7 +350,7 @@ def test_of_a_long_result_the_beginning_and_the_end_stay() -> None:
 
 def test_a_result_at_its_limit_stays_whole() -> None:
     """To the character."""
-    run = ByHand(config(compaction=Compaction(result_limit=1_000)))
+    run = MachineHarness(config(compaction=Compaction(result_limit=1_000)))
     run.say(call(0, "look", path="a"))
     run.end("look", "a" * 1_000)
     assert run.results == [("look", "ok", "a" * 1_000)]
@@ -360,7 +378,7 @@ def test_a_window_is_what_is_known_of_a_name(name: str, window: int) -> None:
 
 def test_policies_and_settings_agree_on_when_to_shorten() -> None:
     """A cut-off answer under its threshold does not lead to a summary by default."""
-    run = ByHand(Config(model=OTHER, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT_OVER_THRESHOLD)))
+    run = MachineHarness(Config(model=OTHER, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT_OVER_THRESHOLD)))
     run.say("and so", stop=StopReason.MAX_TOKENS)
     assert run.reason == "max_tokens"
 
@@ -387,7 +405,11 @@ def test_another_model_summarises_where_the_first_one_cannot() -> None:
     alike = ModelSpec(name="wire:other", window=4_000)
     run = narrow(models=(alike,), fallback="wire:other", retries=Retries(failed=0))
     run.fail(Failure.SERVER)
-    assert (run.label, asked(run).model, len(run.got(FellBack))) == ("compacting.summary", "wire:other", 1)
+    assert (run.label, asked(run).model, len(run.got(FallbackUsed))) == (
+        "compacting.summary",
+        "wire:other",
+        1,
+    )
     run.say("it was asked to do it")
     assert asked(run).model == "wire:other"
 
@@ -401,7 +423,7 @@ def test_another_model_that_can_read_more_needs_no_summary() -> None:
 
 def test_a_conversation_with_nothing_old_is_left_alone() -> None:
     """However large what stands around it: that is no failure, and later there will be something."""
-    run = ByHand(config(model=ModelSpec(name="wire:model", window=4_000)))
+    run = MachineHarness(config(model=ModelSpec(name="wire:model", window=4_000)))
     for _ in range(4):
         run.say(call(0, "note", path=str(run.now)), usage=Usage(input=3_900))
         run.end("note")

@@ -33,26 +33,32 @@ from turnwheel.effects.events import (
     ToolProgressed,
 )
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import TextPiece
-from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    CallModel,
+    FireHook,
+    ReadInstructions,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.archive import export
 from turnwheel.engine.codec import SETTINGS
-from turnwheel.engine.conductor import Setting
-from turnwheel.engine.entries import VERSION, Entry
-from turnwheel.engine.folding import Folded
-from turnwheel.engine.journal import beginning, fold, read
+from turnwheel.engine.inspect.export import export
+from turnwheel.engine.inspect.replay import line, replay
+from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
+from turnwheel.engine.journal.entries import VERSION, Entry
+from turnwheel.engine.journal.fold import SessionState
+from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.migrations import CHANGES
-from turnwheel.engine.replay import line, replay
+from turnwheel.engine.session.journal import beginning, fold, read
+from turnwheel.engine.session.runner import Environment
 from turnwheel.engine.snapshots import Snapshot
-from turnwheel.engine.written import MARK, entry_of, written
-from turnwheel.states.batch import Running
-from turnwheel.states.rules.validity import history_faults
+from turnwheel.performers.base import PerformContext
+from turnwheel.states.batch.batch import Running
+from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import Confirming, Dispatching, Executing
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.snapshots import put_back
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.harness import restore_from_snapshot
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
@@ -138,9 +144,9 @@ async def test_a_journal_is_replayed(path: Path) -> None:
 @every_journal
 def test_a_journal_written_again_leads_to_the_same(path: Path) -> None:
     """What was migrated is an entry of today like any: nothing of it is lost when it is written."""
-    entries = [entry_of(line) for line in lines(path)]
-    again = [written(entry) for entry in entries]
-    assert [entry_of(line) for line in again] == entries
+    entries = [decode_entry(line) for line in lines(path)]
+    again = [encode_entry(entry) for entry in entries]
+    assert [decode_entry(line) for line in again] == entries
     name = named(path)[1]
     assert fold(again, name).machine == fold(lines(path), name).machine
 
@@ -152,7 +158,7 @@ def test_a_journal_can_be_left_for_a_snapshot_at_every_entry(path: Path) -> None
     folded = beginning(entries)
     for _ in read(entries, name, folded):
         if (machine := folded.machine) is not None:
-            folded.machine = put_back(machine)
+            folded.machine = restore_from_snapshot(machine)
     assert folded.machine == fold(entries, name).machine
 
 
@@ -172,16 +178,16 @@ class Onward:
             ReadInstructions: self._read,
             SetTimer: self._wait,
         }
-        setting = Setting(
+        setting = Environment(
             config=config,
             performers=performers,
-            clock=FakeClock(10_000.0),
+            clock=AutoClock(10_000.0),
             new_id=lambda: f"new{next(self._ids)}",
             poll=3_600.0,
         )
         self.session = Session(session, setting, store)
 
-    async def _answer(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def _answer(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         return ModelFinished(
             at=scene.clock.now(),
             request=request.id,
@@ -190,17 +196,17 @@ class Onward:
             pieces=(TextPiece("So be it."),),
         )
 
-    async def _work(self, request: RunTool, scene: Scene) -> ToolFinished:
+    async def _work(self, request: RunTool, scene: PerformContext) -> ToolFinished:
         self.ran.append(request.call)
         return ToolFinished(at=scene.clock.now(), request=request.id, content="done")
 
-    async def _ask(self, request: FireHook, scene: Scene) -> HookAnswered:
+    async def _ask(self, request: FireHook, scene: PerformContext) -> HookAnswered:
         return HookAnswered(at=scene.clock.now(), request=request.id)
 
-    async def _read(self, request: ReadInstructions, scene: Scene) -> InstructionsRead:
+    async def _read(self, request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
         return InstructionsRead(at=scene.clock.now(), request=request.id, text="")
 
-    async def _wait(self, request: SetTimer, scene: Scene) -> TimerFired:
+    async def _wait(self, request: SetTimer, scene: PerformContext) -> TimerFired:
         await scene.clock.sleep_until(request.due)
         return TimerFired(at=scene.clock.now(), request=request.id)
 
@@ -216,7 +222,7 @@ class Onward:
         return self.session.machine
 
 
-def unsafe_at_work(folded: Folded) -> set[str]:
+def unsafe_at_work(folded: SessionState) -> set[str]:
     """The calls of unsafe tools that may have run: they are at work, and nobody says that they are not."""
     machine = folded.machine
     state = None if machine is None else machine.state
@@ -301,7 +307,7 @@ def test_nothing_else_is_committed() -> None:
 
 def test_every_word_is_in_a_journal() -> None:
     """Each entry, and each event that is written down."""
-    entries = [entry_of(line) for path in PRESENT.glob("*.jsonl") for line in lines(path)]
+    entries = [decode_entry(line) for path in PRESENT.glob("*.jsonl") for line in lines(path)]
     assert {type(entry) for entry in entries} == set(get_args(Entry))
     events = {type(event) for entry in entries if (event := getattr(entry, "event", None)) is not None}
     assert events == set(get_args(Event)) - {Entered, ToolProgressed}

@@ -11,14 +11,34 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Price, Session, tool
+from turnwheel import (
+    Agent,
+    DoneReason,
+    MemoryStore,
+    ModelSpec,
+    Price,
+    Session,
+    tool,
+)
 from turnwheel.effects.errors import SessionBusy, StoreError, UnknownSession
-from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted, TextDelta
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+)
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.handle import BUFFER, Handle
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.session.handle import BUFFER, Handle
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import FaultyStore
 
 MANY = says(" ".join(map(str, range(4 * BUFFER))))
@@ -39,7 +59,7 @@ def session(*replies: Reply, store: Any = None) -> Session:
         model=MODEL,
         tools=[pay],
         store=MemoryStore() if store is None else store,
-        clock=FakeClock(100.0),
+        clock=AutoClock(100.0),
         performers={CallModel: ScriptedModel(*replies)},
     )
     return agent.session("s")

@@ -17,15 +17,26 @@ from typing import Any, NoReturn, assert_type, cast
 
 import pytest
 
-from turnwheel.effects.config import Config
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ArgumentError, ConfigError
 from turnwheel.effects.history import History
-from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import LEAVING, Scene
-from turnwheel.effects.performers.hooks import THREADS, HookCall, HookRunner, HostHook, command_hook, hook
+from turnwheel.effects.hooks import (
+    Hook,
+    HookAnswer,
+    HookSaid,
+    HookSpec,
+)
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
+from turnwheel.performers.base import LEAVING, PerformContext
+from turnwheel.performers.hooks import (
+    THREADS,
+    HookCall,
+    HookRunner,
+    HostHook,
+    command_hook,
+    hook,
+)
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
@@ -50,10 +61,10 @@ class Noon:
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene() -> PerformContext:
     """A scene around a request."""
     config = Config(model=ModelSpec(name="openai:none"))
-    return Scene(
+    return PerformContext(
         session="s-1", run="r-1", config=config, history=History.of(), clock=Noon(), emit=lambda _: None
     )
 
@@ -64,7 +75,7 @@ def request(*hooks: HostHook[Any], payload: str = CALL) -> FireHook:
     return FireHook(id="r-1-7", hook=hooks[0].spec.hook, names=names, payload=payload, call="call-3")
 
 
-async def asked(scene: Scene, *hooks: HostHook[Any], payload: str = CALL) -> tuple[HookSaid, ...]:
+async def asked(scene: PerformContext, *hooks: HostHook[Any], payload: str = CALL) -> tuple[HookSaid, ...]:
     """What *hooks* say, asked by a runner that has just them."""
     return (await HookRunner(hooks)(request(*hooks, payload=payload), scene)).said
 
@@ -216,7 +227,7 @@ def test_a_runner_takes_hooks_only() -> None:
 # Asking them
 
 
-async def test_a_hook_sees_what_it_is_asked_about(scene: Scene) -> None:
+async def test_a_hook_sees_what_it_is_asked_about(scene: PerformContext) -> None:
     """Whose call it is, the tool and the arguments, the whole payload, and the time."""
     seen: list[HookCall] = []
     for each in both(seen.append):
@@ -234,7 +245,7 @@ async def test_a_hook_sees_what_it_is_asked_about(scene: Scene) -> None:
     assert seen == [expected, expected]
 
 
-async def test_what_is_about_no_call_has_no_arguments(scene: Scene) -> None:
+async def test_what_is_about_no_call_has_no_arguments(scene: PerformContext) -> None:
     """The payload is all there is."""
     seen: list[HookCall] = []
     await asked(scene, both(seen.append, Hook.PRE_COMPACT)[0], payload='{"reason":"threshold","size":9}')
@@ -243,7 +254,7 @@ async def test_what_is_about_no_call_has_no_arguments(scene: Scene) -> None:
     assert about.payload == {"reason": "threshold", "size": 9}
 
 
-async def test_a_sync_hook_runs_in_a_thread(scene: Scene) -> None:
+async def test_a_sync_hook_runs_in_a_thread(scene: PerformContext) -> None:
     """So it may block, and nothing else waits."""
     threads: list[int] = []
     sync, coroutine = both(lambda _: threads.append(threading.get_ident()))
@@ -252,13 +263,13 @@ async def test_a_sync_hook_runs_in_a_thread(scene: Scene) -> None:
     assert threads[1] == threading.get_ident()
 
 
-async def test_an_answer_names_its_request_and_the_time(scene: Scene) -> None:
+async def test_an_answer_names_its_request_and_the_time(scene: PerformContext) -> None:
     """As any answer does."""
     answer = await HookRunner([guard])(request(guard), scene)
     assert (answer.request, answer.at, answer.said) == ("r-1-7", 12.0, (HookSaid(name="no-docs", answer=NO),))
 
 
-async def test_hooks_are_asked_in_order_and_see_what_was_rewritten(scene: Scene) -> None:
+async def test_hooks_are_asked_in_order_and_see_what_was_rewritten(scene: PerformContext) -> None:
     """Each sees the arguments as those before it left them; one that rewrites nothing leaves them."""
     seen: list[object] = []
 
@@ -287,7 +298,7 @@ async def test_hooks_are_asked_in_order_and_see_what_was_rewritten(scene: Scene)
     assert said[1].answer.context == "well"
 
 
-async def test_what_has_run_cannot_be_rewritten(scene: Scene) -> None:
+async def test_what_has_run_cannot_be_rewritten(scene: PerformContext) -> None:
     """The next hook sees the arguments that it ran with."""
     seen: list[object] = []
     late = hook(Hook.POST_TOOL_USE, name="late")(lambda _: HookAnswer(arguments='{"path":"b.md"}'))
@@ -295,7 +306,7 @@ async def test_what_has_run_cannot_be_rewritten(scene: Scene) -> None:
     assert seen == [{"path": "a.md", "lines": ["x"]}]
 
 
-async def test_what_a_hook_does_to_its_own_copy_nobody_sees(scene: Scene) -> None:
+async def test_what_a_hook_does_to_its_own_copy_nobody_sees(scene: PerformContext) -> None:
     """To change the arguments it has to say so."""
     seen: list[object] = []
 
@@ -323,14 +334,14 @@ async def test_what_a_hook_does_to_its_own_copy_nobody_sees(scene: Scene) -> Non
         (Hook.STOP, ["first", "second"]),
     ],
 )
-async def test_a_denial_ends_the_asking(at: Hook, names: list[str], scene: Scene) -> None:
+async def test_a_denial_ends_the_asking(at: Hook, names: list[str], scene: PerformContext) -> None:
     """Nothing could outvote it; where there is nothing to deny, it is as good as silence."""
     first = hook(at, name="first")(lambda _: NO)
     second = hook(at, name="second")(lambda _: None)
     assert [one.name for one in await asked(scene, first, second)] == names
 
 
-async def test_texts_are_bounded_and_can_be_written_down(scene: Scene) -> None:
+async def test_texts_are_bounded_and_can_be_written_down(scene: PerformContext) -> None:
     """A model reads them at every call, and no journal takes half a pair."""
     answer = HookAnswer(reason="r" * 1_000_000, context="half: \ud83d", arguments='{"a":"\ud83d"}')
     for each in both(lambda _: answer):
@@ -406,7 +417,7 @@ def answer(**fields: object) -> HookAnswer:
     ],
 )
 async def test_a_hook_at_fault_has_no_say(
-    function: Callable[[HookCall], object], fault: str, scene: Scene
+    function: Callable[[HookCall], object], fault: str, scene: PerformContext
 ) -> None:
     """Its fault is told, in few words; the others are asked as if it had said nothing."""
     quiet = hook(Hook.PRE_TOOL_USE, name="quiet")(lambda _: None)
@@ -418,7 +429,7 @@ async def test_a_hook_at_fault_has_no_say(
         assert other == HookSaid(name="quiet")
 
 
-async def test_a_hook_that_is_not_there_is_a_fault(scene: Scene) -> None:
+async def test_a_hook_that_is_not_there_is_a_fault(scene: PerformContext) -> None:
     """A run may be taken over by a program that has lost one."""
     answered = await HookRunner([guard])(request(listen, guard), scene)
     assert answered.said == (
@@ -428,7 +439,7 @@ async def test_a_hook_that_is_not_there_is_a_fault(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("payload", ["", "[]", "{", "[" * 100_000])
-async def test_a_payload_that_is_none_is_a_fault(payload: str, scene: Scene) -> None:
+async def test_a_payload_that_is_none_is_a_fault(payload: str, scene: PerformContext) -> None:
     """Nobody is asked about nothing."""
     (said,) = await asked(scene, guard, payload=payload)
     assert said.fault.startswith("it could not be asked: ")
@@ -442,7 +453,7 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_a_hook_that_takes_too_long_has_no_say(scene: Scene, gate: threading.Event) -> None:
+async def test_a_hook_that_takes_too_long_has_no_say(scene: PerformContext, gate: threading.Event) -> None:
     """An async one is stopped and cleans up, a sync one is left behind; the next is asked."""
     cleaned: list[bool] = []
 
@@ -467,7 +478,9 @@ async def test_a_hook_that_takes_too_long_has_no_say(scene: Scene, gate: threadi
     assert cleaned == [True]
 
 
-async def test_hooks_that_hang_do_not_use_up_the_threads(scene: Scene, gate: threading.Event) -> None:
+async def test_hooks_that_hang_do_not_use_up_the_threads(
+    scene: PerformContext, gate: threading.Event
+) -> None:
     """Each one left behind makes room for another."""
 
     @hook(Hook.PRE_TOOL_USE, timeout=0.05)
@@ -480,7 +493,7 @@ async def test_hooks_that_hang_do_not_use_up_the_threads(scene: Scene, gate: thr
     assert (await runner(request(quick), scene)).said == (HookSaid(name="sync", answer=NO),)
 
 
-async def test_a_hook_without_a_timeout_is_waited_for(scene: Scene) -> None:
+async def test_a_hook_without_a_timeout_is_waited_for(scene: PerformContext) -> None:
     """Such as one that asks a person."""
 
     @hook(Hook.PRE_TOOL_USE, timeout=None)
@@ -495,7 +508,7 @@ async def test_a_hook_without_a_timeout_is_waited_for(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("why", [None, LEAVING])
-async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: Scene) -> None:
+async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: PerformContext) -> None:
     """It cleans up, the ones after it are not asked, and the cancellation is passed on."""
     started, cleaned, after = asyncio.Event(), list[bool](), list[HookCall]()
 
@@ -515,7 +528,7 @@ async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: Scene)
     assert (cleaned, after) == ([True], [])
 
 
-async def test_a_thread_is_not_waited_for(scene: Scene, gate: threading.Event) -> None:
+async def test_a_thread_is_not_waited_for(scene: PerformContext, gate: threading.Event) -> None:
     """Nothing stops it; so the cancellation goes on at once."""
     loop, started = asyncio.get_running_loop(), asyncio.Event()
 
@@ -532,7 +545,7 @@ async def test_a_thread_is_not_waited_for(scene: Scene, gate: threading.Event) -
     assert not gate.is_set()
 
 
-async def test_a_hook_that_ignores_its_cancel_is_left_behind(scene: Scene) -> None:
+async def test_a_hook_that_ignores_its_cancel_is_left_behind(scene: PerformContext) -> None:
     """Whoever asks twice waits no longer; the hook is kept until it ends by itself."""
     started, cancelling, ended = (asyncio.Event() for _ in range(3))
     gates: list[weakref.ref[asyncio.Event]] = []
@@ -639,7 +652,9 @@ def echo(text: str) -> str:
         ),
     ],
 )
-async def test_a_command_answers_by_exit_code_and_output(script: str, said: HookAnswer, scene: Scene) -> None:
+async def test_a_command_answers_by_exit_code_and_output(
+    script: str, said: HookAnswer, scene: PerformContext
+) -> None:
     """Nothing, an answer in JSON, or no."""
     assert await asked(scene, shell(script)) == (HookSaid(name="script", answer=said),)
 
@@ -665,20 +680,20 @@ async def test_a_command_answers_by_exit_code_and_output(script: str, said: Hook
         ("head -c 3000000 /dev/zero", "it raised ValueError: its output is no answer"),
     ],
 )
-async def test_a_command_that_fails_is_at_fault(script: str, fault: str, scene: Scene) -> None:
+async def test_a_command_that_fails_is_at_fault(script: str, fault: str, scene: PerformContext) -> None:
     """The fault says how it ended, and what it said."""
     (said,) = await asked(scene, shell(script))
     assert (said.answer, said.fault[: len(fault)]) == (HookAnswer(), fault)
 
 
-async def test_a_command_that_says_no_at_a_stop_goes_on(scene: Scene) -> None:
+async def test_a_command_that_says_no_at_a_stop_goes_on(scene: PerformContext) -> None:
     """There is nothing to deny; the model reads what is left to do."""
     script = shell("echo 'the tests fail' >&2; exit 2", Hook.STOP)
     (said,) = await asked(scene, script, payload='{"reason":"end_turn","continued":0}')
     assert said == HookSaid(name="script", answer=HookAnswer(go_on=True, reason="the tests fail"))
 
 
-async def test_a_command_reads_what_it_is_asked_about(scene: Scene, tmp_path: Path) -> None:
+async def test_a_command_reads_what_it_is_asked_about(scene: PerformContext, tmp_path: Path) -> None:
     """The payload, and whose it is; it runs where it is told to."""
     await asked(scene, shell("cat > seen.json", cwd=tmp_path))
     assert json.loads((tmp_path / "seen.json").read_text()) == {
@@ -692,13 +707,13 @@ async def test_a_command_reads_what_it_is_asked_about(scene: Scene, tmp_path: Pa
     }
 
 
-async def test_a_command_need_not_read(scene: Scene) -> None:
+async def test_a_command_need_not_read(scene: PerformContext) -> None:
     """However much it is told."""
     payload = json.dumps({"tool_name": "write", "tool_input": {"content": "x" * 5_000_000}})
     assert await asked(scene, shell("exit 0"), payload=payload) == (HookSaid(name="script"),)
 
 
-async def test_a_command_can_rewrite_large_arguments(scene: Scene) -> None:
+async def test_a_command_can_rewrite_large_arguments(scene: PerformContext) -> None:
     """Such as those of a call that writes a whole file."""
     payload = json.dumps({"tool_input": {"content": "x" * 1_000_000}})
     program = 'import json,sys; print(json.dumps({"arguments": json.load(sys.stdin)["tool_input"]}))'
@@ -707,7 +722,7 @@ async def test_a_command_can_rewrite_large_arguments(scene: Scene) -> None:
     assert (said.fault, len(said.answer.arguments)) == ("", 1_000_014)
 
 
-async def test_a_command_that_is_not_there_is_at_fault(scene: Scene) -> None:
+async def test_a_command_that_is_not_there_is_at_fault(scene: PerformContext) -> None:
     """It is named after its program."""
     missing = command_hook(Hook.STOP, command=["/no/such/check.sh"])
     (said,) = await asked(scene, missing, payload="{}")
@@ -732,7 +747,9 @@ async def until(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_a_command_dies_with_its_children(cancelled: bool, scene: Scene, tmp_path: Path) -> None:  # noqa: FBT001  # a parameter
+async def test_a_command_dies_with_its_children(
+    cancelled: bool, scene: PerformContext, tmp_path: Path
+) -> None:  # noqa: FBT001  # a parameter
     """When its time is up, and when the request is cancelled."""
     script = "sleep 1000 & echo $! > child.tmp; mv child.tmp child; wait"
     waiting = shell(script, cwd=tmp_path, timeout=None if cancelled else 1)

@@ -6,16 +6,26 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Limits
-from turnwheel.effects.events import Deny, Failure, HookAnswered, ToolFinished
+from turnwheel.effects.config import Concurrency, Limits, Policy, Steering
+from turnwheel.effects.events import (
+    Deny,
+    Failure,
+    HookAnswered,
+    ToolFinished,
+)
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import HookReplied, Ignored, RunEnded, ToolEnded, Warned
-from turnwheel.effects.policy import Concurrency, Policy, Steering
+from turnwheel.effects.notices import (
+    HookReplied,
+    Ignored,
+    RunEnded,
+    ToolEnded,
+    Warned,
+)
 from turnwheel.effects.records import CountContinue
 from turnwheel.effects.requests import CallModel, Cancel, FireHook
-from turnwheel.states.rules import texts
-from turnwheel.testing.by_hand import ByHand, calls, config
+from turnwheel.states.rules import model_messages
+from turnwheel.testing.harness import MachineHarness, calls, config
 
 AUDIT = HookSpec(name="audit", hook=Hook.POST_TOOL_USE)
 NURSE = HookSpec(name="nurse", hook=Hook.POST_TOOL_USE_FAILURE)
@@ -25,9 +35,9 @@ PARENT = HookSpec(name="parent", hook=Hook.SUBAGENT_STOP)
 MORE = HookAnswer(go_on=True, reason="the tests are red")
 
 
-def reviewed() -> ByHand:
+def reviewed() -> MachineHarness:
     """A run in which hooks look at every call that is over."""
-    return ByHand(config(hooks=(AUDIT, NURSE)))
+    return MachineHarness(config(hooks=(AUDIT, NURSE)))
 
 
 # A call is over
@@ -143,7 +153,7 @@ def test_an_interrupt_does_not_wait_for_hooks_that_are_looking() -> None:
     (request,) = run.got(FireHook)
     run.interrupt()
     assert run.got(Cancel) == [Cancel(request=request.id)]
-    assert run.results == [("note", "ok", "that much"), ("look", "cancelled", texts.CANCELLED)]
+    assert run.results == [("note", "ok", "that much"), ("look", "cancelled", model_messages.CANCELLED)]
     assert run.reason == "interrupted"
     run.feed(HookAnswered(at=run.now + 1, request=request.id))
     assert run.effects == (Ignored(event="HookAnswered", state="done"),)
@@ -165,7 +175,7 @@ def test_who_steers_waits_for_hooks_that_are_looking(how: Steering) -> None:
 def test_calls_side_by_side_are_looked_at_each_for_itself() -> None:
     """A call is settled when its own hooks have answered, whichever that is."""
     policy = Policy(concurrency=Concurrency.PARALLEL_READS)
-    run = ByHand(config(hooks=(AUDIT,), policy=policy))
+    run = MachineHarness(config(hooks=(AUDIT,), policy=policy))
     run.say(*calls("look", "look"))
     first, second = run.machine.state.open
     run.feed(ToolFinished(at=5.0, request=second, content="two"))
@@ -181,10 +191,12 @@ def test_calls_side_by_side_are_looked_at_each_for_itself() -> None:
 # The run is about to end
 
 
-def coached(*hooks: HookSpec, continues: int = 3, limits: Limits = Limits(), agent: str = "") -> ByHand:  # noqa: B008  # a frozen value
+def coached(
+    *hooks: HookSpec, continues: int = 3, limits: Limits = Limits(), agent: str = ""
+) -> MachineHarness:  # noqa: B008  # a frozen value
     """A run whose end hooks have a say in."""
     policy = Policy(continues=continues)
-    return ByHand(config(hooks=hooks or (COACH,), policy=policy, limits=limits, agent=agent))
+    return MachineHarness(config(hooks=hooks or (COACH,), policy=policy, limits=limits, agent=agent))
 
 
 @pytest.mark.parametrize("stop", [StopReason.END_TURN, StopReason.STOP_SEQUENCE])
@@ -203,7 +215,7 @@ def test_hooks_are_asked_whether_a_run_may_end(stop: StopReason) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [(MORE, "the tests are red"), (HookAnswer(go_on=True), texts.CONTINUE)],
+    [(MORE, "the tests are red"), (HookAnswer(go_on=True), model_messages.CONTINUE)],
 )
 def test_a_hook_makes_a_run_go_on(answer: HookAnswer, told: str) -> None:
     """The model reads why, as something a user said, and what the hook adds as instructions."""

@@ -7,9 +7,26 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Config
-from turnwheel.effects.events import Approve, Deny, Failure, HookAnswered
-from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.config import (
+    Concurrency,
+    Config,
+    Gates,
+    OnDenial,
+    Policy,
+    Steering,
+)
+from turnwheel.effects.events import (
+    Approve,
+    Deny,
+    Failure,
+    HookAnswered,
+)
+from turnwheel.effects.hooks import (
+    Hook,
+    HookAnswer,
+    HookSaid,
+    HookSpec,
+)
 from turnwheel.effects.notices import (
     ApprovalWithdrawn,
     HookAsked,
@@ -20,10 +37,22 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Policy, Steering
-from turnwheel.effects.requests import AskApproval, CallModel, Cancel, FireHook, RunAgent, RunTool, SetTimer
-from turnwheel.states.rules import texts
-from turnwheel.testing.by_hand import ByHand, call, calls, config
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Cancel,
+    FireHook,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from turnwheel.states.rules import model_messages
+from turnwheel.testing.harness import (
+    MachineHarness,
+    call,
+    calls,
+    config,
+)
 
 GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE)
 SECOND = HookSpec(name="second", hook=Hook.PRE_TOOL_USE)
@@ -35,15 +64,17 @@ STOP = HookAnswer(verdict="deny", reason="stop", interrupt=True)
 each_order = pytest.mark.parametrize("gates", Gates)
 
 
-def guarded(*rules: Rule, gates: Gates = Gates.HOOKS_FIRST, hooks: tuple[HookSpec, ...] = (GUARD,)) -> ByHand:
+def guarded(
+    *rules: Rule, gates: Gates = Gates.HOOKS_FIRST, hooks: tuple[HookSpec, ...] = (GUARD,)
+) -> MachineHarness:
     """A run in which a hook is asked before each call, before or after the rules."""
-    return ByHand(config(hooks=hooks, rules=rules, policy=Policy(gates=gates)))
+    return MachineHarness(config(hooks=hooks, rules=rules, policy=Policy(gates=gates)))
 
 
-def parallel(gates: Gates, *hooks: HookSpec, on_denial: OnDenial = OnDenial.SKIP_REST) -> ByHand:
+def parallel(gates: Gates, *hooks: HookSpec, on_denial: OnDenial = OnDenial.SKIP_REST) -> MachineHarness:
     """As above, with calls that are judged ahead."""
     policy = Policy(gates=gates, concurrency=Concurrency.PARALLEL_READS, on_denial=on_denial)
-    return ByHand(config(hooks=hooks or (GUARD,), policy=policy))
+    return MachineHarness(config(hooks=hooks or (GUARD,), policy=policy))
 
 
 # Who is asked, and when
@@ -366,7 +397,7 @@ def test_a_denial_may_end_the_run() -> None:
     assert run.results == [
         ("note", "ok", "kept"),
         ("write", "denied", "Denied by a hook: guard: stop"),
-        ("look", "cancelled", texts.CANCELLED),
+        ("look", "cancelled", model_messages.CANCELLED),
     ]
     assert run.got(InterruptRequested) == [InterruptRequested()]
     assert run.reason == "interrupted"
@@ -505,6 +536,6 @@ def test_a_persons_no_leaves_alone_what_a_person_allowed(tool: str, outcome: str
 
 def test_where_there_are_no_hooks_none_is_asked() -> None:
     """A call is judged and started in one step."""
-    run = ByHand(Config(model=config().model, tools=config().tools))
+    run = MachineHarness(Config(model=config().model, tools=config().tools))
     run.say(*calls("note"))
     assert (run.started, run.all(FireHook)) == (["note"], [])

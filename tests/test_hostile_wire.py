@@ -22,32 +22,68 @@ from typing import Any
 import attrs
 import httpx
 import pytest
+from provers.hostile_server.attacks import (
+    SECRET,
+    Attack,
+    attacks,
+    hello,
+)
+from provers.hostile_server.server import (
+    END,
+    STREAM,
+    Answer,
+    Hostile,
+    Line,
+    chunked,
+)
+from provers.streams import (
+    DIALECTS,
+    Dialect,
+    Said,
+    Wish,
+    event,
+)
 
-from turnwheel import Agent, DoneReason, Loops, Retries, Session, tool
-from turnwheel.effects.config import Config
-from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
+from turnwheel import (
+    Agent,
+    DoneReason,
+    Loops,
+    Retries,
+    Session,
+    tool,
+)
+from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.events import (
+    Event,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
-from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import AnswerDropped, Notice
-from turnwheel.effects.performers.base import Scene, Seen, SystemClock
-from turnwheel.effects.performers.models import Endpoint, HTTPModel
-from turnwheel.effects.performers.models.hiding import hidden, keys_in, without_login
-from turnwheel.effects.performers.models.openai_stream import ChatParser
-from turnwheel.effects.performers.models.unpack import PART, unpacking
-from turnwheel.effects.performers.models.wire import Complete
-from turnwheel.effects.performers.stores.memory import MemoryStore
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    merged,
+)
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.engine.codec import encode
-from turnwheel.engine.journal import fold
+from turnwheel.engine.session.journal import fold
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
+from turnwheel.performers.models import Endpoint, HTTPModel
+from turnwheel.performers.models.errors import hidden, keys_in, without_login
+from turnwheel.performers.models.http import PART, decompressor
+from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.wire import Complete
+from turnwheel.performers.stores.memory import MemoryStore
+from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.retry import OVERLOADED, TRANSIENT
 from turnwheel.states.rules.schema import arguments_of
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.hostile.attacks import SECRET, Attack, attacks, hello
-from turnwheel.testing.hostile.server import END, STREAM, Answer, Hostile, Line, chunked
-from turnwheel.testing.streams import DIALECTS, Dialect, Said, Wish, event
+from turnwheel.testing.clocks import AutoClock
 
 MOST_TOKENS = 1_000_000_000
 NO_TLS = ssl.SSLContext(
@@ -75,7 +111,7 @@ def agent_of(url: str, dialect: Dialect, store: MemoryStore, tries: int = 1, **s
         model=dialect.model,
         tools=[look],
         store=store,
-        clock=FakeClock(),
+        clock=AutoClock(),
         retries=Retries(overloaded=tries, failed=tries),
         loops=Loops.never(),
         performers={CallModel: performer},
@@ -211,18 +247,20 @@ def test_an_attack_takes_bounded_memory(dialect: str) -> None:
 # One request, asked by the performer alone
 
 
-def scene_of(dialect: Dialect, emit: Callable[[Event | Seen], None]) -> Scene:
+def scene_of(dialect: Dialect, emit: Callable[[Event | PassThroughNotice], None]) -> PerformContext:
     """A scene with one user message."""
     config = Config(model=ModelSpec(name=dialect.model))
     history = History.of(user("hi"))
-    return Scene(session="s", run="r", config=config, history=history, clock=SystemClock(), emit=emit)
+    return PerformContext(
+        session="s", run="r", config=config, history=history, clock=SystemClock(), emit=emit
+    )
 
 
 async def ask(model: HTTPModel, dialect: Dialect) -> tuple[list[Piece], ModelFinished | ModelFailed]:
     """All pieces that *model* answers with, which count themselves, and how the answer ended."""
     pieces: list[Piece] = []
 
-    def emit(event: Event | Seen) -> None:
+    def emit(event: Event | PassThroughNotice) -> None:
         assert isinstance(event, ModelStreamed)
         assert (event.before, event.count) == (len(pieces), len(event.pieces))
         pieces.extend(event.pieces)
@@ -427,7 +465,7 @@ def test_a_long_text_in_arguments_takes_no_memory_of_its_own() -> None:
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_packed_body_is_unpacked_in_small_parts(coding: str) -> None:
     """However little of it makes much."""
-    unpack = unpacking(coding)
+    unpack = decompressor(coding)
     assert unpack is not None
     packed = gzip.compress(bytes(50_000_000)) if coding == "gzip" else zlib.compress(bytes(50_000_000))
     sizes = [len(part) for at in range(0, len(packed), 5_000) for part in unpack(packed[at : at + 5_000])]

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from turnwheel.effects.config import Config
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import History
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.instructions import MAX_BYTES, InstructionReader
 from turnwheel.effects.requests import ReadInstructions
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.instructions import MAX_BYTES, InstructionReader
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene() -> PerformContext:
     """A scene around a request."""
     config = Config(model=ModelSpec(name="openai:none"))
-    return Scene(
+    return PerformContext(
         session="s-1",
         run="r-1",
         config=config,
@@ -44,7 +43,9 @@ def shared(tmp_path: Path) -> Path:
     return tmp_path / "shared"
 
 
-async def read(scene: Scene, files: tuple[str, ...], *directories: Path) -> tuple[str, tuple[str, ...]]:
+async def read(
+    scene: PerformContext, files: tuple[str, ...], *directories: Path
+) -> tuple[str, tuple[str, ...]]:
     """The text of *files* in *directories*, the working one first, and what went wrong."""
     cwd, *others = directories
     answer = await InstructionReader(cwd, others)(ReadInstructions(id="r-1-7", files=files), scene)
@@ -52,7 +53,9 @@ async def read(scene: Scene, files: tuple[str, ...], *directories: Path) -> tupl
     return answer.text, answer.faults
 
 
-async def test_each_file_is_a_section_in_the_order_asked_for(scene: Scene, home: Path, shared: Path) -> None:
+async def test_each_file_is_a_section_in_the_order_asked_for(
+    scene: PerformContext, home: Path, shared: Path
+) -> None:
     """By file, then by directory; the heading is the path, and the directory where it is another."""
     (home / "AGENTS.md").write_text("\nBe kind.\n\n")
     (shared / "AGENTS.md").write_text("Be quick.")
@@ -67,7 +70,7 @@ async def test_each_file_is_a_section_in_the_order_asked_for(scene: Scene, home:
     assert faults == ()
 
 
-async def test_what_is_not_there_is_no_fault(scene: Scene, home: Path, shared: Path) -> None:
+async def test_what_is_not_there_is_no_fault(scene: PerformContext, home: Path, shared: Path) -> None:
     """Few projects have them all; without any, or with empty ones, the text is empty."""
     (home / "EMPTY.md").write_text(" \n")
     (home / "file").touch()
@@ -77,7 +80,7 @@ async def test_what_is_not_there_is_no_fault(scene: Scene, home: Path, shared: P
     assert await read(scene, (), home) == ("", ())
 
 
-async def test_a_long_file_is_cut_and_said_to_be(scene: Scene, home: Path) -> None:
+async def test_a_long_file_is_cut_and_said_to_be(scene: PerformContext, home: Path) -> None:
     """The limit is in bytes; up to it nothing is missing."""
     (home / "AGENTS.md").write_text("ä" * (MAX_BYTES // 2))
     text, faults = await read(scene, ("AGENTS.md",), home)
@@ -88,7 +91,7 @@ async def test_a_long_file_is_cut_and_said_to_be(scene: Scene, home: Path) -> No
     assert faults == ("of the instructions AGENTS.md only the first 65,536 bytes were read",)
 
 
-async def test_any_bytes_become_text_that_can_be_written_down(scene: Scene, home: Path) -> None:
+async def test_any_bytes_become_text_that_can_be_written_down(scene: PerformContext, home: Path) -> None:
     """In the file, in its name, and in that of its directory."""
     odd = home / os.fsdecode(b"caf\xe9")
     odd.mkdir()
@@ -114,7 +117,7 @@ async def test_any_bytes_become_text_that_can_be_written_down(scene: Scene, home
     ],
 )
 async def test_what_cannot_be_read_is_a_fault(
-    file: str, problem: str, scene: Scene, home: Path, shared: Path
+    file: str, problem: str, scene: PerformContext, home: Path, shared: Path
 ) -> None:
     """Above all what leads out of its directory; the other files are read all the same."""
     (shared / "SECRET.md").write_text("do not tell")
@@ -131,7 +134,7 @@ async def test_what_cannot_be_read_is_a_fault(
     assert problem in fault
 
 
-async def test_a_directory_is_its_own_bound(scene: Scene, home: Path, shared: Path) -> None:
+async def test_a_directory_is_its_own_bound(scene: PerformContext, home: Path, shared: Path) -> None:
     """A link from one open directory to another would give the other's words a wrong heading."""
     (shared / "RULES.md").write_text("Be quick.")
     (home / "AGENTS.md").symlink_to(shared / "RULES.md")
@@ -139,7 +142,7 @@ async def test_a_directory_is_its_own_bound(scene: Scene, home: Path, shared: Pa
     assert (text, len(faults)) == ("", 1)
 
 
-async def test_links_inside_a_directory_are_followed(scene: Scene, home: Path) -> None:
+async def test_links_inside_a_directory_are_followed(scene: PerformContext, home: Path) -> None:
     """Many projects have one file under several names."""
     (home / "AGENTS.md").write_text("Be kind.")
     (home / "CLAUDE.md").symlink_to("AGENTS.md")

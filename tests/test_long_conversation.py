@@ -15,17 +15,24 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, final
 
-from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    Compaction,
+    MemoryStore,
+    ModelSpec,
+    Price,
+    SQLiteStore,
+    tool,
+)
 from turnwheel.effects.events import ModelFinished
+from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role, StopReason
-from turnwheel.effects.notices import Compacted, DoneReason
-from turnwheel.effects.notices_upkeep import ResultsCleared
+from turnwheel.effects.notices import Compacted, DoneReason, ResultsCleared
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
-from turnwheel.effects.shown import cleared
 from turnwheel.effects.usage import Usage, cost
-from turnwheel.states.rules.sizes import history_size
-from turnwheel.states.rules.validity import history_faults
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.token_estimates import history_size
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 
     from turnwheel import Session
     from turnwheel.effects.notices import Notice
-    from turnwheel.effects.performers.base import Scene
+    from turnwheel.performers.base import PerformContext
 
 WINDOW = 32_000
 PROMPTS, TURNS = 400, 5
@@ -97,12 +104,12 @@ class Clerk:
         self.faults: list[str] = []
         self.largest = 0
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         """Answer *request*; what that costs is not the engine's affair."""
         with uncounted():
             return self._answer(request, scene)
 
-    def _answer(self, request: CallModel, scene: Scene) -> ModelFinished:
+    def _answer(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         shown = self._shown(request, scene)
         codes = dict(match for message in shown for match in FACT.findall(message.text))
         pieces = self._summary(codes) if request.purpose is Purpose.SUMMARY else self._turn(shown, codes)
@@ -113,12 +120,12 @@ class Clerk:
         at = scene.clock.now()
         return ModelFinished(at=at, request=request.id, stop=stop, usage=usage, pieces=pieces)
 
-    def _shown(self, request: CallModel, scene: Scene) -> Sequence[Message]:
+    def _shown(self, request: CallModel, scene: PerformContext) -> Sequence[Message]:
         messages = scene.history.slice(0, request.view.length)
         if isinstance(request.view, Conversation):
             self.faults += history_faults(messages)
             before = request.view.cleared
-            messages = (*map(cleared, messages[:before]), *messages[before:])
+            messages = (*map(clear_results, messages[:before]), *messages[before:])
             self.largest = max(self.largest, history_size(messages))
         return messages
 

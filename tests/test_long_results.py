@@ -29,25 +29,42 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import READER
-from turnwheel.effects.events import AgentFinished, Event, ModelFinished, ToolFinished
-from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolResult
+from turnwheel.effects.events import (
+    AgentFinished,
+    Event,
+    ModelFinished,
+    ToolFinished,
+)
+from turnwheel.effects.messages import (
+    Message,
+    Outcome,
+    Role,
+    StopReason,
+    ToolResult,
+)
 from turnwheel.effects.notices import Compacted, ToolEnded
-from turnwheel.effects.performers.stores.base import Store
-from turnwheel.effects.performers.tools.whole import read_result
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import AppendMessage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.entries import Stepped
-from turnwheel.engine.whole import Wholes, read_entry
-from turnwheel.engine.written import entry_of, written
-from turnwheel.testing.by_hand import ByHand, call, config
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Stepped
+from turnwheel.engine.journal.full_results import FullResults
+from turnwheel.engine.session.session_state import read_entry
+from turnwheel.performers.stores.base import Store
+from turnwheel.performers.tools.builtin import read_result
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.harness import MachineHarness, call, config
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 if TYPE_CHECKING:
     from turnwheel import Session
-    from turnwheel.effects.performers.base import Scene
+    from turnwheel.performers.base import PerformContext
 
 WHOLE = "".join(f"line {number:>6}\n" for number in range(3_000))
 """36,000 characters, no two lines of which are equal."""
@@ -78,7 +95,7 @@ class Reader:
         self.id = id
         self.pages: list[str] = []
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         """What comes next."""
         shown = scene.history.slice(0, request.view.length)[-1]
         piece: Piece = TextPiece("done")
@@ -111,7 +128,7 @@ def agent(model: object, /, **settings: Any) -> Agent:
         "model": "scripted",
         "performers": {CallModel: model},
         "tools": [dump, peep, read_result],
-        "clock": FakeClock(100.0),
+        "clock": AutoClock(100.0),
     }
     return Agent(**{**given, **settings})
 
@@ -198,7 +215,7 @@ class Summarised:
     def __init__(self, model: Reader) -> None:
         self.model = model
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         """What *model* says, or a summary."""
         if request.purpose is Purpose.SUMMARY:
             pieces = (TextPiece("They read."),)
@@ -295,7 +312,7 @@ async def test_what_somebody_else_said_for_a_call_can_be_read() -> None:
 async def test_what_a_child_found_can_be_read_by_its_parent() -> None:
     """It is the result of the call that started it."""
 
-    async def found(request: RunAgent, scene: Scene) -> AgentFinished:
+    async def found(request: RunAgent, scene: PerformContext) -> AgentFinished:
         return AgentFinished(at=scene.clock.now(), request=request.id, content=WHOLE)
 
     store, model = MemoryStore(), Reader()
@@ -320,7 +337,7 @@ class Then:
         self.first: ScriptedModel | None = ScriptedModel(first)
         self.model = model
 
-    async def __call__(self, request: CallModel, scene: Scene) -> Any:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Any:
         """What comes next."""
         scripted, self.first = self.first, None
         return await (scripted or self.model)(request, scene)
@@ -333,7 +350,7 @@ async def test_a_child_reads_its_own_results_and_no_other() -> None:
     class Family:
         """Each dumps; then the child, and after it the parent, reads its own and the other's result."""
 
-        async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+        async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
             me = scene.config.agent or "parent"
             results = [result for message in scene.history for result in message.results]
             wishes: list[tuple[str, str]] = []
@@ -407,7 +424,9 @@ async def test_no_more_is_read_than_has_to_be() -> None:
     assert [start for start in store.loaded if start == number] == [number]
 
 
-def noted(wholes: Wholes, content: str, number: int | None, *, kept: str = "", call: str = "c-1") -> None:
+def noted(
+    wholes: FullResults, content: str, number: int | None, *, kept: str = "", call: str = "c-1"
+) -> None:
     """A tool ended with *content*, of which the history has *kept*; that is entry *number*."""
     wholes.note(
         ToolFinished(at=1.0, request="r-1", content=content),
@@ -426,7 +445,7 @@ def noted(wholes: Wholes, content: str, number: int | None, *, kept: str = "", c
 
 def test_where_there_is_a_journal_only_a_number_is_kept() -> None:
     """And only of what was cut."""
-    wholes = Wholes()
+    wholes = FullResults()
     noted(wholes, WHOLE, 7, kept="line")
     noted(wholes, WHOLE, 8, call="c-2")
     assert (wholes.where("c-1"), wholes.where("c-2"), wholes.where("c-3")) == (7, None, None)
@@ -452,7 +471,7 @@ async def test_the_files_of_a_long_result_stay(tmp_path: Path) -> None:
 
 def test_without_a_journal_the_oldest_go_when_there_are_too_many() -> None:
     """A session that goes on for days must not grow for ever."""
-    wholes = Wholes(most=25)
+    wholes = FullResults(most=25)
     for number in range(4):
         noted(wholes, f"{number}" * 10, None, kept="cut", call=f"c-{number}")
     assert [wholes.where(f"c-{number}") for number in range(4)] == [None, None, "2" * 10, "3" * 10]
@@ -460,8 +479,8 @@ def test_without_a_journal_the_oldest_go_when_there_are_too_many() -> None:
 
 def test_what_is_cut_is_what_the_conversation_really_holds() -> None:
     """The limit that counts is that of the moment when the results enter it."""
-    run = ByHand(config(compaction=Compaction(result_limit=1_000)))
-    wholes = Wholes()
+    run = MachineHarness(config(compaction=Compaction(result_limit=1_000)))
+    wholes = FullResults()
 
     def end(tool: str, content: str) -> None:
         effects = run.end(tool, content)
@@ -479,11 +498,11 @@ async def test_an_entry_that_says_something_else_is_no_result() -> None:
     """Nor is one of a session that is gone."""
     store = MemoryStore()
     event: Event = AgentFinished(at=1.0, request="r-1", content="found")
-    await store.append("s", 0, [written(Stepped(event=event, label="executing"))])
+    await store.append("s", 0, [encode_entry(Stepped(event=event, label="executing"))])
     assert await read_entry(store, "s", 0) == "found"
     assert await read_entry(store, "s", 1) is None
     assert await read_entry(store, "t", 0) is None
-    assert isinstance(entry_of((await store.load("s"))[0]), Stepped)
+    assert isinstance(decode_entry((await store.load("s"))[0]), Stepped)
 
 
 # The tool

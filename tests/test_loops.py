@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import SideEffect, ToolSpec
+from turnwheel.effects.config import Loops, SideEffect, ToolSpec
 from turnwheel.effects.events import Failure
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
@@ -25,15 +25,22 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.notices import DoneReason, RunEnded
-from turnwheel.effects.notices_upkeep import LoopDetected, LoopStage
+from turnwheel.effects.notices import DoneReason, LoopDetected, LoopStage, RunEnded
 from turnwheel.effects.records import WithdrawTool
 from turnwheel.effects.requests import CallModel, SetTimer
-from turnwheel.effects.upkeep import Loops
-from turnwheel.states.rules.alike import LONG, PAGES, alike, canonical
-from turnwheel.states.rules.loops import Loop, away, found, latest, window
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import ByHand, call, config
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.loops import (
+    LONG,
+    PAGES,
+    Loop,
+    alike,
+    away,
+    canonical,
+    found,
+    latest,
+    window,
+)
+from turnwheel.testing.harness import MachineHarness, call, config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -537,14 +544,14 @@ def test_a_tool_is_away_until_its_turn_has_come() -> None:
 # In a run
 
 
-def repeats(run: ByHand, count: int, tool: str = "look", **given: object) -> None:
+def repeats(run: MachineHarness, count: int, tool: str = "look", **given: object) -> None:
     """The model calls the same *count* times, and each is answered."""
     for _ in range(count):
         run.say(call(0, tool, **{"path": "a", **given}))
         run.end(tool)
 
 
-def asked(run: ByHand) -> CallModel:
+def asked(run: MachineHarness) -> CallModel:
     """The request that was made last."""
     (request,) = run.got(CallModel)
     return request
@@ -552,7 +559,7 @@ def asked(run: ByHand) -> CallModel:
 
 def test_a_warning_is_for_the_next_request_only() -> None:
     """It is no part of the conversation."""
-    run = ByHand()
+    run = MachineHarness()
     repeats(run, 2)
     assert asked(run).instructions == ""
     repeats(run, 1)
@@ -570,7 +577,7 @@ def test_a_warning_is_for_the_next_request_only() -> None:
 
 def test_whoever_watches_is_told_once_and_the_model_each_time_it_is_asked() -> None:
     """A request that is tried again says it again."""
-    run = ByHand()
+    run = MachineHarness()
     repeats(run, 3)
     warning = asked(run).instructions
     run.fail(Failure.OVERLOADED)
@@ -582,7 +589,7 @@ def test_whoever_watches_is_told_once_and_the_model_each_time_it_is_asked() -> N
 
 def test_a_tool_that_was_withdrawn_is_not_offered_for_three_turns() -> None:
     """The model is told in the first of them; then it is there again."""
-    run = ByHand()
+    run = MachineHarness()
     repeats(run, 5)
     ((told,), first) = run.got(LoopDetected), asked(run)
     assert (told.stage, told.tools, told.count) == (WITHDRAWN, ("look",), 5)
@@ -601,7 +608,7 @@ def test_a_tool_that_was_withdrawn_is_not_offered_for_three_turns() -> None:
 
 def test_a_call_to_a_withdrawn_tool_is_an_error_and_takes_it_away_for_longer() -> None:
     """Nothing runs; what was called so often in vain counts on."""
-    run = ByHand()
+    run = MachineHarness()
     repeats(run, 5)
     for count in (6, 7):
         run.say(call(0, "look", path="a"))
@@ -619,7 +626,7 @@ def test_a_call_to_a_withdrawn_tool_is_an_error_and_takes_it_away_for_longer() -
 )
 def test_a_run_in_circles_ends_before_the_model_is_asked_again(loops: Loops, count: int) -> None:
     """With what was repeated as its detail, and a history that every provider takes."""
-    run = ByHand(config(loops=attrs.evolve(loops, withdraw=None)))
+    run = MachineHarness(config(loops=attrs.evolve(loops, withdraw=None)))
     repeats(run, count)
     (told,), (ended,) = run.got(LoopDetected), run.got(RunEnded)
     assert run.got(CallModel) == []
@@ -634,7 +641,7 @@ def test_a_run_in_circles_ends_before_the_model_is_asked_again(loops: Loops, cou
 
 def test_the_tools_of_a_cycle_are_withdrawn_together() -> None:
     """One alone would leave half of it."""
-    run = ByHand()
+    run = MachineHarness()
     for _ in range(4):
         repeats(run, 1)
         repeats(run, 1, "note")
@@ -648,7 +655,7 @@ def test_the_tools_of_a_cycle_are_withdrawn_together() -> None:
 
 def test_what_a_person_says_begins_anew() -> None:
     """They may want just that."""
-    run = ByHand()
+    run = MachineHarness()
     repeats(run, 2)
     run.say(call(0, "look", path="a"))
     run.steer("once more")
@@ -659,7 +666,7 @@ def test_what_a_person_says_begins_anew() -> None:
 
 def test_nothing_is_looked_for_where_that_is_off() -> None:
     """However often."""
-    run = ByHand(config(loops=Loops.never()))
+    run = MachineHarness(config(loops=Loops.never()))
     repeats(run, 50)
     assert run.all(LoopDetected) == []
     assert run.label == "streaming"
@@ -667,21 +674,21 @@ def test_nothing_is_looked_for_where_that_is_off() -> None:
 
 def test_a_run_that_reads_a_long_file_is_left_alone() -> None:
     """A hundred pages of it."""
-    run = ByHand(config(tools=(ToolSpec(name="look", side_effect=SideEffect.READ_ONLY),)))
+    run = MachineHarness(config(tools=(ToolSpec(name="look", side_effect=SideEffect.READ_ONLY),)))
     for number in range(100):
         run.say(call(0, "look", path="a", offset=number * 100, limit=100))
         run.end("look", "nothing")
     assert run.all(LoopDetected) == []
 
 
-def offered(run: ByHand) -> Iterable[tuple[str, ...]]:
+def offered(run: MachineHarness) -> Iterable[tuple[str, ...]]:
     """The tools that were offered in each request."""
     return [request.tools for request in run.all(CallModel)]
 
 
 def test_the_same_events_lead_to_the_same_end() -> None:
     """What is remembered to be quick changes nothing."""
-    runs = [ByHand(), ByHand()]
+    runs = [MachineHarness(), MachineHarness()]
     for run in runs:
         repeats(run, 5)
         repeats(run, 3, "note", path="x")

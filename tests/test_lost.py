@@ -8,7 +8,17 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import ChildSpec, Config, SideEffect, ToolSpec
+from turnwheel.effects.config import (
+    ChildSpec,
+    Concurrency,
+    Config,
+    OnDenial,
+    OnLost,
+    Policy,
+    SideEffect,
+    Steering,
+    ToolSpec,
+)
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -30,14 +40,25 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.effects.permissions import PermissionMode, Rule
-from turnwheel.effects.policy import Concurrency, OnDenial, OnLost, Policy, Steering
 from turnwheel.effects.records import GrantRule, SetMode
-from turnwheel.effects.requests import AskApproval, Cancel, RunAgent, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    AskApproval,
+    Cancel,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.engine.recovery import questions, recover
-from turnwheel.states.batch import Asked, Tried
-from turnwheel.states.rules import texts
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import TOOLS, ByHand, call, calls, config
+from turnwheel.states.batch.batch import Asked, PriorAttempt
+from turnwheel.states.rules import model_messages
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.testing.harness import (
+    TOOLS,
+    MachineHarness,
+    call,
+    calls,
+    config,
+)
 
 WHY = "lost: it may have run when its process was lost; run it again?"
 MAY_HAVE = "The process stopped while this tool was running: it may have run. It was not run again: "
@@ -49,9 +70,9 @@ def asks(**policy: Any) -> Config:  # fields of a policy
     return config(policy=Policy(on_lost=OnLost.ASK, **policy))
 
 
-def lost(settings: Config, *tools: str) -> ByHand:
+def lost(settings: Config, *tools: str) -> MachineHarness:
     """A run in which a write, which a person allowed, was lost; behind it wait calls of *tools*."""
-    run = ByHand(settings)
+    run = MachineHarness(settings)
     run.say(*calls("write", *tools))
     run.decide("write", Approve())
     run.lose("write")
@@ -76,11 +97,16 @@ def test_by_default_the_model_is_told() -> None:
     """As one that may have run: nobody is asked, nothing runs again, and the next call has its turn."""
     run = lost(config(), "note")
     assert run.got(ToolEnded) == [
-        ToolEnded(call=run.got(ToolEnded)[0].call, tool="write", outcome=Outcome.UNKNOWN, content=texts.LOST)
+        ToolEnded(
+            call=run.got(ToolEnded)[0].call,
+            tool="write",
+            outcome=Outcome.UNKNOWN,
+            content=model_messages.LOST,
+        )
     ]
     assert (run.got(AskApproval), run.started) == ([], ["note"])
     run.end("note")
-    assert run.results == [("write", "unknown", texts.LOST), ("note", "ok", "fine")]
+    assert run.results == [("write", "unknown", model_messages.LOST), ("note", "ok", "fine")]
 
 
 def test_hooks_look_at_what_may_have_run() -> None:
@@ -92,7 +118,7 @@ def test_hooks_look_at_what_may_have_run() -> None:
 
 def test_what_is_not_at_work_cannot_be_lost() -> None:
     """A question, a call that is over, one that waits, a child, and nothing: none of it changes."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("look", "write", "send"))
     (at_work,) = run.machine.state.open
     run.end("look")
@@ -146,7 +172,7 @@ def test_other_arguments_are_checked_as_ever() -> None:
         ("nonsense", "Invalid arguments for write"),
         ('{"path": "secret"}', "Denied by a rule"),
     ):
-        run = ByHand(config(rules=rules, policy=Policy(on_lost="ask")))
+        run = MachineHarness(config(rules=rules, policy=Policy(on_lost="ask")))
         run.say(call(0, "write", path="a"))
         run.decide("write", Approve())
         run.lose("write")
@@ -166,7 +192,7 @@ def test_hooks_are_asked_about_arguments_that_they_have_not_seen() -> None:
         HookSpec(name="guard", hook=Hook.PRE_TOOL_USE, tool="write", where=(("path", "a"),)),
         HookSpec(name="warden", hook=Hook.PRE_TOOL_USE, tool="write", where=(("path", "b"),)),
     )
-    run = ByHand(config(hooks=hooks, policy=Policy(on_lost="ask")))
+    run = MachineHarness(config(hooks=hooks, policy=Policy(on_lost="ask")))
     run.say(*calls("write"))
     run.answer()
     run.decide("write", Approve())
@@ -189,7 +215,9 @@ def test_always_is_a_yes_to_this_one_and_grants_nothing() -> None:
 
 def test_always_about_another_call_does_not_answer_it() -> None:
     """Whoever trusts a tool from now on has not said that it shall run twice."""
-    run = ByHand(config(policy=Policy(on_lost="ask", concurrency="parallel_reads", on_denial="go_on")))
+    run = MachineHarness(
+        config(policy=Policy(on_lost="ask", concurrency="parallel_reads", on_denial="go_on"))
+    )
     run.say(call(0, "write", path="a"), call(1, "write", path="b"))
     run.decide("write", Approve())
     run.lose("write")
@@ -205,7 +233,7 @@ def test_always_about_another_call_does_not_answer_it() -> None:
 @pytest.mark.parametrize("on_denial", list(OnDenial))
 @pytest.mark.parametrize(
     ("decision", "said"),
-    [(Deny(), texts.DENIED), (Deny(message="I looked: it is paid"), "I looked: it is paid")],
+    [(Deny(), model_messages.DENIED), (Deny(message="I looked: it is paid"), "I looked: it is paid")],
 )
 def test_a_no_is_told_as_what_may_have_run_and_is_no_denial(
     on_denial: OnDenial, decision: Decision, said: str
@@ -236,11 +264,11 @@ def test_no_answer_in_time_is_a_no() -> None:
     assert [one.late for one in run.got(ApprovalWithdrawn)] == [True]
     assert run.started == ["note"]
     run.end("note")
-    assert run.results[0] == ("write", "unknown", f"{MAY_HAVE}{texts.not_answered(60.0)}")
+    assert run.results[0] == ("write", "unknown", f"{MAY_HAVE}{model_messages.not_answered(60.0)}")
 
 
-WITHDRAWN: dict[str, Callable[[ByHand], object]] = {
-    "interrupted": ByHand.interrupt,
+WITHDRAWN: dict[str, Callable[[MachineHarness], object]] = {
+    "interrupted": MachineHarness.interrupt,
     "steered": lambda run: run.steer("left"),
     "hurried": lambda run: run.steer("left", Steering.NOW),
     "given up": lambda run: run.cancel("write"),
@@ -251,7 +279,7 @@ WITHDRAWN: dict[str, Callable[[ByHand], object]] = {
 @pytest.mark.parametrize("allowed", [False, True], ids=["asked", "allowed"])
 def test_what_is_given_up_may_have_run(how: str, *, allowed: bool) -> None:
     """While it is asked about, and while it waits for its turn to run again."""
-    run = ByHand(side_by_side(max_parallel=1, mode=PermissionMode.BYPASS))
+    run = MachineHarness(side_by_side(max_parallel=1, mode=PermissionMode.BYPASS))
     run.say(*calls("write", "look"))
     run.lose("write")
     assert run.started == ["look"]
@@ -277,7 +305,7 @@ def test_a_second_try_that_was_stopped_may_have_run_the_first_time() -> None:
     run.decide("write", Approve())
     run.interrupt()
     run.interrupt()
-    assert run.results == [("write", "unknown", f"{texts.MAY_HAVE_RUN}{EARLIER}")]
+    assert run.results == [("write", "unknown", f"{model_messages.MAY_HAVE_RUN}{EARLIER}")]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.TIMED_OUT, Outcome.CRASHED])
@@ -314,33 +342,33 @@ def test_killed_while_it_runs_again_it_is_asked_about_again() -> None:
     run.machine.reconfigure(config())
     run.decide("write", Approve())
     run.lose("write")
-    assert run.results == [("write", "unknown", f"{texts.LOST}{EARLIER}")]
+    assert run.results == [("write", "unknown", f"{model_messages.LOST}{EARLIER}")]
 
 
 # Nobody is asked
 
 
-def gone(run: ByHand) -> None:
+def gone(run: MachineHarness) -> None:
     """The tool is not there any more."""
     run.machine.reconfigure(config(tools=TOOLS[:1], policy=Policy(on_lost="ask")))
 
 
-def narrower(run: ByHand) -> None:
+def narrower(run: MachineHarness) -> None:
     """The tool takes other arguments by now."""
     other = '{"type": "object", "properties": {"path": {"type": "integer"}}}'
     tools = (ToolSpec(name="write", schema=other), *TOOLS[:2])
     run.machine.reconfigure(config(tools=tools, policy=Policy(on_lost="ask")))
 
 
-def denied(run: ByHand) -> None:
+def denied(run: MachineHarness) -> None:
     """A rule denies it by now."""
     rules = (Rule(verdict="deny", tool="write"),)
     run.machine.reconfigure(config(rules=rules, policy=Policy(on_lost="ask")))
 
 
-UNASKED: dict[str, Callable[[ByHand], object]] = {
+UNASKED: dict[str, Callable[[MachineHarness], object]] = {
     "told to stop": lambda run: run.cancel("write"),
-    "interrupted": ByHand.interrupt,
+    "interrupted": MachineHarness.interrupt,
     "steered": lambda run: run.steer("left"),
     "in a mode that only plans": lambda run: run.change(SetMode(mode=PermissionMode.PLAN)),
     "in a mode that asks nobody": lambda run: run.change(SetMode(mode=PermissionMode.DONT_ASK)),
@@ -353,18 +381,18 @@ UNASKED: dict[str, Callable[[ByHand], object]] = {
 @pytest.mark.parametrize("why", UNASKED)
 def test_nobody_is_asked_about_what_would_not_run(why: str) -> None:
     """It is reported, as by default."""
-    run = ByHand(asks())
+    run = MachineHarness(asks())
     run.say(*calls("write"))
     run.decide("write", Approve())
     UNASKED[why](run)
     run.lose("write")
     assert run.got(AskApproval) == []
-    assert run.results == [("write", "unknown", texts.LOST)]
+    assert run.results == [("write", "unknown", model_messages.LOST)]
 
 
 def test_where_nothing_is_asked_about_it_is() -> None:
     """A mode says whether a call may run; whether it may run twice is another question."""
-    run = ByHand(asks(mode=PermissionMode.BYPASS))
+    run = MachineHarness(asks(mode=PermissionMode.BYPASS))
     run.say(*calls("write"))
     run.lose("write")
     assert [question.why for question in run.got(AskApproval)] == [WHY]
@@ -375,7 +403,7 @@ def test_where_nothing_is_asked_about_it_is() -> None:
 
 def test_a_question_is_asked_also_where_another_call_was_denied() -> None:
     """Other questions outlive a denial, and so does what was at work."""
-    run = ByHand(side_by_side(max_parallel=9))
+    run = MachineHarness(side_by_side(max_parallel=9))
     run.say(*calls("write", "edit", "send"))
     run.decide("write", Approve())
     run.decide("edit", Deny())
@@ -391,7 +419,7 @@ def test_a_question_is_asked_also_where_another_call_was_denied() -> None:
 
 def test_several_are_asked_about_and_answered_in_any_order() -> None:
     """Each answer is for its own call."""
-    run = ByHand(side_by_side(mode=PermissionMode.BYPASS))
+    run = MachineHarness(side_by_side(mode=PermissionMode.BYPASS))
     run.say(*calls("write", "edit", "note"))
     for event in recover(run.machine, run.now).events:
         run.feed(event)
@@ -416,18 +444,18 @@ def test_a_history_is_valid_whatever_was_lost() -> None:
 def test_a_child_that_is_gone_is_told_in_either_way() -> None:
     """Nothing is there that could be run again, so nobody is asked."""
     kid = config(children=(ChildSpec(name="kid"),), policy=Policy(on_lost="ask"))
-    run = ByHand(kid)
+    run = MachineHarness(kid)
     run.say(*calls("send"))
     assert len(run.all(RunAgent)) == 1
     run.machine.reconfigure(config(children=(), policy=Policy(on_lost="ask")))
     (event,) = recover(run.machine, run.now).events
     run.feed(event)
-    assert run.results == [("send", "unknown", texts.LOST)]
+    assert run.results == [("send", "unknown", model_messages.LOST)]
 
 
 def test_only_tools_that_must_not_run_twice_are_lost() -> None:
     """The others are run again; the machine is told nothing."""
-    run = ByHand(side_by_side(mode=PermissionMode.BYPASS))
+    run = MachineHarness(side_by_side(mode=PermissionMode.BYPASS))
     run.say(*calls("look", "edit", "write"))
     found = recover(run.machine, run.now)
     again = {one.tool: one.id for one in found.again if isinstance(one, RunTool)}
@@ -441,7 +469,7 @@ def test_the_state_says_that_it_may_have_run() -> None:
     run = lost(asks(), "note")
     batch = getattr(run.machine.state, "batch", None)
     assert batch is not None
-    assert [one.tried for one in batch.calls] == [Tried.LOST, Tried.NEVER]
+    assert [one.tried for one in batch.calls] == [PriorAttempt.LOST, PriorAttempt.NEVER]
     assert isinstance(batch.calls[0].phase, Asked)
-    assert [one.detail for one in run.got(CallJudged)] == [texts.AGAIN]
+    assert [one.detail for one in run.got(CallJudged)] == [model_messages.AGAIN]
     assert run.got(Cancel) == []

@@ -9,7 +9,16 @@ from pathlib import Path
 import attrs
 import pytest
 
-from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec, drive
+from turnwheel import (
+    Config,
+    Limits,
+    Machine,
+    ModelSpec,
+    Policy,
+    Price,
+    ToolSpec,
+    drive,
+)
 from turnwheel.effects.errors import IllegalTransition, InternalError, JournalError
 from turnwheel.effects.events import (
     ApprovalGiven,
@@ -31,12 +40,17 @@ from turnwheel.effects.messages import user
 from turnwheel.effects.notices import Ignored, RunEnded
 from turnwheel.effects.permissions import PermissionMode, Rule
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.records import SetInstructions, SetMode, SetModel, SetThinking
+from turnwheel.effects.records import (
+    SetInstructions,
+    SetMode,
+    SetModel,
+    SetThinking,
+)
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.entries import RunOpened
+from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Done
-from turnwheel.testing.snapshots import put_back
+from turnwheel.testing.harness import restore_from_snapshot
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
@@ -124,7 +138,7 @@ def test_a_machine_comes_back_from_its_snapshot_at_every_step() -> None:
     kept.advance()
     live.advance()
     for event in events:
-        kept = put_back(kept)
+        kept = restore_from_snapshot(kept)
         assert kept.advance(event) == live.advance(event)
         assert kept == live
     assert live.done

@@ -14,19 +14,24 @@ import attrs
 import httpx
 import pytest
 
-from turnwheel.effects.config import Config
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
+from turnwheel.effects.events import (
+    Event,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.base import Seen as OnlySeen
-from turnwheel.effects.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
-from turnwheel.effects.performers.models.http import REFUSAL_WAIT
 from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
+from turnwheel.performers.base import PassThroughNotice as OnlySeen
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
+from turnwheel.performers.models.http import REFUSAL_WAIT
 
 Emitted = Event | OnlySeen
 
@@ -123,10 +128,10 @@ def then_reset(*parts: bytes) -> Answer:
     return answer
 
 
-def scene_of(emit: Callable[[Emitted], None] = lambda _: None) -> Scene:
+def scene_of(emit: Callable[[Emitted], None] = lambda _: None) -> PerformContext:
     """A scene with one user message."""
     config = Config(model=ModelSpec(name="openai:m", max_output=None))
-    return Scene(
+    return PerformContext(
         session="s", run="run", config=config, history=History.of(user("hi")), clock=SystemClock(), emit=emit
     )
 

@@ -6,19 +6,36 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Config
-from turnwheel.effects.events import Failure, HookAnswered, InstructionsRead, Post, UserSent, UserSteered
+from turnwheel.effects.config import Config, Policy
+from turnwheel.effects.events import (
+    Failure,
+    HookAnswered,
+    InstructionsRead,
+    Post,
+    UserSent,
+    UserSteered,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Binary, user
-from turnwheel.effects.notices import Ignored, InputBlocked, InputTaken, RunStarted, Warned
+from turnwheel.effects.notices import (
+    Ignored,
+    InputBlocked,
+    InputTaken,
+    RunStarted,
+    Warned,
+)
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.effects.policy import Policy
-from turnwheel.effects.requests import CallModel, Cancel, FireHook, ReadInstructions
-from turnwheel.engine.entries import RunOpened
+from turnwheel.effects.requests import (
+    CallModel,
+    Cancel,
+    FireHook,
+    ReadInstructions,
+)
+from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
-from turnwheel.states.rules import texts
-from turnwheel.testing.by_hand import ByHand, calls, config
+from turnwheel.states.rules import model_messages
+from turnwheel.testing.harness import MachineHarness, calls, config
 
 USHER = HookSpec(name="usher", hook=Hook.SESSION_START)
 PORTER = HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT)
@@ -26,10 +43,10 @@ NO = HookAnswer(verdict="deny", reason="not today")
 FILES = ("AGENTS.md", "NOTES.md")
 
 
-def following(settings: Config, before: Machine | None, *posted: Post) -> ByHand:
+def following(settings: Config, before: Machine | None, *posted: Post) -> MachineHarness:
     """The run that follows the one *before*, on what that left and what was *posted* since."""
     opened = RunOpened(at=100.0, run="r2", config=settings)
-    return ByHand(Machine.open(opened, before, posted))
+    return MachineHarness(Machine.open(opened, before, posted))
 
 
 # What is said first
@@ -37,7 +54,9 @@ def following(settings: Config, before: Machine | None, *posted: Post) -> ByHand
 
 def test_a_run_says_what_it_works_with() -> None:
     """The first notice of each run, before anything is asked of anybody."""
-    run = ByHand(config(policy=Policy(mode="plan"), cwd="/srv", hooks=(USHER, PORTER), instructions=FILES))
+    run = MachineHarness(
+        config(policy=Policy(mode="plan"), cwd="/srv", hooks=(USHER, PORTER), instructions=FILES)
+    )
     assert run.told[0] == RunStarted(
         run="r",
         model="wire:model",
@@ -54,7 +73,7 @@ def test_a_run_says_what_it_works_with() -> None:
 
 def test_instructions_are_read_before_anything_else_and_stand_behind_the_system_prompt() -> None:
     """They are the same in every request of the session: what is sent first does not change."""
-    run = ByHand(config(system="You help.", instructions=FILES))
+    run = MachineHarness(config(system="You help.", instructions=FILES))
     assert run.got(ReadInstructions) == [ReadInstructions(id=run.machine.state.open[0], files=FILES)]
     assert run.label == "thinking.reading"
     run.read("Be brief.")
@@ -70,14 +89,14 @@ def test_instructions_are_read_before_anything_else_and_stand_behind_the_system_
 )
 def test_instructions_that_say_nothing_add_nothing(system: str, text: str, expected: str) -> None:
     """No blank lines are sent for what is not there."""
-    run = ByHand(config(system=system, instructions=FILES))
+    run = MachineHarness(config(system=system, instructions=FILES))
     run.read(text)
     assert [request.system for request in run.got(CallModel)] == [expected]
 
 
 def test_what_cannot_be_read_is_told_and_the_run_goes_on() -> None:
     """A file that is too long or unreadable is no reason not to work."""
-    run = ByHand(config(instructions=FILES))
+    run = MachineHarness(config(instructions=FILES))
     run.read("Be brief.", "NOTES.md is a directory")
     assert run.got(Warned) == [Warned(text="NOTES.md is a directory")]
     assert run.label == "streaming"
@@ -85,7 +104,7 @@ def test_what_cannot_be_read_is_told_and_the_run_goes_on() -> None:
 
 def test_instructions_that_say_nothing_are_not_read_again() -> None:
     """That nothing stood in the files is known for the whole session."""
-    run = ByHand(config(instructions=FILES))
+    run = MachineHarness(config(instructions=FILES))
     run.read("")
     run.say("done")
     assert following(config(instructions=FILES), run.machine, sent("again")).all(ReadInstructions) == []
@@ -99,7 +118,7 @@ def test_instructions_that_say_nothing_are_not_read_again() -> None:
 )
 def test_hooks_are_asked_whether_a_session_may_begin(history: History, source: str) -> None:
     """They are told what it begins with; what they add is for the first request."""
-    run = ByHand(Machine.start(config(hooks=(USHER, PORTER)), "hello", run="r", history=history))
+    run = MachineHarness(Machine.start(config(hooks=(USHER, PORTER)), "hello", run="r", history=history))
     assert run.asked == [("session_start", ("usher",))]
     assert json.loads(run.got(FireHook)[0].payload) == {"source": source}
     run.answer(HookAnswer(context="the tests are red"))
@@ -112,7 +131,7 @@ def test_hooks_are_asked_whether_a_session_may_begin(history: History, source: s
 def test_a_session_begins_once() -> None:
     """The runs after the first one read no instructions and ask no hooks about the session."""
     settings = config(hooks=(USHER, PORTER), instructions=FILES)
-    run = ByHand(settings)
+    run = MachineHarness(settings)
     run.read("Be brief.")
     run.answer()
     run.answer()
@@ -125,7 +144,7 @@ def test_a_session_begins_once() -> None:
 def test_a_session_that_may_not_begin_is_asked_about_again() -> None:
     """Its prompt does not come in; the next one reads the instructions and asks the hooks anew."""
     settings = config(hooks=(USHER,), instructions=FILES)
-    run = ByHand(settings)
+    run = MachineHarness(settings)
     run.read("Be brief.")
     run.answer(NO)
     assert (run.reason, run.talk) == ("blocked", [])
@@ -145,7 +164,7 @@ def test_a_session_that_may_not_begin_is_asked_about_again() -> None:
 
 def test_hooks_are_asked_about_a_prompt() -> None:
     """They read it before it is part of the conversation."""
-    run = ByHand(config(hooks=(PORTER,)), "what is new?")
+    run = MachineHarness(config(hooks=(PORTER,)), "what is new?")
     (request,) = run.got(FireHook)
     assert json.loads(request.payload) == {"prompts": ["what is new?"]}
     assert (run.label, run.talk) == ("thinking.admitting", [])
@@ -157,7 +176,7 @@ def test_hooks_are_asked_about_a_prompt() -> None:
 
 def test_a_prompt_that_a_hook_denies_does_not_come_in() -> None:
     """The run ends and says why; nothing is sent to a model, and nothing of it stays."""
-    run = ByHand(config(hooks=(PORTER,)))
+    run = MachineHarness(config(hooks=(PORTER,)))
     run.answer(NO)
     assert run.reason == "blocked"
     assert run.got(InputBlocked) == [InputBlocked(ids=("r-prompt",), reason="porter: not today")]
@@ -168,7 +187,7 @@ def test_a_prompt_that_a_hook_denies_does_not_come_in() -> None:
 @pytest.mark.parametrize("answer", ["it hangs", HookAnswer(verdict="ask"), HookAnswer(verdict="allow")])
 def test_a_prompt_comes_in_unless_a_hook_denies_it(answer: HookAnswer | str) -> None:
     """A fault is no denial, and about a prompt nobody else can be asked."""
-    run = ByHand(config(hooks=(PORTER,)))
+    run = MachineHarness(config(hooks=(PORTER,)))
     run.answer(answer)
     assert run.talk == [("user", "hello")]
     assert run.label == "streaming"
@@ -177,7 +196,7 @@ def test_a_prompt_comes_in_unless_a_hook_denies_it(answer: HookAnswer | str) -> 
 @pytest.mark.parametrize("stage", ["reading", "opening", "admitting"])
 def test_an_interrupt_before_the_prompt_came_in_leaves_no_trace_of_it(stage: str) -> None:
     """What was asked is withdrawn, the prompt is said to be blocked, and a late answer changes nothing."""
-    run = ByHand(config(hooks=(USHER, PORTER), instructions=FILES))
+    run = MachineHarness(config(hooks=(USHER, PORTER), instructions=FILES))
     if stage != "reading":
         run.read("Be brief.")
     if stage == "admitting":
@@ -186,7 +205,9 @@ def test_an_interrupt_before_the_prompt_came_in_leaves_no_trace_of_it(stage: str
     (request,) = run.machine.state.open
     run.interrupt()
     assert run.got(Cancel) == [Cancel(request=request)]
-    assert run.got(InputBlocked) == [InputBlocked(ids=("r-prompt",), reason=texts.INTERRUPTED_BEFORE)]
+    assert run.got(InputBlocked) == [
+        InputBlocked(ids=("r-prompt",), reason=model_messages.INTERRUPTED_BEFORE)
+    ]
     assert (run.reason, run.talk, run.machine.memory.mail) == ("interrupted", [], ())
     for late in (
         HookAnswered(at=9.0, request=request),
@@ -209,7 +230,7 @@ def steered(text: str, at: float = 1.0) -> UserSteered:
     return UserSteered(at=at, id=f"steer-{text}", text=text)
 
 
-def begun(coalesce: float, *posted: Post) -> ByHand:
+def begun(coalesce: float, *posted: Post) -> MachineHarness:
     """The first run of a session, on what was *posted*."""
     return following(config(policy=Policy(coalesce=coalesce)), None, *posted)
 
@@ -269,7 +290,7 @@ def test_hooks_read_all_prompts_that_are_joined() -> None:
 def test_a_run_on_nothing_goes_on_with_the_conversation() -> None:
     """Nothing is said to have come in, and no hook is asked about it."""
     settings = config(hooks=(PORTER,))
-    before = ByHand(config())
+    before = MachineHarness(config())
     before.say(*calls("fly"))
     before.interrupt()
     before.fail(Failure.CANCELLED)

@@ -8,15 +8,31 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import Agent, MemoryStore, Session, SetModel, tool
+from turnwheel import (
+    Agent,
+    MemoryStore,
+    Session,
+    SetModel,
+    tool,
+)
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ToolFinished
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.parting import NAMED, Parting, bisect, bisect_versions
-from turnwheel.engine.replay import line, replayed
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.engine.inspect.bisect import (
+    NAMED,
+    Divergence,
+    bisect,
+    bisect_versions,
+)
+from turnwheel.engine.inspect.replay import line, replayed
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 
 @tool
@@ -48,7 +64,7 @@ async def run(store: Store, name: str, *replies: Reply, **settings: Any) -> Sess
     return session
 
 
-def sides(found: Parting | None) -> tuple[Any, ...]:
+def sides(found: Divergence | None) -> tuple[Any, ...]:
     """The numbers of the steps at which two parted, and what differs."""
     assert found is not None
     last, one, other = (step and step["number"] for step in (found.last, found.one, found.other))

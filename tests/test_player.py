@@ -10,29 +10,52 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-
-from turnwheel.effects import (
-    Effect,
+from provers.audit.settings import branched_faults
+from provers.choices import (
+    Seeded,
+    chance,
+    pick,
+    weighted,
 )
+from provers.simulation.absorbing import absorbed_faults
+from provers.simulation.player import Play, Player, play
+from provers.simulation.story import Claim, told
+from provers.simulation.watched import (
+    PromiseBroken,
+    Row,
+    as_kept,
+    copied,
+    happen,
+    replay,
+)
+
+from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
-from turnwheel.effects.events import ControlReceived, Event, Interrupted, ModelStreamed, UserSent, UserSteered
-from turnwheel.effects.notices import Compacted, CompactionFailed, ToolEnded
-from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ResultsCleared
+from turnwheel.effects.events import (
+    ControlReceived,
+    Event,
+    Interrupted,
+    ModelStreamed,
+    UserSent,
+    UserSteered,
+)
+from turnwheel.effects.notices import (
+    Compacted,
+    CompactionFailed,
+    FallbackUsed,
+    LoopDetected,
+    LoopStage,
+    ResultsCleared,
+    ToolEnded,
+)
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
-from turnwheel.states.legal import LEGAL
-from turnwheel.states.rules.validity import history_faults
+from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
-from turnwheel.testing.books.settings import branched_faults
-from turnwheel.testing.choices import Seeded, chance, pick, weighted
-from turnwheel.testing.playing.absorbing import absorbed_faults
-from turnwheel.testing.playing.player import Play, Player, play
-from turnwheel.testing.playing.story import Claim, told
-from turnwheel.testing.playing.watched import PromiseBroken, Row, as_kept, copied, happen, replay
-from turnwheel.testing.snapshots import put_back
-from turnwheel.testing.steps import Happening
+from turnwheel.states.table import LEGAL
+from turnwheel.testing.harness import Happening, restore_from_snapshot
 
 RUNS = 1_500
 """So many runs, at least."""
@@ -102,7 +125,7 @@ def test_runs_are_of_all_kinds(plays: list[Play]) -> None:
 
 
 HAPPENS: dict[str, Callable[[Effect], bool]] = {
-    "another model takes over": lambda effect: isinstance(effect, FellBack),
+    "another model takes over": lambda effect: isinstance(effect, FallbackUsed),
     "a model is warned": lambda effect: _is_stage(effect, LoopStage.WARNED),
     "a tool is taken away": lambda effect: _is_stage(effect, LoopStage.WITHDRAWN),
     "a model is stopped": lambda effect: _is_stage(effect, LoopStage.STOPPED),
@@ -204,7 +227,7 @@ def from_bytes(began: Machine, journal: list[Happening]) -> Machine:
     """The machine that *journal* leads to, when both were written down as bytes and read again."""
     written = [(type(what), encode(what, kind(what))) for what in as_kept(journal)]
     again = replay(began, [decode(data, Config if kind is Config else Event) for kind, data in written])
-    return put_back(again)
+    return restore_from_snapshot(again)
 
 
 def kind(what: Happening) -> object:

@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Approve, ApproveAlways, Binary, Deny, Limits, ModelSpec, Price
-from turnwheel.effects.config import Config
+from turnwheel import (
+    Approve,
+    ApproveAlways,
+    Binary,
+    Deny,
+    Limits,
+    ModelSpec,
+    Price,
+)
+from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.engine.entries import Posted
-from turnwheel.engine.posts import Said, changed, decided
-from turnwheel.engine.written import entry_of, written
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Posted
+from turnwheel.engine.session.inputs import Input, approval_event, control_event
 
 PICTURE = Binary(media_type="image/png", data=b"\x89PNG")
 CONFIG = Config(model=ModelSpec(name="one", price=Price(input=1, output=1)), limits=Limits(usd=1))
@@ -26,7 +33,7 @@ MISTAKEN: Any = {"password": "hunter2"}
 
 def kept(event: Post) -> Post:
     """*event* as it comes back from a journal."""
-    entry = entry_of(written(Posted(event=event)))
+    entry = decode_entry(encode_entry(Posted(event=event)))
     assert isinstance(entry, Posted)
     return entry.event
 
@@ -36,7 +43,7 @@ def kept(event: Post) -> Post:
 
 def test_what_is_said_has_its_sender_its_time_and_its_files() -> None:
     """As a prompt and as a steer."""
-    said = Said(text="look", id="m1", files=(PICTURE,), sender="mail//ann")
+    said = Input(text="look", id="m1", files=(PICTURE,), sender="mail//ann")
     sent, steered = said.sent(5.0), said.steered(6.0, Steering.NOW)
     assert (sent.at, sent.id, sent.text, sent.files, sent.sender) == (
         5.0,
@@ -53,13 +60,13 @@ def test_what_is_said_has_its_sender_its_time_and_its_files() -> None:
 
 def test_files_alone_say_something() -> None:
     """A picture needs no words."""
-    assert Said(text="", id="m1", files=(PICTURE,)).sent(0.0).files == (PICTURE,)
+    assert Input(text="", id="m1", files=(PICTURE,)).sent(0.0).files == (PICTURE,)
 
 
 def test_what_cannot_be_written_is_replaced_before_it_is_kept() -> None:
     """What a journal gives back is what the run had."""
-    said = Said(text=HALF, id=HALF, sender=HALF)
-    answer = decided("r", Deny(message=HALF), 0.0, HALF)
+    said = Input(text=HALF, id=HALF, sender=HALF)
+    answer = approval_event("r", Deny(message=HALF), 0.0, HALF)
     sent, steered = said.sent(0.0), said.steered(0.0, Steering.NOW)
     assert (said.id, sent.text, sent.id, sent.sender, steered.text, steered.id) == (WHOLE,) * 6
     assert (answer.decision, answer.by) == (Deny(message=WHOLE), WHOLE)
@@ -85,7 +92,7 @@ def test_what_says_nothing_or_is_no_text_is_refused(wrong: dict[str, Any], said:
     """With the value; nothing of it is kept."""
     given: dict[str, Any] = {"text": "look", "id": "m1"}
     with pytest.raises(CallerError, match=said):
-        Said(**{**given, **wrong})
+        Input(**{**given, **wrong})
 
 
 # Answers
@@ -104,7 +111,7 @@ def test_what_says_nothing_or_is_no_text_is_refused(wrong: dict[str, Any], said:
 )
 def test_an_answer_is_kept_as_it_was_given(decision: Any) -> None:
     """With who gave it, and when."""
-    answer = decided("r", decision, 5.0, "ann")
+    answer = approval_event("r", decision, 5.0, "ann")
     assert (answer.at, answer.request, answer.decision, answer.by) == (5.0, "r", decision, "ann")
     assert kept(answer) == answer
 
@@ -121,7 +128,7 @@ def test_an_answer_is_kept_as_it_was_given(decision: Any) -> None:
 def test_an_answer_with_parts_of_the_wrong_kind_is_refused(kind: type, wrong: dict[str, Any]) -> None:
     """A journal that held one could not be gone on with."""
     with pytest.raises(ArgumentError, match=r"arguments \(JSON\) and message are text"):
-        decided("r", kind(**wrong), 0.0, "")
+        approval_event("r", kind(**wrong), 0.0, "")
 
 
 @pytest.mark.parametrize("wrong", [True, "yes", None, Approve])
@@ -130,14 +137,14 @@ def test_what_is_no_decision_is_refused(wrong: Any) -> None:
     with pytest.raises(
         ArgumentError, match=r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\), not "
     ):
-        decided("r", wrong, 0.0, "")
+        approval_event("r", wrong, 0.0, "")
 
 
 @pytest.mark.parametrize("wrong", [None, 5])
 def test_who_answers_is_text(wrong: Any) -> None:
     """It is kept with the answer."""
     with pytest.raises(ArgumentError, match=f"are text, not {wrong}"):
-        decided("r", Approve(), 0.0, wrong)
+        approval_event("r", Approve(), 0.0, wrong)
 
 
 # Settings
@@ -154,7 +161,7 @@ def test_who_answers_is_text(wrong: Any) -> None:
 )
 def test_a_change_is_kept_as_it_was_made(change: Any) -> None:
     """Under an id of its own."""
-    control = changed(change, CONFIG, 5.0, "c1")
+    control = control_event(change, CONFIG, 5.0, "c1")
     assert (control.at, control.id, control.change) == (5.0, "c1", change)
     assert kept(control) == control
 
@@ -163,7 +170,7 @@ def test_a_change_is_kept_as_it_was_made(change: Any) -> None:
 def test_a_mode_may_be_named_by_its_bare_word(mode: PermissionMode) -> None:
     """It is the mode itself that holds, from the first moment on and not only after a restart."""
     word: Any = mode.value
-    control = changed(SetMode(mode=word), CONFIG, 0.0, "c1")
+    control = control_event(SetMode(mode=word), CONFIG, 0.0, "c1")
     assert isinstance(control.change, SetMode)
     assert control.change.mode is mode
 
@@ -185,7 +192,7 @@ def test_what_is_no_change_is_refused(kind: type, wrong: Any) -> None:
     with pytest.raises(
         ArgumentError, match=r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
     ):
-        changed(change, CONFIG, 0.0, "c1")
+        control_event(change, CONFIG, 0.0, "c1")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +206,7 @@ def test_what_is_no_change_is_refused(kind: type, wrong: Any) -> None:
 def test_a_change_that_cannot_be_made_is_refused(change: Any, said: str) -> None:
     """With the reason, before anything is kept."""
     with pytest.raises(ConfigError, match=said):
-        changed(change, CONFIG, 0.0, "c1")
+        control_event(change, CONFIG, 0.0, "c1")
 
 
 @pytest.mark.parametrize(
@@ -214,6 +221,6 @@ def test_a_change_that_cannot_be_made_is_refused(change: Any, said: str) -> None
 def test_a_decision_that_is_none_is_refused_without_its_words(decision: Any, kind: str) -> None:
     """Errors are logged, and what somebody puts into a call may be a password."""
     with pytest.raises(ArgumentError) as caught:
-        decided("q", decision, 1.0, "ann")
+        approval_event("q", decision, 1.0, "ann")
     assert kind in str(caught.value)
     assert "hunter2" not in str(caught.value)

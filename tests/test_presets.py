@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from turnwheel import Config, Machine, ModelSpec, Policy
-from turnwheel.effects import presets
+from turnwheel import (
+    Config,
+    Machine,
+    ModelSpec,
+    Policy,
+)
+from turnwheel.effects import config
 
-NAMED = {name: value for name, value in vars(presets).items() if isinstance(value, Policy)}
+NAMED = {name: value for name, value in vars(config).items() if isinstance(value, Policy)}
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))

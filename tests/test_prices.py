@@ -23,7 +23,14 @@ from genai_prices.types import (
     TimeOfDateConstraint,
 )
 
-from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Price, price_of
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Limits,
+    ModelSpec,
+    Price,
+    price_of,
+)
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage, cost

@@ -13,13 +13,27 @@ from typing import get_args
 
 import attrs
 import pytest
+from provers.simulation.player import Play, play
 
 from turnwheel import Agent, ChildSpec, tool
 from turnwheel.effects import is_notice
 from turnwheel.effects.errors import ArgumentError
-from turnwheel.effects.events import Approve, ApproveAlways, Deny, Failure
+from turnwheel.effects.events import (
+    Approve,
+    ApproveAlways,
+    Deny,
+    Failure,
+)
 from turnwheel.effects.hooks import Hook
-from turnwheel.effects.messages import Binary, Message, Outcome, Role, StopReason, ToolCall, user
+from turnwheel.effects.messages import (
+    Binary,
+    Message,
+    Outcome,
+    Role,
+    StopReason,
+    ToolCall,
+    user,
+)
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -32,6 +46,7 @@ from turnwheel.effects.notices import (
     CompactionFailed,
     CompactionStarted,
     DoneReason,
+    FallbackUsed,
     HookAsked,
     HookReplied,
     Ignored,
@@ -39,9 +54,13 @@ from turnwheel.effects.notices import (
     InputReceived,
     InputTaken,
     InterruptRequested,
+    LoopDetected,
+    LoopStage,
     ModelCalled,
     Notice,
     ReasoningDelta,
+    RequestDelayed,
+    ResultsCleared,
     RetryScheduled,
     RunEnded,
     RunStarted,
@@ -54,12 +73,11 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
-from turnwheel.effects.notices_upkeep import FellBack, LoopDetected, LoopStage, ModelHeld, ResultsCleared
-from turnwheel.effects.permissions import Ground, PermissionMode, Verdict
+from turnwheel.effects.permissions import Basis, PermissionMode, Verdict
 from turnwheel.effects.records import AppendMessage, SetModel
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.projections import (
+from turnwheel.projections import (
     AgentEvents,
     Plain,
     Projection,
@@ -72,9 +90,14 @@ from turnwheel.engine.projections import (
     to_sse,
     turns,
 )
-from turnwheel.engine.projections.reasons import BROKEN, BUDGET_USD, MODES, WORDS, subtype
-from turnwheel.engine.projections.told import Told
-from turnwheel.testing.playing.player import Play, play
+from turnwheel.projections.json_events import (
+    BROKEN,
+    BUDGET_USD,
+    MODES,
+    WORDS,
+    subtype,
+)
+from turnwheel.projections.run_view import RunView
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "events.md"
@@ -111,7 +134,7 @@ RUN: list[Notice] = [
     TextDelta("So "),
     TextDelta("be it."),
     TurnEnded(turn=1, stop=StopReason.TOOL_USE, usage=Usage(input=10, output=6, cached=8), calls=(WISH,)),
-    CallJudged(call="r-2", tool="put", verdict=Verdict.ASK, ground=Ground.TOOL),
+    CallJudged(call="r-2", tool="put", verdict=Verdict.ASK, ground=Basis.TOOL),
     ApprovalRequested(request="r-3", call="r-2", tool="put", arguments=WISH.arguments, why="it puts"),
     ApprovalAnswered(request="r-3", decision=Approve()),
     ToolStarted(call="r-2", tool="put", arguments=WISH.arguments),
@@ -543,8 +566,8 @@ def test_a_compaction_that_never_began_is_a_warning() -> None:
 
 def test_another_model_and_a_wait_are_warnings() -> None:
     """With what a client needs to tell them."""
-    fell = FellBack(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")
-    held = ModelHeld(request="r-1", due=9.0, reason="m said 429")
+    fell = FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")
+    held = RequestDelayed(request="r-1", due=9.0, reason="m said 429")
     assert told(SseEvents.of("s"), [*START, fell, held])[-2:] == [
         {
             "type": "warning",
@@ -906,7 +929,7 @@ def test_one_agent_event_is_done_and_it_is_the_last(plays: list[Play]) -> None:
         assert all((event["type"], event["done"]) == ("compact", False) for event in before)
 
 
-PROJECTS: dict[str, Callable[[Told, Notice], tuple[Told, tuple[Plain, ...]]]] = {
+PROJECTS: dict[str, Callable[[RunView, Notice], tuple[RunView, tuple[Plain, ...]]]] = {
     "sdk": partial(sdk.project, voice=sdk.Voice(partial=True)),
     "sse": sse.project,
     "turns": turns.project,
@@ -919,7 +942,7 @@ def test_a_projection_is_a_pure_fold(vocabulary: str, plays: list[Play]) -> None
     """From any point on, again and in any order: the same state and notice give the same."""
     project = PROJECTS[vocabulary]
     for one in plays[:50]:
-        state, steps = Told(session="s"), list[tuple[Told, Notice, tuple[Told, tuple[Plain, ...]]]]()
+        state, steps = RunView(session="s"), list[tuple[RunView, Notice, tuple[RunView, tuple[Plain, ...]]]]()
         for notice in notices_of(one):
             steps.append((state, notice, project(state, notice)))
             state = steps[-1][2][0]
@@ -1060,8 +1083,8 @@ SAMPLES: list[list[Notice]] = [
     [
         *START,
         RetryScheduled(attempt=2, due=9.0, failure=Failure.OVERLOADED, message="busy"),
-        ModelHeld(request="r-9", due=9.0, reason="m said 429"),
-        FellBack(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy"),
+        RequestDelayed(request="r-9", due=9.0, reason="m said 429"),
+        FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy"),
         *[
             LoopDetected(stage=stage, tools=("put",), count=3, text="put was called alike 3 times")
             for stage in LoopStage

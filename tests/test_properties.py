@@ -51,9 +51,24 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from provers.audit.views import shown_size
+from provers.choices import Seeded
+from provers.simulation.player import Play, Player
+from provers.simulation.strays import stray
+from provers.simulation.watched import copied, happen
 
 from turnwheel.effects import Effect
-from turnwheel.effects.config import ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.config import (
+    ChildSpec,
+    Compaction,
+    Config,
+    Limits,
+    Loops,
+    Retries,
+    SideEffect,
+    ToolKind,
+    ToolSpec,
+)
 from turnwheel.effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -73,28 +88,34 @@ from turnwheel.effects.notices import (
     Compacted,
     InputBlocked,
     InputTaken,
+    LoopDetected,
     RetryScheduled,
     RunEnded,
     RunStarted,
     ToolEnded,
     TurnEnded,
 )
-from turnwheel.effects.notices_upkeep import LoopDetected
-from turnwheel.effects.records import AddUsage, AppendMessage, ClearResults, Lane, ReplaceHistory
-from turnwheel.effects.requests import AskApproval, CallModel, Purpose, RunAgent, RunTool
-from turnwheel.effects.upkeep import Compaction, Loops, Retries
+from turnwheel.effects.records import (
+    AddUsage,
+    AppendMessage,
+    ClearResults,
+    MailKind,
+    ReplaceHistory,
+)
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Purpose,
+    RunAgent,
+    RunTool,
+)
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.transition import advance, ignored
-from turnwheel.states.legal import LEGAL
-from turnwheel.states.rules.children import child_tools
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.limits import child_tools
 from turnwheel.states.rules.retry import wait
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.books.views import shown_size
-from turnwheel.testing.by_hand import ByHand, call, config
-from turnwheel.testing.choices import Seeded
-from turnwheel.testing.playing.player import Play, Player
-from turnwheel.testing.playing.strays import stray
-from turnwheel.testing.playing.watched import copied, happen
+from turnwheel.states.table import LEGAL
+from turnwheel.testing.harness import MachineHarness, call, config
 
 HERE = Path(__file__).resolve().parent
 
@@ -299,12 +320,12 @@ def test_inputs_come_in_once_and_in_order(plays: list[Play]) -> None:
         texts = {one.id: (one.text, one.at) for one in mail}
         for event in play.journal:
             if isinstance(event, UserSent | UserSteered):
-                lanes[event.id] = Lane.PROMPT if isinstance(event, UserSent) else Lane.STEER
+                lanes[event.id] = MailKind.PROMPT if isinstance(event, UserSent) else MailKind.STEER
                 texts[event.id] = event.text, event.at
         taken = [one for one in play.effects if isinstance(one, InputTaken | InputBlocked)]
         came = [name for one in taken for name in one.ids]
         left = [one.id for one in play.end.memory.mail]
-        for lane in Lane:
+        for lane in MailKind:
             queue = [name for name in lanes if lanes[name] is lane]
             # A prompt may wait while what its sender added later comes in with an earlier one of theirs.
             assert sorted(came + left) == sorted(lanes)
@@ -315,12 +336,12 @@ def test_inputs_come_in_once_and_in_order(plays: list[Play]) -> None:
                 assert said == joined([(lanes[name], *texts[name]) for name in one.ids])
 
 
-def joined(inputs: Sequence[tuple[Lane, str, float]]) -> list[tuple[str, float]]:
+def joined(inputs: Sequence[tuple[MailKind, str, float]]) -> list[tuple[str, float]]:
     """Text and time of what *inputs* become: all prompts one message, in place of the first; a steer one."""
-    prompts = [(text, at) for lane, text, at in inputs if lane is Lane.PROMPT]
+    prompts = [(text, at) for lane, text, at in inputs if lane is MailKind.PROMPT]
     said: list[tuple[str, float]] = []
     for lane, text, at in inputs:
-        if lane is Lane.STEER:
+        if lane is MailKind.STEER:
             said.append((text, at))
         elif prompts:
             said.append(("\n".join(text for text, _ in prompts), prompts[-1][1]))
@@ -399,7 +420,7 @@ PAGES = ("offset", "page", "limit", "cursor", "start_line")
 @given(st.lists(st.tuples(st.sampled_from(PAGES), st.integers()), unique=True, min_size=3, max_size=30))
 def test_who_turns_pages_is_let(pages: list[tuple[str, int]]) -> None:
     """Calls that differ in where a page begins are reading on, however many there are, whatever they give."""
-    run = ByHand(config(compaction=Compaction(clear_over=None)))
+    run = MachineHarness(config(compaction=Compaction(clear_over=None)))
     for name, value in pages:
         run.work(call(0, "look", path="a", **{name: value}), content="the same on each page")
     assert run.all(LoopDetected) == []
@@ -412,7 +433,7 @@ def test_eight_calls_alike_are_stopped(others: list[int], same: bool, data: st.D
     between = data.draw(
         st.permutations([None] * 8 + [f"{number}{index}" for index, number in enumerate(others)])
     )
-    run = ByHand(config(loops=Loops(warn=None, withdraw=None)))
+    run = MachineHarness(config(loops=Loops(warn=None, withdraw=None)))
     made = 0
     for index, other in enumerate(between):
         if run.reason:

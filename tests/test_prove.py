@@ -13,7 +13,20 @@ from pathlib import Path
 
 import attrs
 import pytest
+from provers.model_check import __main__, search
+from provers.model_check.always import PROMISES
+from provers.model_check.atlas import everything, worlds
+from provers.model_check.search import Proof
+from provers.model_check.worlds import World, settings
+from provers.simulation.absorbing import absorbed, absorbed_faults
+from provers.simulation.watched import PromiseBroken, Row, Watched
 
+from turnwheel.effects.config import (
+    Concurrency,
+    Gates,
+    OnDenial,
+    Steering,
+)
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -33,18 +46,9 @@ from turnwheel.effects.events import (
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.pieces import CallPiece
-from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Steering
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.machine import Machine
-from turnwheel.states.legal import LEGAL
-from turnwheel.testing import prove
-from turnwheel.testing.playing.absorbing import absorbed, absorbed_faults
-from turnwheel.testing.playing.watched import PromiseBroken, Row, Watched
-from turnwheel.testing.proving import search
-from turnwheel.testing.proving.always import PROMISES
-from turnwheel.testing.proving.atlas import everything, worlds
-from turnwheel.testing.proving.search import Proof
-from turnwheel.testing.proving.worlds import World, settings
+from turnwheel.states.table import LEGAL
 
 WORLDS = tuple(worlds())
 ROOT = Path(__file__).resolve().parent
@@ -55,7 +59,7 @@ pytestmark = pytest.mark.timeout(900)  # on a busy machine; alone it takes a ten
 def proofs() -> dict[str, Proof]:
     """What was seen in each small world, by its name; where a promise is broken, this says how."""
     found: dict[str, Proof] = {}
-    for proof in prove.prove(WORLDS, os.cpu_count() or 1):
+    for proof in __main__.prove(WORLDS, os.cpu_count() or 1):
         assert isinstance(proof, Proof), proof
         found[proof.name] = proof
     return found
@@ -246,7 +250,7 @@ def broken(mistake: tuple[str, ...], *command: str) -> subprocess.CompletedProce
 MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     "on the way": (
         "look and write, serial, skip_rest",
-        ("states/answering.py", "ends=decision.interrupt)", "ends=False)"),
+        ("states/batch/answers.py", "ends=decision.interrupt)", "ends=False)"),
         "ends the run, and it goes on",
     ),
     "out of place": (
@@ -275,7 +279,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     "stepped by hand": (
         "stepped by hand, 1 inputs",
         (
-            "states/inputs.py",
+            "states/builder.py",
             "            return (InputReceived(id=event.id),)",
             "            return (InputReceived(id=event.id or state.label),) * (1 + (state.open == ()))",
         ),
@@ -289,7 +293,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
 def test_what_is_found_is_a_test_that_fails_until_it_is_mended(where: str, tmp_path: Path) -> None:
     """What is printed can be put in a file as it is; it finds the same, and nothing once all is well."""
     world, mistake, fault = MISTAKES[where]
-    found = broken(mistake, "-m", "turnwheel.testing.prove", "--only", world, "--processes", "1")
+    found = broken(mistake, "-m", "provers.model_check", "--only", world, "--processes", "1")
     assert found.returncode == 1, found.stdout + found.stderr
     assert fault in found.stdout.partition("\n")[0]
     pasted = tmp_path / "test_found.py"
@@ -332,7 +336,7 @@ def test_where_nothing_can_be_tried_the_command_says_why(
 ) -> None:
     """It ends with 2, so that nobody takes it for a proof, and shows no traceback."""
     with pytest.raises(SystemExit) as left:
-        prove.main(["=".join(asked)])
+        __main__.main(["=".join(asked)])
     assert left.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -345,21 +349,21 @@ def test_whoever_watches_is_told_how_far_it_is(
 ) -> None:
     """On a terminal, and not where what is said there goes to a file."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
-    prove.main(["--only", "note and nowhere, serial", "--processes", "1"])
+    __main__.main(["--only", "note and nowhere, serial", "--processes", "1"])
     err = capsys.readouterr().err
     assert ("\r1 of " in err, err.endswith(" worlds\n")) == (watched, watched)
 
 
 def test_all_that_is_found_is_told_and_the_shortest_first() -> None:
     """One test to paste; of what was found elsewhere it is said where, and what is wrong there."""
-    told = prove.findings({"large": "# this\n\ndef test_found(): ...", "small": "# that\n"}).splitlines()
+    told = __main__.findings({"large": "# this\n\ndef test_found(): ...", "small": "# that\n"}).splitlines()
     assert told[0] == "# that"
     assert told[-2:] == ["# found in 'small', see it again with --only", "# in 'large' too: this"]
 
 
 def test_the_command_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    """`python -m turnwheel.testing.prove` says how much it saw."""
-    prove.main(["--only", "note and nowhere, serial, interrupt", "--runs", "3", "--processes", "1"])
+    """`python -m provers.model_check` says how much it saw."""
+    __main__.main(["--only", "note and nowhere, serial, interrupt", "--runs", "3", "--processes", "1"])
     out = capsys.readouterr().out
     assert "1 worlds: 101 states" in out
     assert "3 runs: " in out

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from turnwheel.effects.config import Limits
+from turnwheel.effects.config import Concurrency, Limits, OnDenial, Policy
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -26,22 +26,32 @@ from turnwheel.effects.notices import (
     InterruptRequested,
 )
 from turnwheel.effects.permissions import Rule
-from turnwheel.effects.policy import Concurrency, OnDenial, Policy
 from turnwheel.effects.records import GrantRule
-from turnwheel.effects.requests import AskApproval, Cancel, RunAgent, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    AskApproval,
+    Cancel,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.engine.recovery import recover
-from turnwheel.states.rules import texts
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import ByHand, call, calls, config
-from turnwheel.testing.snapshots import put_back
+from turnwheel.states.rules import model_messages
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.testing.harness import (
+    MachineHarness,
+    call,
+    calls,
+    config,
+    restore_from_snapshot,
+)
 
 PATIENT = Policy(answer_within=60.0)
 
 
-def parallel(on_denial: OnDenial = OnDenial.SKIP_REST, within: float | None = None) -> ByHand:
+def parallel(on_denial: OnDenial = OnDenial.SKIP_REST, within: float | None = None) -> MachineHarness:
     """A run in which questions are asked ahead, and some time to answer them."""
     policy = Policy(concurrency=Concurrency.PARALLEL_READS, on_denial=on_denial, answer_within=within)
-    return ByHand(config(policy=policy))
+    return MachineHarness(config(policy=policy))
 
 
 # Who is asked, and about what
@@ -49,7 +59,7 @@ def parallel(on_denial: OnDenial = OnDenial.SKIP_REST, within: float | None = No
 
 def test_a_question_shows_what_would_run() -> None:
     """The one to answer and the one to watch say the same: the tool, its arguments, why, and until when."""
-    run = ByHand(config(policy=PATIENT))
+    run = MachineHarness(config(policy=PATIENT))
     run.say(call(0, "write", path="a"))
     (question,), (shown,) = run.got(AskApproval), run.got(ApprovalRequested)
     assert (question.tool, question.arguments) == ("write", '{"path": "a"}')
@@ -61,7 +71,7 @@ def test_a_question_shows_what_would_run() -> None:
 
 def test_a_question_is_asked_when_its_calls_turn_has_come() -> None:
     """One at a time, as the calls run: the answer to one may make the next one needless."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write", "peek"))
     assert [question.tool for question in run.got(AskApproval)] == ["write"]
     run.decide("write", Approve())
@@ -72,7 +82,7 @@ def test_a_question_is_asked_when_its_calls_turn_has_come() -> None:
 
 def test_what_was_done_before_a_question_is_still_there_after_it() -> None:
     """A yes and a no leave the results of the calls before them as they were."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("look", "note", "write", "peek"))
     run.end("look", "one")
     run.end("note", "two")
@@ -108,7 +118,7 @@ def test_open_questions_are_answered_in_any_order(order: tuple[str, ...], decisi
 
 def test_an_answer_names_a_request_and_nothing_else() -> None:
     """A call's id, an old question and an unknown one answer nothing."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(call(0, "write", path="a"))
     (question,) = run.got(AskApproval)
     for request in (question.call, "wire-0", "r-1", "r-99", ""):
@@ -121,7 +131,7 @@ def test_an_answer_names_a_request_and_nothing_else() -> None:
 @pytest.mark.parametrize("first", [Approve(), Deny()])
 def test_an_answer_that_comes_late_or_twice_changes_nothing(first: Decision, late: Decision) -> None:
     """While the tool runs, while the model answers, and when all is over: one notice and nothing else."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(call(0, "write", path="a"))
     request = run.machine.state.open[0]
     run.decide("write", first)
@@ -141,7 +151,7 @@ def test_an_answer_that_comes_late_or_twice_changes_nothing(first: Decision, lat
 
 def test_who_answered_is_told() -> None:
     """In the words of whoever passed the answer on."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(call(0, "write", path="a"))
     request = run.machine.state.open[0]
     run.decide("write", Approve(), by="anna, by phone")
@@ -157,7 +167,7 @@ def test_who_answered_is_told() -> None:
 
 def test_edited_arguments_run_in_place_of_the_models() -> None:
     """The history keeps what the model wrote; what runs is what the person wrote."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(call(0, "write", path="a"))
     run.decide("write", Approve(arguments='{"path": "b"}'))
     assert run.got(RunTool)[0].arguments == '{"path": "b"}'
@@ -168,7 +178,7 @@ def test_edited_arguments_run_in_place_of_the_models() -> None:
 
 def test_what_a_child_is_told_may_be_edited() -> None:
     """It gets the prompt that the person wrote."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(call(0, "hire", agent="kid", prompt="go"))
     run.decide("hire", Approve(arguments='{"agent": "kid", "prompt": "go slowly"}'))
     assert [request.prompt for request in run.got(RunAgent)] == ["go slowly"]
@@ -179,7 +189,7 @@ def test_what_a_child_is_told_may_be_edited() -> None:
 
 def test_always_answers_for_the_rest_of_the_batch_and_the_run() -> None:
     """The next call of the same batch is not asked about, nor one of a later turn."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write", "write"))
     run.decide("write", ApproveAlways())
     run.end("write")
@@ -226,7 +236,7 @@ def test_always_leaves_open_what_a_hook_wants_somebody_to_look_at() -> None:
     """The same holds for a later call: a hook's question is about this very call."""
     guard = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE)
     policy = Policy(concurrency=Concurrency.PARALLEL_READS)
-    run = ByHand(config(hooks=(guard,), policy=policy))
+    run = MachineHarness(config(hooks=(guard,), policy=policy))
     run.say(*calls("write", "write", "write"))
     for answer in (HookAnswer(), HookAnswer(verdict="ask"), HookAnswer()):
         run.answer(answer)
@@ -240,7 +250,7 @@ def test_always_leaves_open_what_a_hook_wants_somebody_to_look_at() -> None:
 
 def test_always_lets_the_call_that_was_asked_about_run_whatever_it_covers() -> None:
     """It is a yes to this call, and to others that match."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(call(0, "write", path="etc/a"))
     run.decide("write", ApproveAlways(where=(("path", "src/*"),)))
     assert run.started == ["write"]
@@ -251,14 +261,14 @@ def test_always_lets_the_call_that_was_asked_about_run_whatever_it_covers() -> N
 
 def test_a_no_skips_the_rest_and_goes_back_to_the_model() -> None:
     """Every call has its result, in order: the denied, and those that were never looked at."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("look", "write", "note"))
     run.end("look", "kept")
     run.decide("write", Deny(message="not there"))
     assert run.results == [
         ("look", "ok", "kept"),
         ("write", "denied", "not there"),
-        ("note", "skipped", texts.SKIPPED_AFTER_DENIAL),
+        ("note", "skipped", model_messages.SKIPPED_AFTER_DENIAL),
     ]
     assert run.label == "streaming"
     assert run.judged == [("write", "deny", "person")]
@@ -266,10 +276,10 @@ def test_a_no_skips_the_rest_and_goes_back_to_the_model() -> None:
 
 def test_a_no_without_words_still_tells_the_model() -> None:
     """An empty result would be read as success."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     run.decide("write", Deny())
-    assert run.results == [("write", "denied", texts.DENIED)]
+    assert run.results == [("write", "denied", model_messages.DENIED)]
 
 
 def test_after_a_no_the_others_may_go_on() -> None:
@@ -290,7 +300,7 @@ def test_after_a_no_the_others_may_go_on() -> None:
 )
 def test_a_no_may_end_the_run(policy: OnDenial, decision: Decision) -> None:
     """Where the policy or the person says so; every call has its result all the same."""
-    run = ByHand(config(policy=Policy(on_denial=policy)))
+    run = MachineHarness(config(policy=Policy(on_denial=policy)))
     run.say(*calls("look", "write", "note"))
     run.end("look")
     run.decide("write", decision)
@@ -332,7 +342,7 @@ def test_a_no_leaves_other_questions_open_and_what_was_approved_runs() -> None:
 @pytest.mark.parametrize("concurrency", Concurrency)
 def test_a_no_skips_what_nobody_was_asked_about(concurrency: Concurrency) -> None:
     """A call that was judged ahead and waits for its turn is skipped as one that was not."""
-    run = ByHand(config(policy=Policy(concurrency=concurrency)))
+    run = MachineHarness(config(policy=Policy(concurrency=concurrency)))
     run.say(*calls("write", "note", "look"))
     run.decide("write", Deny())
     assert run.outcomes == [("write", "denied"), ("note", "skipped"), ("look", "skipped")]
@@ -342,7 +352,7 @@ def test_a_no_skips_what_nobody_was_asked_about(concurrency: Concurrency) -> Non
 @pytest.mark.parametrize("denied", range(4))
 def test_a_no_never_costs_another_call_its_result(policy: OnDenial, denied: int) -> None:
     """Whichever is denied, under whichever policy: one result for each, and those that ran keep theirs."""
-    run = ByHand(config(policy=Policy(on_denial=policy)))
+    run = MachineHarness(config(policy=Policy(on_denial=policy)))
     run.say(*calls("write", "write", "write", "write"))
     number = 0
     while run.got(AskApproval):
@@ -354,7 +364,7 @@ def test_a_no_never_costs_another_call_its_result(policy: OnDenial, denied: int)
     contents = [content for _, _, content in run.results]
     assert len(contents) == 4
     assert contents[:denied] == [f"result {number}" for number in range(denied)]
-    assert contents[denied] == texts.DENIED
+    assert contents[denied] == model_messages.DENIED
     assert history_faults(run.machine.memory.history) == []
     behind = {OnDenial.SKIP_REST: "skipped", OnDenial.GO_ON: "ok", OnDenial.INTERRUPT: "cancelled"}
     assert [outcome for _, outcome in run.outcomes[denied + 1 :]] == [behind[policy]] * (3 - denied)
@@ -375,7 +385,7 @@ def test_a_second_no_to_an_open_question_is_a_no_to_that_question() -> None:
 
 def test_a_question_without_a_deadline_waits_for_ever() -> None:
     """No timer is set: days later the answer is as good."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     assert run.got(SetTimer) == []
     assert [notice.due for notice in run.got(ApprovalRequested)] == [None]
@@ -386,7 +396,7 @@ def test_a_question_without_a_deadline_waits_for_ever() -> None:
 
 def test_a_question_that_nobody_answers_in_time_is_denied() -> None:
     """The model reads that nobody answered; the question is withdrawn, and a late answer changes nothing."""
-    run = ByHand(config(policy=PATIENT))
+    run = MachineHarness(config(policy=PATIENT))
     run.say(*calls("look", "write", "note"))
     run.end("look", "kept")
     (timer,), (question,) = run.got(SetTimer), run.got(AskApproval)
@@ -397,8 +407,8 @@ def test_a_question_that_nobody_answers_in_time_is_denied() -> None:
     assert run.judged == [("write", "deny", "person")]
     assert run.results == [
         ("look", "ok", "kept"),
-        ("write", "denied", texts.not_answered(60.0)),
-        ("note", "skipped", texts.SKIPPED_AFTER_DENIAL),
+        ("write", "denied", model_messages.not_answered(60.0)),
+        ("note", "skipped", model_messages.SKIPPED_AFTER_DENIAL),
     ]
     run.feed(ApprovalGiven(at=run.now, request=question.id, decision=Approve()))
     assert run.got(Ignored)
@@ -414,7 +424,7 @@ def test_a_question_that_nobody_answers_in_time_is_denied() -> None:
 )
 def test_no_answer_is_a_no_like_any_other(policy: OnDenial, outcome: str, reason: str) -> None:
     """What follows is what the policy says of a denial."""
-    run = ByHand(config(policy=Policy(on_denial=policy, answer_within=5.0)))
+    run = MachineHarness(config(policy=Policy(on_denial=policy, answer_within=5.0)))
     run.say(*calls("write", "note"))
     run.expire("write")
     if policy is OnDenial.GO_ON:
@@ -426,7 +436,7 @@ def test_no_answer_is_a_no_like_any_other(policy: OnDenial, outcome: str, reason
 @pytest.mark.parametrize("decision", [Approve(), ApproveAlways(), Deny(), Deny(interrupt=True)])
 def test_an_answer_in_time_cancels_the_deadline(decision: Decision) -> None:
     """The timer that fires all the same, since it was too late to stop it, changes nothing."""
-    run = ByHand(config(policy=PATIENT))
+    run = MachineHarness(config(policy=PATIENT))
     run.say(*calls("write"))
     (timer,) = run.got(SetTimer)
     run.decide("write", decision)
@@ -439,7 +449,7 @@ def test_an_answer_in_time_cancels_the_deadline(decision: Decision) -> None:
 @pytest.mark.parametrize("how", ["interrupt", "cancel", "steer"])
 def test_a_question_that_is_withdrawn_takes_its_deadline_along(how: str) -> None:
     """By an interrupt, by a person who gives the call up, by one who says something else."""
-    run = ByHand(config(policy=PATIENT))
+    run = MachineHarness(config(policy=PATIENT))
     run.say(*calls("write"))
     (timer,), (question,) = run.got(SetTimer), run.got(AskApproval)
     if how == "interrupt":
@@ -460,7 +470,7 @@ def test_each_question_has_its_own_deadline() -> None:
     run.expire("write")
     assert run.label == "confirming"
     run.decide("peek", Deny(message="no"))
-    assert [content for _, _, content in run.results] == ["no", texts.not_answered(5.0)]
+    assert [content for _, _, content in run.results] == ["no", model_messages.not_answered(5.0)]
 
 
 @pytest.mark.parametrize(
@@ -476,7 +486,7 @@ def test_a_yes_counts_by_the_time_at_which_it_was_given(
     after: float, decision: Decision, outcome: str
 ) -> None:
     """Where nobody drove the run its timer could not fire: a late yes is none, and a no is never too late."""
-    run = ByHand(config(policy=PATIENT))
+    run = MachineHarness(config(policy=PATIENT))
     run.say(*calls("write"))
     (question,), (timer,), asked_at = run.got(AskApproval), run.got(SetTimer), run.now
     assert question.due == timer.due
@@ -494,21 +504,21 @@ def test_a_yes_counts_by_the_time_at_which_it_was_given(
 
 def test_a_deadline_is_a_point_in_time_and_not_a_span() -> None:
     """A run that is taken over later sets the timer it had, so nobody gets more time by a restart."""
-    run = ByHand(config(policy=PATIENT))
+    run = MachineHarness(config(policy=PATIENT))
     run.say(*calls("write"))
     (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
     machine = run.machine
-    back = put_back(machine)
+    back = restore_from_snapshot(machine)
     recovery = recover(back, now=timer.due + 1_000.0)
     assert (recovery.again, recovery.events) == ((question, timer), ())
-    again = ByHand(back)
+    again = MachineHarness(back)
     again.feed(TimerFired(at=timer.due + 1_000.0, request=timer.id))
     assert again.outcomes == [("write", "denied")]
 
 
 def test_a_question_costs_no_time() -> None:
     """Waiting for a person is no work, however long it takes."""
-    run = ByHand(config(limits=Limits(seconds=5.0)))
+    run = MachineHarness(config(limits=Limits(seconds=5.0)))
     run.say(*calls("write", "write"))
     run.feed(ApprovalGiven(at=1e6, request=run.machine.state.open[0], decision=Approve()))
     run.end("write", seconds=2.0)

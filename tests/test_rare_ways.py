@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from turnwheel.effects.config import Config, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.config import (
+    Concurrency,
+    Config,
+    Gates,
+    OnDenial,
+    Policy,
+    SideEffect,
+    ToolKind,
+    ToolSpec,
+)
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -25,10 +34,14 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.effects.policy import Concurrency, Gates, OnDenial, Policy
 from turnwheel.effects.records import SetMode
-from turnwheel.states.legal import LEGAL
-from turnwheel.testing.by_hand import TOOLS, ByHand, calls, config
+from turnwheel.states.table import LEGAL
+from turnwheel.testing.harness import (
+    TOOLS,
+    MachineHarness,
+    calls,
+    config,
+)
 
 Way = tuple[str, type[Event], str]
 """A row of the table: state, event and target."""
@@ -49,9 +62,9 @@ def _settings(on_denial: OnDenial = OnDenial.SKIP_REST) -> Config:
     )
 
 
-def _denied(*tools: str, approved: tuple[str, ...] = ("edit",)) -> ByHand:
+def _denied(*tools: str, approved: tuple[str, ...] = ("edit",)) -> MachineHarness:
     """A run whose model called *tools*: a person *approved* some and denied a write; hooks look at edits."""
-    run = ByHand(_settings())
+    run = MachineHarness(_settings())
     run.say(*calls(*tools))
     for tool in approved:
         run.decide(tool, Approve())
@@ -59,21 +72,21 @@ def _denied(*tools: str, approved: tuple[str, ...] = ("edit",)) -> ByHand:
     return run
 
 
-def _second_no_ends_the_run() -> ByHand:
+def _second_no_ends_the_run() -> MachineHarness:
     run = _denied("write", "peek", approved=())
     run.decide("peek", Deny(interrupt=True))
     return run
 
 
-def _no_answer_ends_the_run() -> ByHand:
+def _no_answer_ends_the_run() -> MachineHarness:
     run = _denied("write", "peek", approved=())
     run.machine.reconfigure(_settings(OnDenial.INTERRUPT))
     run.expire("peek")
     return run
 
 
-def _hook_ends_the_run(*tools: str) -> Callable[[], ByHand]:
-    def bring_about() -> ByHand:
+def _hook_ends_the_run(*tools: str) -> Callable[[], MachineHarness]:
+    def bring_about() -> MachineHarness:
         run = _denied(*tools)
         run.answer(STOP)
         return run
@@ -81,43 +94,43 @@ def _hook_ends_the_run(*tools: str) -> Callable[[], ByHand]:
     return bring_about
 
 
-def _question_after_a_call_was_given_up() -> ByHand:
-    run = ByHand()
+def _question_after_a_call_was_given_up() -> MachineHarness:
+    run = MachineHarness()
     run.say(*calls("send", "note", "write"))
     run.machine.reconfigure(_settings())
     run.cancel("note")
     return run
 
 
-def _question_after_a_tool_ended() -> ByHand:
+def _question_after_a_tool_ended() -> MachineHarness:
     reads = ToolSpec(name="scout", kind=ToolKind.AGENT, side_effect=SideEffect.READ_ONLY)
     policy = Policy(mode=PermissionMode.BYPASS, concurrency=Concurrency.PARALLEL_READS, max_parallel=2)
-    run = ByHand(config(tools=(reads, *TOOLS), policy=policy))
+    run = MachineHarness(config(tools=(reads, *TOOLS), policy=policy))
     run.say(*calls("scout", "look", "peek"))
     run.change(SetMode(mode=PermissionMode.DEFAULT))
     run.end("look")
     return run
 
 
-def _child_after_a_call_was_given_up() -> ByHand:
+def _child_after_a_call_was_given_up() -> MachineHarness:
     run = _denied("edit", "hire", "write", approved=("edit", "hire"))
     run.cancel("edit")
     return run
 
 
-def _last_call_is_given_up() -> ByHand:
+def _last_call_is_given_up() -> MachineHarness:
     run = _denied("edit", "write")
     run.cancel("edit")
     return run
 
 
-def _steer_while_hooks_look_at_the_last_call() -> ByHand:
+def _steer_while_hooks_look_at_the_last_call() -> MachineHarness:
     run = _denied("edit", "write")
     run.steer("left")
     return run
 
 
-RARE: Mapping[Way, Callable[[], ByHand]] = {
+RARE: Mapping[Way, Callable[[], MachineHarness]] = {
     ("confirming.stopping", ApprovalGiven, "thinking.end"): _second_no_ends_the_run,
     ("confirming.stopping", TimerFired, "thinking.end"): _no_answer_ends_the_run,
     ("confirming.stopping", HookAnswered, "executing.stopping"): _hook_ends_the_run(

@@ -9,27 +9,61 @@ from typing import Any, get_args
 import attrs
 import pytest
 
-from turnwheel import Agent, MemoryStore, PermissionMode, Policy, Rule, Session, tool
+from turnwheel import (
+    Agent,
+    MemoryStore,
+    PermissionMode,
+    Policy,
+    Rule,
+    Session,
+    tool,
+)
 from turnwheel.effects import is_request
 from turnwheel.effects.config import Config
-from turnwheel.effects.events import Approve, Event, Failure, ToolFinished, ToolLost
+from turnwheel.effects.events import (
+    Approve,
+    Event,
+    Failure,
+    ToolFinished,
+    ToolLost,
+)
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetMode
-from turnwheel.effects.requests import CallModel, Cancel, Request, RunTool
-from turnwheel.engine.entries import Entry, HandedOver, Stepped, TakenOver
-from turnwheel.engine.failures import answer_for, checked
-from turnwheel.engine.folding import Folded, follow
+from turnwheel.effects.requests import (
+    CallModel,
+    Cancel,
+    Request,
+    RunTool,
+)
+from turnwheel.engine.driver.answers import check_answer, failed_answer
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import (
+    Entry,
+    HandedOver,
+    Stepped,
+    TakenOver,
+)
+from turnwheel.engine.journal.fold import SessionState, apply_entry
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.written import entry_of
-from turnwheel.states.batch import AtWork, Phase
-from turnwheel.states.rules import texts
+from turnwheel.states.batch.batch import AtWork, Phase
+from turnwheel.states.rules import model_messages
 from turnwheel.states.state import CompactStage, State, Waiting
-from turnwheel.testing.by_hand import TOOLS, ByHand, calls, config
-from turnwheel.testing.places import PLACES, run_at
-from turnwheel.testing.scripted import Reply, ScriptedModel, fails, says
+from turnwheel.testing.harness import (
+    TOOLS,
+    MachineHarness,
+    calls,
+    config,
+)
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    fails,
+    says,
+)
 from turnwheel.testing.scripted import calls as wishes
+from turnwheel.testing.state_fixtures import PLACES, run_at
 
 NOW = 500.0
 
@@ -158,27 +192,27 @@ def test_whoever_goes_on_comes_to_an_end(place: str) -> None:
 # A tool, by what it does, what was said of it, and whether it is there
 
 
-def gone(run: ByHand) -> None:
+def gone(run: MachineHarness) -> None:
     """The tool is not configured any more."""
     run.machine.reconfigure(config(tools=()))
 
 
-def denied(run: ByHand) -> None:
+def denied(run: MachineHarness) -> None:
     """A rule denies it by now."""
     run.machine.reconfigure(config(rules=(Rule(verdict="deny", tool="*"),)))
 
 
-def takes_more(run: ByHand) -> None:
+def takes_more(run: MachineHarness) -> None:
     """Its new version wants an argument that nobody gave then."""
     more = '{"type":"object","required":["why"]}'
     run.machine.reconfigure(config(tools=tuple([attrs.evolve(each, schema=more) for each in TOOLS])))
 
 
-def nothing(_: ByHand) -> None:
+def nothing(_: MachineHarness) -> None:
     """Nothing changed."""
 
 
-WORK: dict[str, Callable[[ByHand], object]] = {
+WORK: dict[str, Callable[[MachineHarness], object]] = {
     "denied": denied,
     "in a mode that only plans": lambda run: run.change(SetMode(mode=PermissionMode.PLAN)),
     "gone": gone,
@@ -212,7 +246,7 @@ OF_A_TOOL: dict[tuple[str, str], tuple[list[str], list[str]]] = {
 @pytest.mark.parametrize(("name", "what"), OF_A_TOOL)
 def test_a_tool_by_its_side_effect_and_what_became_of_it(name: str, what: str) -> None:
     """What may have run is never said to have been cancelled, and what never began never to have run."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls(name))
     if name == "write":
         run.decide("write", Approve())
@@ -228,7 +262,7 @@ def test_a_tool_by_its_side_effect_and_what_became_of_it(name: str, what: str) -
 @pytest.mark.parametrize("unbegun", [False, True])
 def test_who_runs_it_again_knows_that_it_may_have_run(name: str, *, unbegun: bool) -> None:
     """A read changed nothing, and what nobody has begun neither."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls(name))
     (again,) = recover(run.machine, NOW, frozenset(run.machine.state.open if unbegun else ())).again
     assert isinstance(again, RunTool)
@@ -240,19 +274,19 @@ def test_a_second_try_that_fails_does_not_say_that_nothing_happened(outcome: Out
     """Whoever performs tools, and whether they heed that it is a second try; what went well is as ever."""
     first = RunTool(id="r-1", call="r-0", tool="note", arguments="{}")
     answer = ToolFinished(at=NOW, request="r-1", content="so it ended", outcome=outcome)
-    assert checked(first, answer, NOW) == answer
-    said = checked(attrs.evolve(first, again=True), answer, NOW)
+    assert check_answer(first, answer, NOW) == answer
+    said = check_answer(attrs.evolve(first, again=True), answer, NOW)
     assert isinstance(said, ToolFinished)
     assert said.outcome is (Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome)
     clear = outcome in {Outcome.OK, Outcome.UNKNOWN}
-    assert said.content == ("so it ended" if clear else texts.run_again("so it ended"))
+    assert said.content == ("so it ended" if clear else model_messages.run_again("so it ended"))
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), RuntimeError("a bug")], ids=["cancelled", "bug"])
 def test_a_second_try_that_never_began_may_have_run_all_the_same(error: BaseException) -> None:
     """It was held back, and is given up; or whoever performs tools has a bug."""
     again = RunTool(id="r-1", call="r-0", tool="note", arguments="{}", again=True)
-    said = answer_for(again, error, NOW)
+    said = failed_answer(again, error, NOW)
     assert isinstance(said, ToolFinished)
     assert said.outcome is not Outcome.CANCELLED
     assert "an earlier try of this call, which may have run" in said.content
@@ -260,15 +294,15 @@ def test_a_second_try_that_never_began_may_have_run_all_the_same(error: BaseExce
 
 def test_what_was_begun_once_is_never_unbegun_again() -> None:
     """A process is lost while a tool is at work, the next one hands it over before it runs it again."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note"))
-    folded = Folded(machine=run.machine)
+    folded = SessionState(machine=run.machine)
     (request,) = run.machine.state.open
     for entry in (TakenOver(at=NOW, config=None), HandedOver(at=NOW, unbegun=(request,))):
-        follow(folded, entry, 0, "s")
+        apply_entry(folded, entry, 0, "s")
     assert folded.unbegun == frozenset()
     folded.begun = frozenset()
-    follow(folded, HandedOver(at=NOW, unbegun=(request,)), 0, "s")
+    apply_entry(folded, HandedOver(at=NOW, unbegun=(request,)), 0, "s")
     assert folded.unbegun == {request}
 
 
@@ -277,7 +311,7 @@ def test_what_was_begun_once_is_never_unbegun_again() -> None:
 
 def child(what: str) -> Machine:
     """A run with a child at work, to which *what* happened."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("send"))
     match what:
         case "told to stop":
@@ -329,7 +363,7 @@ def test_hooks_that_are_gone_have_no_say(place: str) -> None:
 def test_hooks_that_have_spoken_are_not_asked_again() -> None:
     """Of several, those that had not answered are."""
     hooks = tuple([HookSpec(name=name, hook=Hook.PRE_TOOL_USE) for name in ("one", "two")])
-    run = ByHand(config(hooks=hooks))
+    run = MachineHarness(config(hooks=hooks))
     run.say(*calls("look"))
     run.machine.reconfigure(config(hooks=hooks[:1]))
     (again,) = recover(run.machine, NOW).again
@@ -397,7 +431,7 @@ async def test_a_time_is_a_point_and_not_a_span(what: str, lost: int, away: floa
     assert going.done() is (away >= 60.0)
     wall.move(60.0 - away)
     assert (await going).text == "done"
-    steps: list[Entry] = [entry_of(data) for data in await store.load("s")]
+    steps: list[Entry] = [decode_entry(data) for data in await store.load("s")]
     fired = [
         one.event.at for one in steps if isinstance(one, Stepped) and "Timer" in type(one.event).__name__
     ]

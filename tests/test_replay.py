@@ -9,25 +9,59 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from provers.choices import Seeded
+from provers.simulation.jobs import World, job
+from provers.simulation.player import Player
+from provers.simulation.watched import copied, happen
 
-from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    MemoryStore,
+    SQLiteStore,
+    tool,
+)
 from turnwheel.effects import Effect, is_notice
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import JournalError, UnknownSession
-from turnwheel.effects.events import ModelFailed, ModelFinished, ModelStreamed, UserSent
-from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolProgress
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.stores.base import Store
+from turnwheel.effects.events import (
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+    UserSent,
+)
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    Notice,
+    TextDelta,
+    ToolProgress,
+)
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.entries import Entry, Posted, RunOpened, Stepped, TakenOver, Titled
+from turnwheel.engine.inspect.replay import (
+    ReplayedStep,
+    as_plain,
+    line,
+    replay,
+    replayed,
+)
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import (
+    Entry,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    Titled,
+)
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.replay import ReplayedStep, as_plain, line, replay, replayed
-from turnwheel.engine.written import written
-from turnwheel.testing.choices import Seeded
-from turnwheel.testing.playing.jobs import World, job
-from turnwheel.testing.playing.player import Player
-from turnwheel.testing.playing.watched import copied, happen
-from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import (
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 
 
 @tool(side_effect="read_only")
@@ -57,7 +91,7 @@ def kept(player: Player) -> tuple[list[bytes], list[Machine], Machine]:
         else:
             entries.append(Stepped(event=what, label=live.state.label))
         machines.append(copied(live))
-    return [written(entry) for entry in entries], machines, played.end
+    return [encode_entry(entry) for entry in entries], machines, played.end
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -175,7 +209,7 @@ async def test_a_session_at_work_elsewhere_is_gone_through_as_far_as_it_has_come
     """The file is read beside its writer, which notices nothing."""
     model, asked = ScriptedModel(calls(("look", {})), stalls("Well")), asyncio.Event()
 
-    async def ask(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def ask(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         if model.requests:
             asked.set()
         return await model(request, scene)

@@ -9,17 +9,33 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import Agent, ChildSpec, Limits, MemoryStore, ModelSpec, Price, Session, SetModel, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Limits,
+    MemoryStore,
+    ModelSpec,
+    Price,
+    Session,
+    SetModel,
+    tool,
+)
+from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.notices import TextDelta
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel, Purpose
-from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.report import Report, report
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.inspect.costs import Costs, costs
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 
 PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))
 """A dollar a token, so that sums are read at a glance."""
@@ -47,7 +63,7 @@ class Paid:
     def __init__(self, *replies: Reply) -> None:
         self.script = ScriptedModel(*replies)
 
-    async def __call__(self, request: CallModel, scene: Scene) -> Any:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Any:
         """The next answer."""
         if request.purpose is Purpose.TITLE:
             return await ScriptedModel(says("A Title", usage=Usage(input=100)))(request, scene)
@@ -60,7 +76,7 @@ def made(*replies: Reply, **settings: Any) -> Agent:
         "model": BIG,
         "performers": {CallModel: Paid(*replies)},
         "store": MemoryStore(),
-        "clock": FakeClock(100.0),
+        "clock": AutoClock(100.0),
         "tools": [pay, look],
     }
     return Agent(**{**given, **settings})
@@ -77,7 +93,7 @@ def spawn(kid: str = "kid") -> Reply:
     return calls(("run_agent", {"agent": kid, "prompt": "go"}))
 
 
-def costs(bill: Report) -> dict[str, Decimal]:
+def by_model(bill: Costs) -> dict[str, Decimal]:
     """What each model cost, by its name."""
     return {share.model: share.spent.cost for share in bill.models}
 
@@ -96,9 +112,9 @@ async def test_a_session_pays_for_its_runs() -> None:
         await session.branch(first)
         await session.control(SetModel(model="small"))
         await session.run("c")
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == bill.own == session.spent
-    assert costs(bill) == {"big": 45, "small": Decimal("1.5")}
+    assert by_model(bill) == {"big": 45, "small": Decimal("1.5")}
     assert (bill.own.turns, bill.own.cost, bill.unpriced, bill.children) == (4, Decimal("46.5"), (), ())
 
 
@@ -109,7 +125,7 @@ async def test_a_title_is_on_the_bill_and_is_no_turn() -> None:
         await session.run("a")
         for _ in range(50):
             await asyncio.sleep(0)
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
     assert [bill.titling.cost, bill.own.cost, bill.total.cost] == [Decimal(usd) for usd in (100, 15, 115)]
     assert bill.title == "A Title"
@@ -129,9 +145,9 @@ async def test_a_summary_is_on_the_bill_of_who_made_it() -> None:
         for prompt in "abc":
             await session.run(prompt)
         assert session.history.revision == 1
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
-    assert costs(bill) == {"big": 800 + 1200 + 1600, "small": Decimal("1.5")}
+    assert by_model(bill) == {"big": 800 + 1200 + 1600, "small": Decimal("1.5")}
     assert bill.total.turns == 3
 
 
@@ -141,10 +157,10 @@ async def test_children_have_bills_of_their_own() -> None:
     agent = made(spawn(), says("found"), spawn("other"), says("found too"), says("done"), children=kids)
     async with agent.session("s") as session:
         await session.run("a")
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
     assert (bill.own.turns, bill.own.cost) == (3, Decimal(45))
-    assert costs(bill) == {"big": bill.own.cost}
+    assert by_model(bill) == {"big": bill.own.cost}
     assert [(child.agent, child.total.cost, child.total.turns) for child in bill.children] == [
         ("kid", Decimal("1.5"), 1),
         ("other", Decimal(0), 1),
@@ -164,12 +180,12 @@ async def test_a_child_that_is_not_over_is_on_the_bill_already() -> None:
     )
     async with agent.session("s") as session:
         await session.run("a")
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert session.spent.cost == bill.own.cost == bill.total.cost / 2 == 15
         for question in session.waiting:
             await session.approve(question.id)
         await session.resume()
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
         assert bill.total.cost == 60
 
@@ -197,11 +213,11 @@ async def test_a_child_that_nobody_waits_for_any_more_is_paid_for() -> None:
         await session.interrupt()
         await session.interrupt()
         await running
-        before = await report(store, "s")
-        assert (before.own.cost, costs(before)) == (Decimal(15), {"big": Decimal(15)})
+        before = await costs(store, "s")
+        assert (before.own.cost, by_model(before)) == (Decimal(15), {"big": Decimal(15)})
         assert before.total.cost == session.spent.cost == Decimal(18)
         await store.delete(before.children[0].session)
-        assert (await report(store, "s")).total == session.spent
+        assert (await costs(store, "s")).total == session.spent
 
 
 async def test_a_child_whose_journal_is_gone_is_on_its_parents_bill() -> None:
@@ -210,9 +226,9 @@ async def test_a_child_whose_journal_is_gone_is_on_its_parents_bill() -> None:
     store = kept_by(agent)
     async with agent.session("s") as session:
         await session.run("a")
-        before = await report(store, "s")
+        before = await costs(store, "s")
         await store.delete(before.children[0].session)
-        bill = await report(store, "s")
+        bill = await costs(store, "s")
         assert bill.total == before.total == session.spent
     (child,) = bill.children
     assert (child.agent, child.own, child.models) == ("kid", no_turns(before.children[0].own), ())
@@ -229,13 +245,13 @@ async def test_a_fork_pays_for_what_it_did_itself() -> None:
         await session.run("a")
         for _ in range(50):
             await asyncio.sleep(0)
-        whole = await report(kept_by(agent), "s")
+        whole = await costs(kept_by(agent), "s")
         fork = await session.fork("t")
-        assert (await report(kept_by(agent), "t")).total == fork.spent == Spent()
+        assert (await costs(kept_by(agent), "t")).total == fork.spent == Spent()
         await fork.run("b")
-        bill = await report(kept_by(agent), "t")
+        bill = await costs(kept_by(agent), "t")
         assert bill.total == fork.spent
-        assert await report(kept_by(agent), "s") == whole
+        assert await costs(kept_by(agent), "s") == whole
     assert [child.session.partition(".")[0] for child in bill.children] == ["t"]
     assert (bill.total.cost, bill.titling) == (Decimal("31.5"), Spent())
 
@@ -248,15 +264,15 @@ async def test_a_run_that_was_left_or_interrupted_is_paid_for() -> None:
             if isinstance(notice, TextDelta):
                 await session.interrupt()
                 await session.interrupt()
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
     assert bill.total.usage.estimated > 0
-    assert costs(bill) == {"big": bill.total.cost}
+    assert by_model(bill) == {"big": bill.total.cost}
 
 
 async def test_the_time_of_tools_is_of_no_model() -> None:
     """It is in the session's own account, and in no model's."""
-    clock = FakeClock(100.0)
+    clock = AutoClock(100.0)
 
     @tool(side_effect="read_only")
     async def wait() -> str:
@@ -267,7 +283,7 @@ async def test_the_time_of_tools_is_of_no_model() -> None:
     agent = made(calls(("wait", {})), says("done"), tools=[wait], clock=clock)
     async with agent.session("s") as session:
         await session.run("a")
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
     assert (bill.own.seconds, bill.models[0].spent.seconds) == (7.0, 0.0)
 
@@ -277,7 +293,7 @@ async def test_a_budget_over_all_runs_is_what_the_bill_says() -> None:
     agent = made(*[says("x")] * 5, session_limits=Limits(usd=Decimal(30)))
     async with agent.session("s") as session:
         reasons = [str((await session.run("a")).reason) for _ in range(3)]
-        bill = await report(kept_by(agent), "s")
+        bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
     assert (reasons, bill.total.cost) == (["end_turn", "end_turn", "max_budget"], Decimal(30))
 
@@ -286,10 +302,10 @@ async def test_there_is_no_bill_of_nothing() -> None:
     """A session that is not there, or that cannot be read, is an error and no empty bill."""
     store = MemoryStore()
     with pytest.raises(UnknownSession):
-        await report(store, "s")
+        await costs(store, "s")
     await store.append("s", 0, [b"no json"])
     with pytest.raises(JournalError, match="entry 0 of session 's'"):
-        await report(store, "s")
+        await costs(store, "s")
 
 
 async def test_what_a_session_spent_is_known_without_a_store() -> None:

@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.config import (
+    Approval,
+    Concurrency,
+    Policy,
+    SideEffect,
+    ToolKind,
+    ToolSpec,
+)
 from turnwheel.effects.events import Approve, Deny
 from turnwheel.effects.pieces import CallPiece
-from turnwheel.effects.policy import Concurrency, Policy
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
-from turnwheel.states.rules.resources import Reach, reach
-from turnwheel.testing.by_hand import ByHand, call, config
+from turnwheel.states.rules.conflicts import ResourceUse, resource_use
+from turnwheel.testing.harness import MachineHarness, call, config
 
 FREE = Approval.NEVER
 TOOLS = (
@@ -32,9 +38,11 @@ TOOLS = (
 )
 
 
-def bank(concurrency: Concurrency = Concurrency.PARALLEL, max_parallel: int = 5) -> ByHand:
+def bank(concurrency: Concurrency = Concurrency.PARALLEL, max_parallel: int = 5) -> MachineHarness:
     """A run with tools that say what they work on."""
-    return ByHand(config(tools=TOOLS, policy=Policy(concurrency=concurrency, max_parallel=max_parallel)))
+    return MachineHarness(
+        config(tools=TOOLS, policy=Policy(concurrency=concurrency, max_parallel=max_parallel))
+    )
 
 
 def wish(index: int, text: str) -> CallPiece:
@@ -44,7 +52,7 @@ def wish(index: int, text: str) -> CallPiece:
     return call(index, tool, **{"agent": "kid", "prompt": "go", **arguments})
 
 
-def started(run: ByHand) -> list[str]:
+def started(run: MachineHarness) -> list[str]:
     """What the last event started, in order: tools by their id argument or their name, children by theirs."""
     return [
         json.loads(request.arguments).get("id", request.tool)
@@ -212,7 +220,7 @@ def test_questions_about_all_are_asked_ahead() -> None:
 
 def test_a_call_that_was_denied_is_out_of_the_way() -> None:
     """What waited for it goes on, as far as the policy lets it."""
-    run = ByHand(config(tools=TOOLS, policy=Policy(concurrency="parallel", on_denial="go_on")))
+    run = MachineHarness(config(tools=TOOLS, policy=Policy(concurrency="parallel", on_denial="go_on")))
     run.say(wish(0, "pay id=1"), wish(1, "deposit id=1"))
     assert started(run) == []
     run.decide("pay", Deny())
@@ -279,21 +287,21 @@ def test_the_keys_of_a_call(
 ) -> None:
     """The declared ones with the arguments filled in; one that is missing could have been anything."""
     spec = ToolSpec(name="tool", resources=resources)
-    assert reach(spec, arguments) == Reach(reads=False, keys=keys)
+    assert resource_use(spec, arguments) == ResourceUse(reads=False, keys=keys)
 
 
 def test_a_tool_that_is_gone_may_have_touched_anything() -> None:
     """Nobody knows any more what it is."""
-    assert reach(None, {"id": "1"}) == Reach()
-    assert not Reach().apart_from(Reach(reads=True, keys=frozenset()))
+    assert resource_use(None, {"id": "1"}) == ResourceUse()
+    assert not ResourceUse().apart_from(ResourceUse(reads=True, keys=frozenset()))
 
 
 reaches = st.builds(
-    Reach, st.booleans(), st.none() | st.frozensets(st.sampled_from(["a", "b", "c"]), max_size=3)
+    ResourceUse, st.booleans(), st.none() | st.frozensets(st.sampled_from(["a", "b", "c"]), max_size=3)
 )
 
 
 @given(reaches, reaches)
-def test_to_disturb_is_mutual(one: Reach, other: Reach) -> None:
+def test_to_disturb_is_mutual(one: ResourceUse, other: ResourceUse) -> None:
     """If the one may run beside the other, the other may beside the one."""
     assert one.apart_from(other) == other.apart_from(one)

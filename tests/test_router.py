@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ToolSpec
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
-from turnwheel.effects.history import History
+from turnwheel.effects.history import CLEARED, History
 from turnwheel.effects.messages import (
     Binary,
     Finish,
@@ -34,23 +34,21 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.models import Models, OpenAIChat, wire_of
-from turnwheel.effects.performers.models.router import WIRES
-from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
-from turnwheel.effects.shown import CLEARED
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.wires import reading_faults
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models import Models, OpenAIChat, wire_of
+from turnwheel.performers.models.router import WIRES
+from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.testing.wire_rules import reading_faults
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def scene_of(history: History, config: Config) -> Scene:
+def scene_of(history: History, config: Config) -> PerformContext:
     """A scene over *history*."""
-    return Scene(
+    return PerformContext(
         session="s", run="r", config=config, history=history, clock=SystemClock(), emit=lambda _: None
     )
 
@@ -70,7 +68,7 @@ class Played:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         """An empty answer."""
         self.asked.append(request.model)
         return ModelFinished(

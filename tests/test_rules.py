@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Approval, ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.config import (
+    Approval,
+    ChildSpec,
+    Config,
+    Limits,
+    ModelSpec,
+    Policy,
+    Price,
+    Retries,
+    SideEffect,
+    ToolKind,
+    ToolSpec,
+)
 from turnwheel.effects.events import Failure, ModelFailed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
@@ -23,19 +35,15 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.policy import Policy
-from turnwheel.effects.upkeep import Retries
 from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.states.rules import compaction
-from turnwheel.states.rules.answer import wishes
-from turnwheel.states.rules.children import child_tools, granted
-from turnwheel.states.rules.limits import Left, exceeded, left
+from turnwheel.states.rules.answer_parts import wishes
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.limits import Left, child_tools, exceeded, granted, left
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.schema import arguments_of, problem
-from turnwheel.states.rules.sizes import estimated_usage, history_size, message_size
-from turnwheel.states.rules.validity import history_faults
+from turnwheel.states.rules.token_estimates import estimated_usage, history_size, message_size
 
 # Arguments
 

@@ -10,17 +10,6 @@ import pytest
 
 from turnwheel import Agent, Tool, tool
 from turnwheel.effects.errors import ArgumentError, ToolDefinitionError
-from turnwheel.effects.performers.secrets import (
-    EACH,
-    MemoryVault,
-    filled,
-    hidden_in,
-    is_telling,
-    masked,
-    sealed,
-    stems_of,
-    without_secrets,
-)
 from turnwheel.effects.secrets import (
     ANY,
     WORDS,
@@ -31,6 +20,17 @@ from turnwheel.effects.secrets import (
     placeholder,
     secrets_in,
     words_of,
+)
+from turnwheel.performers.secrets import (
+    EACH,
+    MemoryVault,
+    filled,
+    hidden_in,
+    is_telling,
+    masked,
+    redact,
+    stems_of,
+    without_secrets,
 )
 from turnwheel.states.rules.schema import problem
 
@@ -285,7 +285,7 @@ def test_anything_else_is_none(value: object) -> None:
 def test_texts_and_numbers_below_a_secret_name_are_taken_out(value: Json, expected: Json) -> None:
     """All of them, at any depth; a flag and nothing tell nothing."""
     there = frozenset({"pin", "token", "a", "b"})
-    assert sealed(value, hidden_in(["pin"], Secrets(), there), shown) == expected
+    assert redact(value, hidden_in(["pin"], Secrets(), there), shown) == expected
 
 
 @pytest.mark.parametrize("name", ["Pin", "PIN", "pin2", "api_key", "apiKey"])
@@ -338,7 +338,7 @@ def test_where_any_name_may_come_names_are_looked_at() -> None:
     """With the agent's own words for it."""
     value: Json = {"Authorization": "x", "pin": "y", "Accept": "z"}
     expected = {"Authorization": "<Authorization=x>", "pin": "<pin=y>", "Accept": "z"}
-    assert sealed(value, hidden_in([ANY], Secrets(words=("pin",))), shown) == expected
+    assert redact(value, hidden_in([ANY], Secrets(words=("pin",))), shown) == expected
 
 
 def test_values_are_put_back_as_they_were() -> None:

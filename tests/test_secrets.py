@@ -43,21 +43,35 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.notices import Notice, ToolProgress
-from turnwheel.effects.notices_upkeep import LoopDetected
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.secrets import MemoryVault, Vault
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece, merged
-from turnwheel.effects.requests import AskApproval, CallModel, Conversation, RunTool
+from turnwheel.effects.notices import LoopDetected, Notice, ToolProgress
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    TextPiece,
+    merged,
+)
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Conversation,
+    RunTool,
+)
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.archive import export
 from turnwheel.engine.codec import encode
-from turnwheel.engine.sealer import Gone, Sealer
-from turnwheel.engine.sealing import SealedModel
-from turnwheel.engine.why import why
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.engine.inspect.explain import explain
+from turnwheel.engine.inspect.export import export
+from turnwheel.engine.session.redacting_performers import RedactedModel
+from turnwheel.engine.session.redactor import Gone, Redactor
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.secrets import MemoryVault, Vault
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 PASSWORD = "hunter2-of-old"  # noqa: S105  # of nobody
 KEY = "sk-4711-0815"
@@ -102,7 +116,7 @@ def agent_of(desk: Desk, *replies: Reply, **settings: Any) -> tuple[Agent, Scrip
     """An agent at *desk* that says *replies*."""
     model = ScriptedModel(*replies)
     performers = {CallModel: model, **settings.pop("performers", {})}
-    given: dict[str, Any] = {"model": "scripted", "tools": desk.tools, "clock": FakeClock(100.0), **settings}
+    given: dict[str, Any] = {"model": "scripted", "tools": desk.tools, "clock": AutoClock(100.0), **settings}
     return Agent(performers=performers, **given), model
 
 
@@ -167,7 +181,7 @@ async def test_a_model_can_pass_on_a_secret_that_it_never_saw() -> None:
     class Clever:
         """Uses the key that it was issued in the calls it makes next."""
 
-        async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+        async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
             said = scene.history.slice(0, request.view.length)
             pieces: tuple[Piece, ...] = (CallPiece(0, "w", "issue", "{}"),)
             if len(said) == 3:
@@ -216,7 +230,7 @@ async def test_a_value_that_does_not_fit_is_found_before_the_tool_runs() -> None
     arguments = {"user": "a", "password": NUMBER}
     ran: list[RunTool] = []
 
-    async def runs(request: RunTool, _: Scene) -> None:
+    async def runs(request: RunTool, _: PerformContext) -> None:
         ran.append(request)
 
     agent, _ = agent_of(desk, calls(("log_in", arguments)), says("x"), performers={RunTool: runs})
@@ -319,7 +333,7 @@ async def test_a_name_that_is_plain_is_so_where_a_tool_takes_any_names() -> None
         """Spell."""
         return str(words)
 
-    sealer = Sealer("s", MemoryVault(), Secrets(), [spell.spec], {"spell": spell.plain})
+    sealer = Redactor("s", MemoryVault(), Secrets(), [spell.spec], {"spell": spell.plain})
     made = json.loads(await sealer.arguments("spell", '{"words": {"token": "the", "secret": "cat"}}'))
     assert made["words"]["token"] == "the"  # noqa: S105  # a word
     assert "cat" not in str(made)
@@ -352,26 +366,26 @@ CONFIG = Agent(model="wire:m", base_url="http://localhost", tools=Desk().tools).
 ASKED = CallModel(id="r-1", model="wire:m", view=Conversation(revision=0, length=0))
 
 
-def sealer_of(vault: Vault, session: str = "s") -> Sealer:
+def sealer_of(vault: Vault, session: str = "s") -> Redactor:
     """Who hides the secrets of the desk's tools."""
-    return Sealer(session, vault, Secrets(), CONFIG.tools, {})
+    return Redactor(session, vault, Secrets(), CONFIG.tools, {})
 
 
 async def streamed(*events: ModelStreamed, last: tuple[Piece, ...]) -> list[ModelStreamed | ModelFinished]:
     """What the machine hears of a model that streams *events* and ends with *last*."""
     heard: list[Any] = []
 
-    async def model(request: CallModel, scene: Scene) -> ModelFinished:
+    async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
         for event in events:
             scene.emit(event)
         return ModelFinished(
             at=1.0, request=request.id, stop=StopReason.TOOL_USE, usage=Usage(input=1), pieces=last
         )
 
-    scene = Scene(
-        session="s", run="r", config=CONFIG, history=History.of(), clock=FakeClock(), emit=heard.append
+    scene = PerformContext(
+        session="s", run="r", config=CONFIG, history=History.of(), clock=AutoClock(), emit=heard.append
     )
-    heard.append(await SealedModel(model, sealer_of(MemoryVault()))(ASKED, scene))
+    heard.append(await RedactedModel(model, sealer_of(MemoryVault()))(ASKED, scene))
     return heard
 
 
@@ -461,7 +475,7 @@ async def test_what_a_tool_says_of_its_secret_is_hidden() -> None:
 async def test_a_host_that_fails_with_a_secret_in_its_words_does_not_tell_it() -> None:
     """Whoever performs a tool is given the value, and may raise with it."""
 
-    async def runs(request: RunTool, _: Scene) -> None:
+    async def runs(request: RunTool, _: PerformContext) -> None:
         msg = f"cannot run {request.arguments}"
         raise OSError(msg)
 
@@ -845,7 +859,7 @@ async def test_a_child_is_given_its_parents_secrets_by_their_placeholders() -> N
     class Parent:
         """Is issued a key and has a child use it."""
 
-        async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+        async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
             said = scene.history.slice(0, request.view.length)
             key = [found[0] for found in placeholders().finditer(repr(said))]
             wish: Mapping[str, object] = {"agent": "helper", "prompt": f"log in with {key[:1]}"}
@@ -988,7 +1002,7 @@ async def acted(agent: Agent, store: SQLiteStore) -> list[Any]:
         )
         shown += [notice async for notice in session.stream()]
         shown += [session.machine, [*session.history], agent.vault, agent]
-        shown.append(await why(store, "s", session.history[1].calls[0].id))
+        shown.append(await explain(store, "s", session.history[1].calls[0].id))
     return shown
 
 

@@ -36,13 +36,19 @@ from turnwheel.effects.errors import (
 from turnwheel.effects.events import Event
 from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import ApprovalRequested, TextDelta, ToolStarted
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.requests import CallModel, RunTool
-from turnwheel.engine.entries import Stepped
-from turnwheel.engine.journal import fold
-from turnwheel.engine.written import entry_of, written
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Stepped
+from turnwheel.engine.session.journal import fold
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import FaultyStore
 
 ran: list[str] = []
@@ -85,7 +91,7 @@ def make() -> Make:
         model = ScriptedModel(*replies)
         given: dict[str, Any] = {
             "store": MemoryStore(),
-            "clock": FakeClock(100.0),
+            "clock": AutoClock(100.0),
             "tools": [look, put, pay],
         }
         agent = Agent(model="scripted", performers={CallModel: model}, **{**given, **settings})
@@ -370,7 +376,7 @@ async def test_what_is_no_decision_is_refused(make: Make, wrong: Any) -> None:  
 async def test_a_performer_that_answers_something_else_does_not_hang_a_run() -> None:
     """What is no answer to the request is a crash of its performer."""
 
-    async def broken(_: RunTool, __: Scene) -> Any:  # wrong on purpose
+    async def broken(_: RunTool, __: PerformContext) -> Any:  # wrong on purpose
         return None
 
     model = ScriptedModel(calls(("look", {})), says("sorry"))
@@ -422,7 +428,7 @@ async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
         await session.run("go")
     entries = list(await store.load("s"))
     stepped = Stepped(event=fold_event(entries[-1]), label="executing")
-    await store.append("t", 0, [*entries[:-1], written(stepped)])
+    await store.append("t", 0, [*entries[:-1], encode_entry(stepped)])
 
     with pytest.raises(JournalError, match=r"entry 4 of session 't': ModelFinished leads to done here"):
         await agent.session("t").load()
@@ -430,7 +436,7 @@ async def test_a_journal_that_does_not_follow_is_refused(make: Make) -> None:
 
 def fold_event(data: bytes) -> Event:
     """The event of an entry."""
-    entry = entry_of(data)
+    entry = decode_entry(data)
     assert isinstance(entry, Stepped)
     return entry.event
 

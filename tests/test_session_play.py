@@ -9,26 +9,37 @@ from functools import partial
 from typing import final
 
 import pytest
+from provers.audit.journals import Kept
+from provers.choices import Seeded
+from provers.planned import DONE
+from provers.simulation.jobs import World, job, steer
+from provers.simulation.player import Player, opened
+from provers.simulation.sessions import (
+    SESSION,
+    SessionBroken,
+    play_sessions,
+    to_the_end,
+)
+from provers.simulation.watched import PromiseBroken, copied, happen
+from provers.tasks import at_work, turns
 
-from turnwheel import Agent, Concurrency, DoneReason, MemoryStore, Result, Session
-from turnwheel.effects.config import Config
+from turnwheel import (
+    Agent,
+    Concurrency,
+    DoneReason,
+    MemoryStore,
+    Result,
+    Session,
+)
+from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetThinking
-from turnwheel.engine.entries import Posted, RunOpened, TakenOver
-from turnwheel.engine.journal import Journal, fold
+from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.machine import Machine
-from turnwheel.testing.choices import Seeded
-from turnwheel.testing.journals import Kept
-from turnwheel.testing.planned import DONE
-from turnwheel.testing.playing.jobs import World, job, steer
-from turnwheel.testing.playing.player import Player, opened
-from turnwheel.testing.playing.sessions import SESSION, SessionBroken, play_sessions, to_the_end
-from turnwheel.testing.playing.watched import PromiseBroken, copied, happen
-from turnwheel.testing.steps import Happening
-from turnwheel.testing.tasks import at_work, turns
+from turnwheel.engine.session.journal import Journal, fold
+from turnwheel.testing.harness import Happening
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""

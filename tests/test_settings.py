@@ -14,11 +14,26 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Price, Rule, Settings
-from turnwheel.effects import presets
+from turnwheel import (
+    ChildSpec,
+    Compaction,
+    Limits,
+    Loops,
+    ModelSpec,
+    Policy,
+    Price,
+    Rule,
+    Settings,
+)
+from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
-from turnwheel.engine.settings import CommandHook, Debug, Level, Preset
-from turnwheel.engine.settings.keys import (
+from turnwheel.settings import (
+    CommandHook,
+    Debug,
+    Level,
+    Preset,
+)
+from turnwheel.settings.keys import (
     ELSEWHERE,
     ITEM,
     NAME,
@@ -319,7 +334,7 @@ def test_paths_in_a_file_begin_at_its_folder() -> None:
 def test_a_preset_is_a_policy_that_single_settings_are_laid_over(preset: Preset) -> None:
     """Each policy that has a name is there by it."""
     named = {"DEFAULT": Policy()} | {
-        name: value for name, value in vars(presets).items() if isinstance(value, Policy)
+        name: value for name, value in vars(config).items() if isinstance(value, Policy)
     }
     assert {each.name: each.policy for each in Preset} == named
     toml(f'preset = "{preset}"\n[policy]\nmax_parallel = 9')
@@ -572,7 +587,7 @@ def test_what_reads_settings_is_imported_by_those_only_who_read_some() -> None:
     """Neither a file nor a converter is needed by whoever says all in Python."""
     code = (
         "import sys, turnwheel\n"
-        "heavy = {'cattrs', 'tomllib', 'turnwheel.engine.settings'}\n"
+        "heavy = {'cattrs', 'tomllib', 'turnwheel.settings'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
         "turnwheel.Settings()\n"
         "print(sorted(heavy & sys.modules.keys()))"
@@ -580,4 +595,4 @@ def test_what_reads_settings_is_imported_by_those_only_who_read_some() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == "[]\n['turnwheel.engine.settings']\n"
+    assert done.stdout == "[]\n['turnwheel.settings']\n"

@@ -50,11 +50,17 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode
-from turnwheel.engine.entries import RunOpened
-from turnwheel.engine.settings import CommandHook, Debug, Preset, Prices, SessionSettings
-from turnwheel.engine.titles import Titles
-from turnwheel.engine.watch import Watch
-from turnwheel.engine.written import entry_of
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import RunOpened
+from turnwheel.engine.session.delivery import Delivery
+from turnwheel.engine.session.titles import Titles
+from turnwheel.settings import (
+    CommandHook,
+    Debug,
+    Preset,
+    Prices,
+    SessionSettings,
+)
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 Outputs = tuple[int, str, str]
@@ -121,7 +127,7 @@ def test_every_setting_reaches_the_agent() -> None:
         compaction=Compaction(tokens=5),
         loops=Loops.never(),
         session=SessionSettings(titles=Titles.OFF),
-        watch=Watch(buffer=6),
+        watch=Delivery(buffer=6),
     )
     agent = settings.agent()
     own = {each.name for each in attrs.fields(Settings)} - {each.name for each in attrs.fields(Agent)}
@@ -324,7 +330,7 @@ async def test_a_session_that_is_not_to_be_kept_is_not() -> None:
 # Who watches
 
 
-async def watched(watch: Watch, *notices: Notice) -> list[Notice]:
+async def watched(watch: Delivery, *notices: Notice) -> list[Notice]:
     """What is told of *notices*."""
 
     async def come() -> AsyncGenerator[Notice, None]:
@@ -351,13 +357,13 @@ async def test_a_text_comes_whole_where_deltas_are_not_wanted() -> None:
         TURN,
     ]
     whole: list[Notice] = [heard, TextDelta("ab"), ReasoningDelta("cd"), TextDelta("e"), TURN]
-    assert await watched(Watch(include_partial=False), *came) == whole
-    assert await watched(Watch(), *came) == came
+    assert await watched(Delivery(include_partial=False), *came) == whole
+    assert await watched(Delivery(), *came) == came
 
 
 async def test_of_an_answer_that_broke_off_nothing_is_told() -> None:
     """What is left when nothing comes any more is."""
-    whole = Watch(include_partial=False)
+    whole = Delivery(include_partial=False)
     assert await watched(whole, TextDelta("a"), AnswerDropped(request="r"), TextDelta("b"), TURN) == [
         TextDelta("b"),
         TURN,
@@ -367,7 +373,7 @@ async def test_of_an_answer_that_broke_off_nothing_is_told() -> None:
 
 async def test_whoever_watches_a_session_sees_what_settings_say() -> None:
     """Whoever runs it, and whoever looks on from aside with as much room as they have."""
-    settings = Settings(watch=Watch(include_partial=False, buffer=2))
+    settings = Settings(watch=Delivery(include_partial=False, buffer=2))
     agent = settings.agent(performers={CallModel: ScriptedModel(says("one two three"))})
     async with agent, agent.session() as session:
         aside = session.subscribe()
@@ -469,7 +475,7 @@ async def _opened(path: Path | str) -> dict[str, Config]:
     store = SQLiteStore(path)
     found: dict[str, Config] = {}
     for info in await store.list():
-        entries = [entry_of(data) for data in await store.load(info.session)]
+        entries = [decode_entry(data) for data in await store.load(info.session)]
         found[info.session] = [entry.config for entry in entries if isinstance(entry, RunOpened)][-1]
     await store.close()
     return found

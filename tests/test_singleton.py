@@ -9,16 +9,35 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Agent, DoneReason, MemoryStore, Policy, Session, tool
-from turnwheel.effects.errors import ConfigError, QueueFull, SessionClosed, StoreError
+from turnwheel import (
+    Agent,
+    DoneReason,
+    MemoryStore,
+    Policy,
+    Session,
+    tool,
+)
+from turnwheel.effects.errors import (
+    ConfigError,
+    QueueFull,
+    SessionClosed,
+    StoreError,
+)
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import ApprovalRequested, RunEnded, TextDelta
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.singleton import Singleton
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
+from turnwheel.engine.session.singleton import Singleton
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
 ANSWERS = [says(f"answer {number}") for number in range(1, 20)]
@@ -55,7 +74,7 @@ def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy
         tools=[pay],
         policy=policy,
         store=store or MemoryStore(),
-        clock=FakeClock(100.0),
+        clock=AutoClock(100.0),
         performers={CallModel: ScriptedModel(*replies)},
     )
     return agent.session("s")

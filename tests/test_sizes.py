@@ -17,58 +17,47 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from turnwheel import Agent, Approve, ApproveAlways, Compaction, Deny, Session, Settings, tool
-from turnwheel.apps.commands import turnwheel as cli
-from turnwheel.apps.lines import _lines_of  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
-from turnwheel.apps.options import MAX_STDIN
-from turnwheel.apps.standin import MAX_BODY, MAX_HEAD, StandIn
-from turnwheel.effects.config import Config, ToolSpec
-from turnwheel.effects.errors import ConfigError, JournalError, QueueFull, TooLarge
-from turnwheel.effects.events import Failure, ModelFailed, ModelFinished, ToolFinished, UserSent
+from turnwheel import (
+    Agent,
+    Approve,
+    ApproveAlways,
+    Compaction,
+    Deny,
+    Session,
+    Settings,
+    tool,
+)
+from turnwheel.apps.chat.line_source import _lines_of  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
+from turnwheel.apps.cli.commands import turnwheel as cli
+from turnwheel.apps.cli.options import MAX_STDIN
+from turnwheel.apps.stand_in.server import MAX_BODY, MAX_HEAD, StandIn
+from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
+from turnwheel.effects.errors import (
+    ConfigError,
+    JournalError,
+    QueueFull,
+    TooLarge,
+)
+from turnwheel.effects.events import (
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ToolFinished,
+    UserSent,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import Binary, StopReason, user
-from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import TextDelta, Warned
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.hooks import MAX_TEXT as MAX_SAYING
-from turnwheel.effects.performers.hooks import accepted
-from turnwheel.effects.performers.hooks_command import MAX_OUTPUT as MAX_WRITING
-from turnwheel.effects.performers.hooks_command import command_hook
-from turnwheel.effects.performers.hooks_define import HookCall
-from turnwheel.effects.performers.instructions import MAX_BYTES as MAX_INSTRUCTIONS
-from turnwheel.effects.performers.instructions import InstructionReader
-from turnwheel.effects.performers.models import OpenAIChat
-from turnwheel.effects.performers.models.body import MAX_NESTING, MAX_PARTS, MAX_WHOLE, is_bearable
-from turnwheel.effects.performers.models.errors import MAX_MESSAGE as MAX_TOLD
-from turnwheel.effects.performers.models.errors import shorten
-from turnwheel.effects.performers.models.exchange import MAX_ANSWER, MAX_PIECES, MAX_SAID, Exchange
-from turnwheel.effects.performers.models.http import MAX_REFUSAL, WHOLE
-from turnwheel.effects.performers.models.loose import LONGEST, MOST
-from turnwheel.effects.performers.models.openai_stream import ChatParser
-from turnwheel.effects.performers.models.sse import MAX_LINE, EventSplitter
-from turnwheel.effects.performers.models.unpack import PART, unpacking
-from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
-from turnwheel.effects.performers.stores.memory import MemoryStore
-from turnwheel.effects.performers.tools import ToolContext, ToolRunner
-from turnwheel.effects.performers.tools.files import MAX_BYTES, MAX_LINES, edit, read
-from turnwheel.effects.performers.tools.find import MAX_ENTRIES, MAX_HITS, grep, ls
-from turnwheel.effects.performers.tools.result import (
-    MAX_COUNT,
-    MAX_FILE,
-    MAX_FILES,
-    MAX_OUTPUT,
-    MAX_RESULT,
-    returned,
-)
-from turnwheel.effects.performers.tools.run import MAX_PROGRESS
-from turnwheel.effects.performers.tools.search import MAX_BYTES as MAX_SEARCHED
-from turnwheel.effects.performers.tools.search import MAX_LINE as MAX_SHOWN
-from turnwheel.effects.performers.tools.shell import bash
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.policy import Steering
-from turnwheel.effects.requests import CallModel, Conversation, ReadInstructions, RunTool
-from turnwheel.effects.sizes import (
+from turnwheel.effects.requests import (
+    CallModel,
+    Conversation,
+    ReadInstructions,
+    RunTool,
+)
+from turnwheel.effects.usage import Usage
+from turnwheel.effects.validators import (
     MAX_ARGUMENTS,
     MAX_ATTACHED,
     MAX_ENTRY,
@@ -78,19 +67,74 @@ from turnwheel.effects.sizes import (
     MAX_WAITING,
     MAX_WORD,
 )
-from turnwheel.effects.sizes import MAX_FILES as MAX_SENT
-from turnwheel.effects.usage import Usage
-from turnwheel.engine.broker import BUFFER, Broker
+from turnwheel.effects.validators import MAX_FILES as MAX_SENT
 from turnwheel.engine.codec import decode
-from turnwheel.engine.entries import Posted
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import Posted
+from turnwheel.engine.journal.full_results import MOST_HELD, FullResults
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.posts import decided
-from turnwheel.engine.settings.sources import MAX_FILE as MAX_SETTINGS
-from turnwheel.engine.titles import LONGEST as LONGEST_TITLE
-from turnwheel.engine.titles import first_line
-from turnwheel.engine.whole import MOST_HELD, Wholes
-from turnwheel.engine.written import entry_of, written
-from turnwheel.states.rules.answer import MAX_CALLS
+from turnwheel.engine.session.broker import BUFFER, Broker
+from turnwheel.engine.session.inputs import approval_event
+from turnwheel.engine.session.titles import LONGEST as LONGEST_TITLE
+from turnwheel.engine.session.titles import first_line
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.hooks import MAX_OUTPUT as MAX_WRITING
+from turnwheel.performers.hooks import MAX_TEXT as MAX_SAYING
+from turnwheel.performers.hooks import HookCall, accepted, command_hook
+from turnwheel.performers.instructions import MAX_BYTES as MAX_INSTRUCTIONS
+from turnwheel.performers.instructions import InstructionReader
+from turnwheel.performers.models import OpenAIChat
+from turnwheel.performers.models.body import (
+    MAX_LINE,
+    MAX_NESTING,
+    MAX_PARTS,
+    MAX_WHOLE,
+    EventSplitter,
+    is_bearable,
+)
+from turnwheel.performers.models.errors import MAX_MESSAGE as MAX_TOLD
+from turnwheel.performers.models.errors import shorten
+from turnwheel.performers.models.http import (
+    MAX_ANSWER,
+    MAX_PIECES,
+    MAX_REFUSAL,
+    MAX_SAID,
+    PART,
+    WHOLE,
+    CallAttempt,
+    decompressor,
+)
+from turnwheel.performers.models.lenient_json import LONGEST, MOST
+from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.stores.memory import MemoryStore
+from turnwheel.performers.tools import ToolContext, ToolRunner
+from turnwheel.performers.tools.builtin import (
+    MAX_ENTRIES,
+    MAX_HITS,
+    bash,
+    grep,
+    ls,
+)
+from turnwheel.performers.tools.files import (
+    MAX_BYTES,
+    MAX_LINES,
+    edit,
+    read,
+)
+from turnwheel.performers.tools.result import (
+    MAX_COUNT,
+    MAX_FILE,
+    MAX_FILES,
+    MAX_OUTPUT,
+    MAX_RESULT,
+    returned,
+)
+from turnwheel.performers.tools.runner import MAX_PROGRESS
+from turnwheel.performers.tools.search import MAX_BYTES as MAX_SEARCHED
+from turnwheel.performers.tools.search import MAX_LINE as MAX_SHOWN
+from turnwheel.settings.sources import MAX_FILE as MAX_SETTINGS
+from turnwheel.states.rules.answer_parts import MAX_CALLS
 from turnwheel.states.rules.schema import MAX_NESTING as MAX_LEVELS
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import Executing
@@ -146,7 +190,7 @@ STOP = event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}) 
 REQUEST = CallModel(id="r-1", model="openai:m", view=Conversation(revision=0, length=1))
 
 
-def scene_of(**fields: Any) -> Scene:
+def scene_of(**fields: Any) -> PerformContext:
     """A scene with one user message."""
     given: dict[str, Any] = {
         "session": "s",
@@ -156,7 +200,7 @@ def scene_of(**fields: Any) -> Scene:
     }
     given["config"] = Config(model=ModelSpec(name="openai:m"))
     given["emit"] = lambda _: None
-    return Scene(**{**given, **fields})
+    return PerformContext(**{**given, **fields})
 
 
 async def asked(response: httpx.Response, **settings: Any) -> ModelFinished | ModelFailed:
@@ -204,7 +248,7 @@ class Gives:
 
 async def taken(*pieces: Piece) -> Ending:
     """How an answer of *pieces* ends."""
-    exchange = Exchange(REQUEST, scene_of(), Gives(pieces), MAX_ANSWER)
+    exchange = CallAttempt(REQUEST, scene_of(), Gives(pieces), MAX_ANSWER)
     exchange.take(b"x")
     return exchange.end()
 
@@ -269,7 +313,7 @@ async def _(_: Path) -> None:
 
 @beyond("what is unpacked at once")
 async def _(_: Path) -> None:
-    unpack = unpacking("deflate")
+    unpack = decompressor("deflate")
     assert unpack is not None
     assert [len(part) for part in unpack(zlib.compress(bytes(PART + 1)))] == [PART, 1]
 
@@ -532,7 +576,7 @@ async def _(_: Path) -> None:
 
 @beyond("whole results that no journal has")
 async def _(_: Path) -> None:
-    assert Wholes().most == MOST_HELD
+    assert FullResults().most == MOST_HELD
 
 
 # What the host's own files and hooks say
@@ -639,8 +683,8 @@ async def _(_: Path) -> None:
     await session.fork(name)
     agent = Agent(model="wire:m", performers={CallModel: ScriptedModel()})
     agent.session(name)
-    decided("r-1", Approve(), 0.0, name)
-    refused("the name of who answers", lambda: decided("r-1", Approve(), 0.0, long))
+    approval_event("r-1", Approve(), 0.0, name)
+    refused("the name of who answers", lambda: approval_event("r-1", Approve(), 0.0, long))
     refused("the id of a session", lambda: agent.session(long))
     for act in (
         lambda: session.send("hi", id=long),
@@ -655,32 +699,35 @@ async def _(_: Path) -> None:
 
 @beyond("the arguments that come with a yes")
 async def _(_: Path) -> None:
-    decided("r-1", Approve(arguments="{}".ljust(MAX_ARGUMENTS)), 0.0, "")
+    approval_event("r-1", Approve(arguments="{}".ljust(MAX_ARGUMENTS)), 0.0, "")
     more = Approve(arguments="{}".ljust(MAX_ARGUMENTS + 1))
-    refused("the arguments of a call", lambda: decided("r-1", more, 0.0, ""))
+    refused("the arguments of a call", lambda: approval_event("r-1", more, 0.0, ""))
 
 
 @beyond("the message that comes with a no")
 async def _(_: Path) -> None:
-    decided("r-1", Deny(message="x" * MAX_MESSAGE), 0.0, "")
+    approval_event("r-1", Deny(message="x" * MAX_MESSAGE), 0.0, "")
     more = Deny(message="x" * (MAX_MESSAGE + 1))
-    refused("the message of a no", lambda: decided("r-1", more, 0.0, ""))
+    refused("the message of a no", lambda: approval_event("r-1", more, 0.0, ""))
 
 
 @beyond("arguments that a yes for all such calls names")
 async def _(_: Path) -> None:
-    decided("r-1", ApproveAlways(where=(("a", "b"),) * MAX_GLOBS), 0.0, "")
+    approval_event("r-1", ApproveAlways(where=(("a", "b"),) * MAX_GLOBS), 0.0, "")
     more = ApproveAlways(where=(("a", "b"),) * (MAX_GLOBS + 1))
-    refused("a yes for all such calls", lambda: decided("r-1", more, 0.0, ""))
+    refused("a yes for all such calls", lambda: approval_event("r-1", more, 0.0, ""))
     long = ApproveAlways(where=(("a", "x" * (MAX_WORD + 1)),))
-    refused("an argument of a yes for all such calls, or its glob,", lambda: decided("r-1", long, 0.0, ""))
+    refused(
+        "an argument of a yes for all such calls, or its glob,", lambda: approval_event("r-1", long, 0.0, "")
+    )
 
 
 @beyond("posts that wait for one session")
 async def _(_: Path) -> None:
     store = MemoryStore()
     posts = [
-        written(Posted(event=UserSent(at=0.0, id=str(number), text="x"))) for number in range(MAX_WAITING - 1)
+        encode_entry(Posted(event=UserSent(at=0.0, id=str(number), text="x")))
+        for number in range(MAX_WAITING - 1)
     ]
     await store.append("s", 0, posts)
     session = await session_of(store)
@@ -722,7 +769,7 @@ async def _(_: Path) -> None:
     machine = Machine.start(Config(model=ModelSpec(name="m")), "hi")
     too_much = b'{"a":' + b" " * (MAX_ENTRY - 5)
     for read_it in (
-        lambda: entry_of(too_much),
+        lambda: decode_entry(too_much),
         lambda: decode(too_much, UserSent),
         lambda: Machine.restore(too_much, machine.config, machine.memory.history),
     ):
@@ -730,7 +777,7 @@ async def _(_: Path) -> None:
             read_it()
     event = UserSent(at=0.0, id="a", text="x" * MAX_ENTRY)
     with pytest.raises(TooLarge, match="an entry of a journal has"):
-        written(Posted(event=event))
+        encode_entry(Posted(event=event))
 
 
 @beyond("notices that a watcher lags behind")

@@ -8,6 +8,7 @@ from typing import get_args
 import attrs
 import pytest
 
+from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import (
     AgentFinished,
@@ -33,19 +34,17 @@ from turnwheel.effects.hooks import HookAnswer, HookSaid
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.permissions import Rule
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.policy import Steering
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.snapshots import KEPT, VERSION, Snapshot
-from turnwheel.states.batch import Phase
+from turnwheel.states.batch.batch import Phase
 from turnwheel.states.context import Memory
 from turnwheel.states.state import CompactStage, Stage, State
-from turnwheel.testing.by_hand import config
-from turnwheel.testing.places import PLACES, run_at
-from turnwheel.testing.snapshots import KEY, put_back
+from turnwheel.testing.harness import KEY, config, restore_from_snapshot
+from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)
 
@@ -85,7 +84,7 @@ def may_happen(machine: Machine) -> list[Event]:
 def test_a_machine_comes_back_from_its_snapshot_as_it_was(place: str) -> None:
     """State, memory and settings: questions, deadlines, hooks, half an answer, mail and all."""
     machine = run_at(place).machine
-    assert put_back(machine) == machine
+    assert restore_from_snapshot(machine) == machine
 
 
 @each_place
@@ -94,7 +93,7 @@ def test_a_machine_that_came_back_goes_on_as_the_other_one(place: str) -> None:
     machine = run_at(place).machine
     for event in may_happen(machine):
         kept = Machine(machine.config, machine.state, machine.memory)
-        made = put_back(machine)
+        made = restore_from_snapshot(machine)
         assert made.advance(event) == kept.advance(event)
         assert made == kept
 
@@ -104,8 +103,8 @@ def test_a_snapshot_is_the_same_each_time(place: str) -> None:
     """Of equal machines the bytes are equal, so that they can be compared."""
     assert run_at(place).machine.snapshot() == run_at(place).machine.snapshot()
     machine = run_at(place).machine
-    assert put_back(machine).snapshot(KEY) == machine.snapshot(KEY)
-    assert put_back(machine).snapshot() == machine.snapshot()
+    assert restore_from_snapshot(machine).snapshot(KEY) == machine.snapshot(KEY)
+    assert restore_from_snapshot(machine).snapshot() == machine.snapshot()
 
 
 @each_place
@@ -118,7 +117,7 @@ def test_a_snapshot_is_small(place: str) -> None:
 def test_what_a_run_that_is_taken_over_does_again_is_what_it_had_open(place: str) -> None:
     """Each open request is performed again under its own id, or answered by an event that names it."""
     run = run_at(place)
-    found = recover(put_back(run.machine), now=200.0)
+    found = recover(restore_from_snapshot(run.machine), now=200.0)
     names = [
         getattr(one, "id", None) or getattr(one, "request", None) for one in (*found.again, *found.events)
     ]
@@ -162,7 +161,7 @@ def test_what_a_person_granted_and_what_hooks_added_come_back() -> None:
         compaction_failures=2,
         continues=3,
     )
-    assert put_back(machine) == machine
+    assert restore_from_snapshot(machine) == machine
 
 
 @pytest.mark.parametrize("state", [Machine.start(config(), "hello").state, run_at("done").machine.state])
@@ -217,7 +216,7 @@ def test_a_snapshot_of_an_older_version_is_refused() -> None:
 def test_half_an_answer_comes_back_with_its_pieces() -> None:
     """Its thinking, its text and the call that is not whole, ready for the rest."""
     run = run_at("streaming")
-    run.machine = put_back(run.machine)
+    run.machine = restore_from_snapshot(run.machine)
     run.say(CallPiece(0, arguments='th": "a"}'), TextPiece("now"))
     message = run.machine.memory.history[-1]
     assert message.text == "well, now"

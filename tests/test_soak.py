@@ -10,12 +10,17 @@ from pathlib import Path
 
 import attrs
 import pytest
+from provers.choices import Seeded
+from provers.soak.__main__ import (
+    Rest,
+    faults,
+    main,
+    slope,
+)
+from provers.soak.service import FlakyStore, Service
 
-from turnwheel.effects.performers.stores.memory import MemoryStore
-from turnwheel.engine.session import Session
-from turnwheel.testing.choices import Seeded
-from turnwheel.testing.soak import Rest, faults, main, slope
-from turnwheel.testing.soak_service import FlakyStore, Service
+from turnwheel.engine.session.session import Session
+from turnwheel.performers.stores.memory import MemoryStore
 
 RESTS = tuple([Rest(turns=number * 1_000, blocks=50_000, threads=2, files=9) for number in range(1, 11)])
 """A day of which nothing is left."""
@@ -28,7 +33,7 @@ def test_nothing_is_left_of_a_long_day() -> None:
     """Sessions that are watched, steered, interrupted, cancelled and left, over stores that fail."""
     small = ("--turns", "1500", "--sessions", "100", "--at-once", "50")
     found = subprocess.run(
-        [sys.executable, "-m", "turnwheel.testing.soak", *small],
+        [sys.executable, "-m", "provers.soak", *small],
         capture_output=True,
         text=True,
         timeout=110,
@@ -82,7 +87,7 @@ LEFT = [
     (
         "objects",
         [attrs.evolve(rest, objects=Counter({Session: rest.turns})) for rest in RESTS],
-        "of turnwheel.engine.session.Session 4,000 became 10,000",
+        "of turnwheel.engine.session.session.Session 4,000 became 10,000",
     ),
     ("task", [*RESTS[:-1], attrs.evolve(RESTS[-1], tasks=1)], "1 tasks"),
     ("timer", [*RESTS[:-1], attrs.evolve(RESTS[-1], timers=1)], "1 timers"),

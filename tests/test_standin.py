@@ -17,22 +17,51 @@ import httpx
 import msgspec
 import pytest
 
-from turnwheel.apps.standin import MAX_BODY, MAX_HEAD, StandIn, main
-from turnwheel.apps.standin_script import BASH_MODEL, MODELS, SLOW_MODEL, decide
-from turnwheel.apps.standin_wire import Function, MadeCall, Message, Offer, Step, pieces
-from turnwheel.effects.config import Config
+from turnwheel.apps.stand_in.script import (
+    BASH_MODEL,
+    MODELS,
+    SLOW_MODEL,
+    decide,
+)
+from turnwheel.apps.stand_in.server import (
+    MAX_BODY,
+    MAX_HEAD,
+    StandIn,
+    main,
+)
+from turnwheel.apps.stand_in.wire import (
+    Function,
+    MadeCall,
+    Message,
+    Offer,
+    Step,
+    pieces,
+)
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.events import ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Message as Said
-from turnwheel.effects.messages import Outcome, Role, StopReason, Text, ToolCall, ToolResult, user
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.models import OpenAIChat
-from turnwheel.effects.performers.models.transcript import transcript
-from turnwheel.effects.performers.tools import ToolContext, builtin_tools
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece, merged
+from turnwheel.effects.messages import (
+    Outcome,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    user,
+)
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    TextPiece,
+    merged,
+)
 from turnwheel.effects.requests import CallModel, Conversation
-from turnwheel.states.rules import compaction, texts
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models import OpenAIChat
+from turnwheel.performers.models.transcript import transcript
+from turnwheel.performers.tools import ToolContext, builtin_tools
+from turnwheel.states.rules import compaction, model_messages
 
 TOOLS = {tool.spec.name: tool for tool in builtin_tools()}
 
@@ -203,14 +232,14 @@ def test_a_count_of_what_was_cut_is_at_least(tool: str, result: str, fact: str) 
     [
         "Tool raised an exception: [Errno 13] Permission denied",
         "Tool timed out after 30 s",
-        texts.DENIED,
-        texts.SKIPPED_AFTER_DENIAL,
-        texts.CANCELLED,
-        texts.OVER_BUDGET,
-        texts.MAY_HAVE_RUN,
-        texts.LOST,
-        texts.not_found("ls", ()),
-        texts.invalid_arguments("ls", "no"),
+        model_messages.DENIED,
+        model_messages.SKIPPED_AFTER_DENIAL,
+        model_messages.CANCELLED,
+        model_messages.OVER_BUDGET,
+        model_messages.MAY_HAVE_RUN,
+        model_messages.LOST,
+        model_messages.not_found("ls", ()),
+        model_messages.invalid_arguments("ls", "no"),
     ],
 )
 def test_a_failed_call_is_reported_and_not_invented(tool: str, error: str) -> None:
@@ -246,7 +275,9 @@ def test_the_answer_gives_the_numbers_and_the_path() -> None:
     )
 
 
-@pytest.mark.parametrize("said", [texts.DENIED, "not now, please", "Tool raised an exception: no space left"])
+@pytest.mark.parametrize(
+    "said", [model_messages.DENIED, "not now, please", "Tool raised an exception: no space left"]
+)
 def test_a_report_that_was_not_written_is_given_in_the_chat(said: str) -> None:
     """Whatever a person says when denying, it is no success."""
     step = decide(talk("Write a report", LOOK, READ, (WRITE[0], [said])), offers())
@@ -394,7 +425,7 @@ def test_the_bash_model_runs_several_commands_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "says"), [(texts.LOST, "did not succeed:"), ("", "did not succeed and said nothing.")]
+    ("result", "says"), [(model_messages.LOST, "did not succeed:"), ("", "did not succeed and said nothing.")]
 )
 def test_a_command_that_did_not_run_to_its_end_is_said_not_to(result: str, says: str) -> None:
     """Only an exit code tells that it ended."""
@@ -419,7 +450,7 @@ def said(*texts_: str) -> list[Message]:
 
 
 ANSWER = [Message(role="assistant", content="Done.")]
-SKIPPED: Turn = (WRITE[0], [texts.SKIPPED_AFTER_STEER])
+SKIPPED: Turn = (WRITE[0], [model_messages.SKIPPED_AFTER_STEER])
 
 
 def test_two_places_are_two_writes_at_once() -> None:
@@ -490,7 +521,7 @@ def test_it_can_say_what_it_did() -> None:
     """In the whole conversation, and nothing where it did nothing."""
     assert decide(said("What have you done?"), offers()).text == "I have called no tool yet."
     messages = [
-        *talk("Write a report", LOOK, (READ[0], [texts.DENIED, GREP]), WRITE),
+        *talk("Write a report", LOOK, (READ[0], [model_messages.DENIED, GREP]), WRITE),
         *ANSWER,
         *said("what did you do"),
     ]
@@ -527,7 +558,9 @@ def history(prompt: str) -> list[Said]:
     )
     results = (
         ToolResult(call="1", wire_id="a", name="read", content="     1\tHello"),
-        ToolResult(call="2", wire_id="a", name="write", content=texts.DENIED, outcome=Outcome.DENIED),
+        ToolResult(
+            call="2", wire_id="a", name="write", content=model_messages.DENIED, outcome=Outcome.DENIED
+        ),
     )
     return [
         user(prompt),
@@ -554,7 +587,7 @@ def test_a_summary_is_made_of_facts() -> None:
         "Latest request: And now that",
         "Actions taken: 2 tool calls (read x1, write x1)",
         "Errors: write, denied x1",
-        f"Last result: write: {texts.DENIED}",
+        f"Last result: write: {model_messages.DENIED}",
     ]
 
 
@@ -722,7 +755,7 @@ async def asked(prompt: str, *turns: Turn) -> tuple[ModelFinished, tuple[Piece, 
     config = Config(
         model=ModelSpec(name="openai:stand-in"), tools=tuple(tool.spec for tool in TOOLS.values())
     )
-    scene = Scene(
+    scene = PerformContext(
         session="s",
         run="r",
         config=config,
@@ -996,7 +1029,7 @@ def test_the_address_is_known_only_while_it_runs() -> None:
 
 def test_the_command_line_serves_until_interrupted() -> None:
     """The first line it prints is its base URL, and an interrupt is a normal end."""
-    command = [sys.executable, "-m", "turnwheel.apps.standin", "--pace", "0"]
+    command = [sys.executable, "-m", "turnwheel.apps.stand_in.server", "--pace", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

@@ -8,10 +8,15 @@ from typing import Any
 import httpx
 import pytest
 
-from turnwheel import Agent, DoneReason, ModelSpec, Retries
-from turnwheel.apps.standin import StandIn
-from turnwheel.apps.standin_faults import FAULTS, SMALL_MODEL, SMALL_WINDOW
-from turnwheel.apps.standin_script import MODELS
+from turnwheel import (
+    Agent,
+    DoneReason,
+    ModelSpec,
+    Retries,
+)
+from turnwheel.apps.stand_in.faults import FAULTS, SMALL_MODEL, SMALL_WINDOW
+from turnwheel.apps.stand_in.script import MODELS
+from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     AnswerDropped,
@@ -22,7 +27,7 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.states.state import CompactReason
-from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.clocks import AutoClock
 
 PATIENT = Retries(base=2.0, jitter=0.0)
 
@@ -37,7 +42,7 @@ async def server() -> AsyncIterator[StandIn]:
 def agent_of(server: StandIn, model: str | ModelSpec, **settings: Any) -> Agent:
     """An agent that asks *model* of *server*, by a clock that stands still."""
     return Agent(
-        model=model, base_url=server.base_url, api_key="k", clock=FakeClock(), retries=PATIENT, **settings
+        model=model, base_url=server.base_url, api_key="k", clock=AutoClock(), retries=PATIENT, **settings
     )
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from turnwheel.effects.config import Config, Limits
+from turnwheel.effects.config import Config, Limits, ModelSpec, Price
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
     ApprovalGiven,
@@ -28,7 +28,6 @@ from turnwheel.effects.messages import (
     ToolCall,
     user,
 )
-from turnwheel.effects.model import ModelSpec, Price
 from turnwheel.effects.notices import (
     AnswerDropped,
     Ignored,
@@ -55,12 +54,17 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.machine import Machine, drive
-from turnwheel.testing.by_hand import MODEL, ByHand, call, config
+from turnwheel.testing.harness import (
+    MODEL,
+    MachineHarness,
+    call,
+    config,
+)
 
 
-def by_hand(limits: Limits = Limits()) -> ByHand:  # noqa: B008  # a frozen value
+def by_hand(limits: Limits = Limits()) -> MachineHarness:  # noqa: B008  # a frozen value
     """A run that has begun, with a tool of each kind."""
-    return ByHand(config(limits=limits))
+    return MachineHarness(config(limits=limits))
 
 
 # From the beginning to the end
@@ -482,7 +486,7 @@ def test_a_run_that_ends_with_its_last_turn_ends_well() -> None:
 def test_a_budget_is_read_before_tools_run(limits: Limits, reason: str) -> None:
     """The answer that used it up stands, its calls are answered and do not run."""
     model = ModelSpec(name="wire:model", price=Price(input="10", output="10"))
-    run = ByHand(config(model=model, limits=limits))
+    run = MachineHarness(config(model=model, limits=limits))
     run.say(call(0, "look", path="a"), call(1, "write", path="b"))
     assert run.all(RunTool) + run.all(AskApproval) == []
     assert [result[1] for result in run.results] == ["cancelled", "cancelled"]

@@ -6,11 +6,23 @@ import json
 
 import pytest
 
-from turnwheel.effects.config import Limits
-from turnwheel.effects.events import ApprovalGiven, Approve, Deny, Failure, UserSteered
+from turnwheel.effects.config import (
+    Concurrency,
+    Gates,
+    Limits,
+    ModelSpec,
+    Policy,
+    Steering,
+)
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Approve,
+    Deny,
+    Failure,
+    UserSteered,
+)
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Finish, Outcome, StopReason
-from turnwheel.effects.model import ModelSpec
 from turnwheel.effects.notices import (
     ApprovalWithdrawn,
     Ignored,
@@ -21,12 +33,23 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.policy import Concurrency, Gates, Policy, Steering
-from turnwheel.effects.requests import CallModel, Cancel, FireHook, RunAgent, RunTool, SetTimer
+from turnwheel.effects.requests import (
+    CallModel,
+    Cancel,
+    FireHook,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Usage
-from turnwheel.states.rules import texts
-from turnwheel.states.rules.validity import history_faults
-from turnwheel.testing.by_hand import ByHand, call, calls, config
+from turnwheel.states.rules import model_messages
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.testing.harness import (
+    MachineHarness,
+    call,
+    calls,
+    config,
+)
 
 NOW, AFTER_TOOL, WHEN_DONE = Steering.NOW, Steering.AFTER_TOOL, Steering.WHEN_DONE
 PARALLEL = Policy(concurrency=Concurrency.PARALLEL_READS)
@@ -37,7 +60,7 @@ each_way = pytest.mark.parametrize("how", Steering)
 skipping = pytest.mark.parametrize("how", [NOW, AFTER_TOOL])
 
 
-def read(run: ByHand, *said: str) -> None:
+def read(run: MachineHarness, *said: str) -> None:
     """The model is being asked, and what it reads last is what was *said*, in a history that is valid."""
     assert run.label == "streaming"
     assert run.talk[-len(said) :] == [("user", text) for text in said]
@@ -50,7 +73,7 @@ def read(run: ByHand, *said: str) -> None:
 
 def test_now_cuts_the_answer_and_keeps_what_was_read() -> None:
     """The partial text stays, marked as cut; its calls do not; no turn is counted."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(TextPiece("I go right"), call(0, "note", path="a"))
     request = run.machine.state.open[0]
     run.steer("left", NOW)
@@ -70,7 +93,7 @@ def test_now_cuts_the_answer_and_keeps_what_was_read() -> None:
 
 def test_now_before_the_first_word_leaves_no_message() -> None:
     """The model is asked again, with what was said behind what it was asked before."""
-    run = ByHand()
+    run = MachineHarness()
     run.steer("left", NOW)
     run.fail(Failure.CANCELLED)
     assert run.talk == [("user", "hello"), ("user", "left")]
@@ -79,17 +102,17 @@ def test_now_before_the_first_word_leaves_no_message() -> None:
 
 def test_an_answer_that_comes_in_spite_of_now_is_kept_and_not_acted_on() -> None:
     """It was completed, so it counts; its calls have results that say so and do not run."""
-    run = ByHand()
+    run = MachineHarness()
     run.steer("left", NOW)
     run.say("right", call(0, "note", path="a"))
-    assert run.results == [("note", "skipped", texts.SKIPPED_AFTER_STEER)]
+    assert run.results == [("note", "skipped", model_messages.SKIPPED_AFTER_STEER)]
     assert [(notice.turn, len(notice.calls)) for notice in run.got(TurnEnded)] == [(1, 1)]
     read(run, "left")
 
 
 def test_after_tool_lets_the_model_finish_and_skips_all_it_called() -> None:
     """None of the calls is up to date; the text of the answer stays."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(TextPiece("I go "))
     run.steer("left", AFTER_TOOL)
     assert run.got(Cancel) == []
@@ -102,7 +125,7 @@ def test_after_tool_lets_the_model_finish_and_skips_all_it_called() -> None:
 
 def test_when_done_lets_the_model_finish_and_runs_all_it_called() -> None:
     """It is read before the next answer."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(TextPiece("I go "))
     run.steer("left", WHEN_DONE)
     run.say("right", *calls("note", "look"))
@@ -114,7 +137,7 @@ def test_when_done_lets_the_model_finish_and_runs_all_it_called() -> None:
 
 def test_who_cannot_wait_after_all_is_not_made_to_wait() -> None:
     """A second voice, which says now, cuts the answer that the first one would have let finish."""
-    run = ByHand()
+    run = MachineHarness()
     run.steer("left", AFTER_TOOL)
     run.steer("stop that", NOW)
     assert run.label == "streaming.stopping"
@@ -127,7 +150,7 @@ def test_who_cannot_wait_after_all_is_not_made_to_wait() -> None:
 @pytest.mark.parametrize("failure", [Failure.CANCELLED, Failure.LOST, Failure.SERVER, Failure.OVERLOADED])
 def test_however_a_cut_answer_ends_the_run_goes_on_at_once(failure: Failure) -> None:
     """Nothing is tried again: what was said is the next thing the model reads."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(TextPiece("I go"))
     run.steer("left", NOW)
     run.fail(failure)
@@ -137,7 +160,7 @@ def test_however_a_cut_answer_ends_the_run_goes_on_at_once(failure: Failure) -> 
 
 def test_an_interrupt_while_an_answer_is_being_cut_ends_the_run() -> None:
     """What was said is left for the next run."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(TextPiece("I go"))
     run.steer("left", NOW)
     run.interrupt()
@@ -153,7 +176,7 @@ def test_an_interrupt_while_an_answer_is_being_cut_ends_the_run() -> None:
 @pytest.mark.parametrize(("how", "cancelled"), [(NOW, True), (AFTER_TOOL, False)])
 def test_the_rest_is_skipped_and_what_runs_keeps_its_result(how: Steering, *, cancelled: bool) -> None:
     """Now tells the tool to stop, after it waits for it; its own result is what the model reads."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("look", "note", "write", "look"))
     run.end("look", "one")
     request = run.machine.state.open[0]
@@ -164,15 +187,15 @@ def test_the_rest_is_skipped_and_what_runs_keeps_its_result(how: Steering, *, ca
     assert run.results == [
         ("look", "ok", "one"),
         ("note", "cancelled" if cancelled else "ok", "two"),
-        ("write", "skipped", texts.SKIPPED_AFTER_STEER),
-        ("look", "skipped", texts.SKIPPED_AFTER_STEER),
+        ("write", "skipped", model_messages.SKIPPED_AFTER_STEER),
+        ("look", "skipped", model_messages.SKIPPED_AFTER_STEER),
     ]
     read(run, "left")
 
 
 def test_when_done_skips_nothing() -> None:
     """Every call of the answer runs, questions are asked, and it is read after the last one."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("look", "write"))
     run.steer("left", WHEN_DONE)
     assert run.effects == (InputReceived(id="steer-2.0"),)
@@ -188,7 +211,7 @@ def test_when_done_skips_nothing() -> None:
 @skipping
 def test_all_that_run_side_by_side_are_waited_for(how: Steering) -> None:
     """The rest is skipped once, and the results are in the order of the calls."""
-    run = ByHand(config(policy=PARALLEL))
+    run = MachineHarness(config(policy=PARALLEL))
     run.say(*calls("look", "look", "write", "note"))
     run.steer("left", how)
     assert len(run.got(Cancel)) == (2 + 1 if how is NOW else 1)  # the question about write is withdrawn
@@ -202,7 +225,7 @@ def test_all_that_run_side_by_side_are_waited_for(how: Steering) -> None:
 
 def test_a_second_steer_may_be_in_more_of_a_hurry_than_the_first() -> None:
     """What runs is told to stop by the second, once; a third that can wait changes nothing."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note", "write"))
     request = run.machine.state.open[0]
     run.steer("left", AFTER_TOOL)
@@ -217,7 +240,7 @@ def test_a_second_steer_may_be_in_more_of_a_hurry_than_the_first() -> None:
 @pytest.mark.parametrize(("how", "cancelled"), [(NOW, True), (AFTER_TOOL, False), (WHEN_DONE, False)])
 def test_a_child_is_waited_for(how: Steering, *, cancelled: bool) -> None:
     """As a tool is: now tells it to stop, and it answers for itself."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("send", "note"))
     (request,) = run.got(RunAgent)
     run.steer("left", how)
@@ -233,7 +256,7 @@ def test_a_child_is_waited_for(how: Steering, *, cancelled: bool) -> None:
 @each_way
 def test_an_interrupt_is_not_taken_back_by_what_is_said_after_it(how: Steering) -> None:
     """The run ends when what runs has stopped; what was said is left for the next one."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note", "write"))
     run.interrupt()
     run.steer("left", how)
@@ -245,7 +268,7 @@ def test_an_interrupt_is_not_taken_back_by_what_is_said_after_it(how: Steering) 
 
 def test_who_cannot_wait_stops_what_is_let_finish_over_a_budget() -> None:
     """It starts nothing and ends the run either way, and need not take so long."""
-    run = ByHand(config(limits=Limits(seconds=5.0), policy=PARALLEL))
+    run = MachineHarness(config(limits=Limits(seconds=5.0), policy=PARALLEL))
     run.say(*calls("look", "look"))
     _, second = run.machine.state.open
     run.end("look", seconds=5.0)
@@ -261,7 +284,7 @@ def test_who_cannot_wait_stops_what_is_let_finish_over_a_budget() -> None:
 @skipping
 def test_questions_are_withdrawn(how: Steering) -> None:
     """Nobody is asked about what will not run; a late yes runs nothing."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write", "note"))
     (request,) = run.machine.state.open
     run.steer("left", how)
@@ -275,7 +298,7 @@ def test_questions_are_withdrawn(how: Steering) -> None:
 @pytest.mark.parametrize("decision", [Approve(), Deny()])
 def test_when_done_leaves_questions_open(decision: Approve | Deny) -> None:
     """They are answered as ever; what was said comes after the answer's calls."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("write"))
     run.steer("left", WHEN_DONE)
     assert (run.label, run.got(ApprovalWithdrawn)) == ("confirming", [])
@@ -288,7 +311,7 @@ def test_when_done_leaves_questions_open(decision: Approve | Deny) -> None:
 @skipping
 def test_what_a_person_had_allowed_is_skipped_too(how: Steering) -> None:
     """They said something new since."""
-    run = ByHand(config(policy=PARALLEL))
+    run = MachineHarness(config(policy=PARALLEL))
     run.say(*calls("look", "write"))
     run.decide("write", Approve())
     run.steer("left", how)
@@ -302,7 +325,7 @@ def test_what_a_person_had_allowed_is_skipped_too(how: Steering) -> None:
 def test_hooks_that_look_at_a_call_are_not_waited_for(how: Steering, gates: Gates) -> None:
     """Unless what was said can wait until all calls are done."""
     guard = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE)
-    run = ByHand(config(hooks=(guard,), policy=Policy(gates=gates)))
+    run = MachineHarness(config(hooks=(guard,), policy=Policy(gates=gates)))
     run.say(*calls("note"))
     (request,) = run.got(FireHook)
     run.steer("left", how)
@@ -322,7 +345,7 @@ def test_hooks_that_look_at_a_call_are_not_waited_for(how: Steering, gates: Gate
 @each_way
 def test_it_is_read_by_the_next_attempt_of_a_call_that_failed(how: Steering) -> None:
     """Which is still counted as one; who cannot wait does not wait for its time to come."""
-    run = ByHand()
+    run = MachineHarness()
     run.fail(Failure.OVERLOADED)
     (timer,) = run.got(SetTimer)
     run.steer("left", how)
@@ -338,7 +361,7 @@ def test_it_is_read_by_the_next_attempt_of_a_call_that_failed(how: Steering) -> 
 @each_way
 def test_it_waits_while_the_conversation_is_shortened(how: Steering) -> None:
     """It is not part of what is summarised, and read right after it."""
-    run = ByHand(config(model=ModelSpec(name="wire:model", window=1_000)), "do it " * 200)
+    run = MachineHarness(config(model=ModelSpec(name="wire:model", window=1_000)), "do it " * 200)
     run.say(*calls("note"), usage=Usage(input=900))
     run.end("note")
     assert run.label == "compacting.summary"
@@ -351,7 +374,7 @@ def test_it_waits_while_the_conversation_is_shortened(how: Steering) -> None:
 @each_way
 def test_it_is_read_before_a_natural_end(how: Steering) -> None:
     """The answer would have been the end; it is not, since somebody has said something."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(TextPiece("I am "))
     run.steer("and the docs?", how)
     if how is NOW:
@@ -367,7 +390,7 @@ def test_it_is_read_before_a_natural_end(how: Steering) -> None:
 @each_way
 def test_it_waits_for_the_prompt(how: Steering) -> None:
     """Said before the prompt has come in, it is read behind it, in one go."""
-    run = ByHand(config(instructions=("AGENTS.md",)))
+    run = MachineHarness(config(instructions=("AGENTS.md",)))
     run.steer("left", how)
     assert run.label == "thinking.reading"
     run.read("")
@@ -381,7 +404,7 @@ def test_it_waits_for_the_prompt(how: Steering) -> None:
 @each_way
 def test_what_several_people_say_is_read_in_order(how: Steering) -> None:
     """Each a message of its own, with its own id and time, and all before the next call."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note"))
     for text in ("left", "right", "left again"):
         run.steer(text, how)
@@ -395,7 +418,7 @@ def test_what_several_people_say_is_read_in_order(how: Steering) -> None:
 
 def test_the_same_post_twice_is_said_once() -> None:
     """The id is its sender's; a repetition changes nothing, before and after it was read."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note"))
     said = UserSteered(at=2.0, id="s", text="left")
     run.feed(said)
@@ -410,7 +433,7 @@ def test_the_same_post_twice_is_said_once() -> None:
 @each_way
 def test_a_prompt_is_not_what_is_said_into_the_run(how: Steering) -> None:
     """It waits for a run of its own, whatever else is read meanwhile."""
-    run = ByHand()
+    run = MachineHarness()
     run.say(*calls("note"))
     run.send("next job")
     run.steer("left", how)
@@ -430,7 +453,7 @@ def test_a_prompt_is_not_what_is_said_into_the_run(how: Steering) -> None:
 )
 def test_over_a_limit_it_is_left_for_the_next_run(how: Steering, limits: Limits, reason: str) -> None:
     """Nothing is called any more; what was said is not lost, and not said to have been read."""
-    run = ByHand(config(limits=limits))
+    run = MachineHarness(config(limits=limits))
     run.steer("left", how)
     run.say("done")
     assert run.reason == reason
@@ -441,7 +464,7 @@ def test_over_a_limit_it_is_left_for_the_next_run(how: Steering, limits: Limits,
 
 def test_an_answer_that_was_cut_is_paid_for() -> None:
     """Where that was all there is to spend, what was said is left for the next run."""
-    run = ByHand(config(limits=Limits(tokens=15)))
+    run = MachineHarness(config(limits=Limits(tokens=15)))
     run.steer("left", NOW)
     run.fail(Failure.CANCELLED, usage=Usage(input=15))
     assert run.reason == "token_budget"
@@ -450,7 +473,7 @@ def test_an_answer_that_was_cut_is_paid_for() -> None:
 
 def test_a_budget_that_is_used_up_while_what_runs_is_waited_for_ends_the_run() -> None:
     """The rest was skipped for what was said, which is left for the next run."""
-    run = ByHand(config(limits=Limits(seconds=5.0)))
+    run = MachineHarness(config(limits=Limits(seconds=5.0)))
     run.say(*calls("note", "write"))
     run.steer("left")
     run.end("note", seconds=5.0)
@@ -462,9 +485,9 @@ def test_a_budget_that_is_used_up_while_what_runs_is_waited_for_ends_the_run() -
 # Where a hook has a say in it
 
 
-def porter(policy: Policy = Policy()) -> ByHand:  # noqa: B008  # a frozen value
+def porter(policy: Policy = Policy()) -> MachineHarness:  # noqa: B008  # a frozen value
     """A run whose inputs a hook looks at, after its prompt came in."""
-    run = ByHand(config(hooks=(PORTER,), policy=policy))
+    run = MachineHarness(config(hooks=(PORTER,), policy=policy))
     run.answer()
     return run
 
@@ -519,7 +542,7 @@ def test_an_answer_that_was_cut_goes_on_without_what_a_hook_denied() -> None:
     run.steer("left", NOW)
     run.fail(Failure.CANCELLED)
     run.answer(NO)
-    assert run.talk[-2:] == [("assistant", "once upon"), ("user", texts.CONTINUE)]
+    assert run.talk[-2:] == [("assistant", "once upon"), ("user", model_messages.CONTINUE)]
     assert run.label == "streaming"
 
 
@@ -555,13 +578,15 @@ def test_an_interrupt_while_a_hook_is_asked_ends_the_run_without_what_was_said()
     (request,) = run.machine.state.open
     run.interrupt()
     assert run.got(Cancel) == [Cancel(request=request)]
-    assert run.got(InputBlocked) == [InputBlocked(ids=("steer-3.0",), reason=texts.INTERRUPTED_BEFORE)]
+    assert run.got(InputBlocked) == [
+        InputBlocked(ids=("steer-3.0",), reason=model_messages.INTERRUPTED_BEFORE)
+    ]
     assert run.reason == "interrupted"
 
 
 def test_half_a_call_of_a_cut_answer_leaves_nothing() -> None:
     """Neither a call nor a result: it was never made."""
-    run = ByHand()
+    run = MachineHarness()
     run.stream(CallPiece(0, "w", "write", '{"pa'))
     run.steer("left", NOW)
     run.fail(Failure.CANCELLED)

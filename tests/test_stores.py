@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from turnwheel import MemoryStore, SQLiteStore
-from turnwheel.effects.performers.stores.base import Store
-from turnwheel.testing.conformance import Check, Lasts, checks
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.store_contract import Check, Lasts, checks
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "own_store.py"
 

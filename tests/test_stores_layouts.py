@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from turnwheel.effects.errors import JournalError, StoreConflict
-from turnwheel.effects.performers.stores.base import SessionInfo, Store
-from turnwheel.effects.performers.stores.sqlite import SQLiteStore
-from turnwheel.effects.performers.stores.sqlite_layout import UPGRADES, VERSION
-from turnwheel.effects.performers.stores.sqlite_opening import APPLICATION_ID
+from turnwheel.performers.stores.base import SessionInfo, Store
+from turnwheel.performers.stores.sqlite import APPLICATION_ID, SQLiteStore
+from turnwheel.performers.stores.sqlite_schema import UPGRADES, VERSION
 
 LAYOUTS = Path(__file__).resolve().parent / "layouts"
 """For each layout there was, what a store of that time wrote, as sqlite3 dumps it."""

@@ -19,14 +19,14 @@ from turnwheel import Agent, Limits, tool
 from turnwheel.effects.errors import ConfigError, StoreConflict, StoreError
 from turnwheel.effects.events import ModelFinished, ModelStreamed
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.stores import sqlite_thread
-from turnwheel.effects.performers.stores.base import SessionInfo
-from turnwheel.effects.performers.stores.sqlite import Durability, SQLiteStore
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.clock import FakeClock
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores import sqlite
+from turnwheel.performers.stores.base import SessionInfo
+from turnwheel.performers.stores.sqlite import Durability, SQLiteStore
+from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver
 
 
@@ -196,15 +196,15 @@ async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
 
 async def test_a_closed_store_has_no_thread_although_somebody_holds_on_to_it(path: Path) -> None:
     """It is gone once the file is closed, not when the store is collected, and nobody remembers it."""
-    before, at_work = set(threading.enumerate()), set(sqlite_thread.at_work)
+    before, at_work = set(threading.enumerate()), set(sqlite.at_work)
     store = SQLiteStore(path)
     await store.list()
     (thread,) = set(threading.enumerate()) - before
-    assert set(sqlite_thread.at_work) - at_work == {thread}
+    assert set(sqlite.at_work) - at_work == {thread}
     await store.close()
     await asyncio.to_thread(thread.join, 2)
     assert not thread.is_alive()
-    assert thread not in sqlite_thread.at_work
+    assert thread not in sqlite.at_work
 
 
 @pytest.mark.parametrize(("durability", "level"), [("power", 2), ("process", 1)])
@@ -272,7 +272,7 @@ class Counted(StoreOver):
         return await super().append(session, expected, entries, about)
 
 
-async def add_and_add(request: CallModel, scene: Scene) -> ModelFinished:
+async def add_and_add(request: CallModel, scene: PerformContext) -> ModelFinished:
     """A model that adds 1,001 times, other numbers each time, and then says that it has."""
     at, round_ = scene.clock.now(), request.view.length // 2
     piece: Piece = CallPiece(0, "call_0", "add", f'{{"a": "{round_:06}", "b": 1}}')
@@ -298,7 +298,7 @@ async def test_round_1000_of_a_run_is_kept_in_as_many_bytes_as_round_10() -> Non
         tools=[add],
         performers={CallModel: add_and_add},
         limits=Limits(turns=None),
-        clock=FakeClock(100.0),
+        clock=AutoClock(100.0),
         store=store,
     )
     async with agent.session("s") as session:

@@ -21,8 +21,8 @@ from typing import get_args
 import attrs
 import pytest
 
-from turnwheel.effects.performers.stores.sqlite import Durability, SQLiteStore
-from turnwheel.testing.conformance import survives_kill
+from turnwheel.performers.stores.sqlite import Durability, SQLiteStore
+from turnwheel.testing.store_contract import survives_kill
 
 SECTOR = 512
 """What a disk writes whole or not at all."""

@@ -36,30 +36,45 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.messages import Message, Part, Role, StopReason, Text, ToolCall, user
+from turnwheel.effects.messages import (
+    Message,
+    Part,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    user,
+)
 from turnwheel.effects.notices import DoneReason, Ignored, InputReceived
-from turnwheel.effects.permissions import Ground
+from turnwheel.effects.permissions import Basis
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import transition as dispatcher
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import advance, transition
-from turnwheel.states import compacting, confirming, dispatching, done, executing, streaming, thinking
-from turnwheel.states.batch import (
+from turnwheel.states import (
+    compacting,
+    confirming,
+    dispatching,
+    done,
+    executing,
+    streaming,
+    thinking,
+)
+from turnwheel.states.batch.batch import (
+    AllowedAwaitingHooks,
     Asked,
     Batch,
     Call,
-    Delegated,
     Phase,
     Queued,
     Running,
+    RunningChild,
     Stopping,
     Timer,
-    Vetted,
 )
 from turnwheel.states.context import Context, Memory
-from turnwheel.states.legal import IGNORED, LEGAL
 from turnwheel.states.state import (
     Admitting,
     Compacting,
@@ -85,8 +100,8 @@ from turnwheel.states.state import (
     Summary,
     Thinking,
 )
-from turnwheel.states.table import TABLE
-from turnwheel.testing.by_hand import config
+from turnwheel.states.table import IGNORED, LEGAL, TABLE
+from turnwheel.testing.harness import config
 
 EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
 HANDLERS: dict[type[State], ModuleType] = {
@@ -116,8 +131,8 @@ def batch(*phases: Phase, stopping: Stopping = Stopping.NONE) -> Batch:
 # What is open is called by what it waits for.
 TOOL, CHILD, HOOKS = (
     Running(request="tool"),
-    Delegated(request="child"),
-    Vetted(request="hooks", ground=Ground.PERSON),
+    RunningChild(request="child"),
+    AllowedAwaitingHooks(request="hooks", ground=Basis.PERSON),
 )
 QUESTION = Asked(request="question", deadline=Timer(request="timer", due=5.0))
 PLAN = Plan(cut=1, limit=1_000)

@@ -15,19 +15,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel import Agent, DoneReason, ModelSpec, Retries
+from turnwheel import (
+    Agent,
+    DoneReason,
+    ModelSpec,
+    Retries,
+)
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
-from turnwheel.effects.notices import RetryScheduled
-from turnwheel.effects.notices_upkeep import FellBack, ModelHeld
-from turnwheel.effects.performers.base import LEAVING, Clock, Scene, SystemClock
-from turnwheel.effects.performers.models import AnthropicMessages, Models, OpenAIChat
-from turnwheel.effects.performers.models.throttle import LIMIT, LONGEST_GUESS, SETTLED, Slot, Throttle
+from turnwheel.effects.notices import FallbackUsed, RequestDelayed, RetryScheduled
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
-from turnwheel.testing.clock import FakeClock
+from turnwheel.performers.base import (
+    LEAVING,
+    Clock,
+    PerformContext,
+    SystemClock,
+)
+from turnwheel.performers.models import AnthropicMessages, Models, OpenAIChat
+from turnwheel.performers.models.throttle import (
+    LIMIT,
+    LONGEST_GUESS,
+    SETTLED,
+    Slot,
+    Throttle,
+)
+from turnwheel.testing.clocks import AutoClock
 
 N = TypeVar("N")
 
@@ -41,9 +56,13 @@ def asking(number: int = 1, model: str = "openai:m", purpose: Purpose = Purpose.
     return CallModel(id=f"r-{number}", model=model, view=view, purpose=purpose)
 
 
-def scene_of(clock: Clock, emit: Callable[[Any], None] = lambda _: None, config: Config = PLAIN) -> Scene:
+def scene_of(
+    clock: Clock, emit: Callable[[Any], None] = lambda _: None, config: Config = PLAIN
+) -> PerformContext:
     """A scene with one user message."""
-    return Scene(session="s", run="r", config=config, history=History.of(user("hi")), clock=clock, emit=emit)
+    return PerformContext(
+        session="s", run="r", config=config, history=History.of(user("hi")), clock=clock, emit=emit
+    )
 
 
 def refused(at: float, retry_after: float | None = None, jitter: float = 0.0) -> ModelFailed:
@@ -95,7 +114,7 @@ class Queue:
     """Slots of one throttle, and what time it is."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self.clock = FakeClock()
+        self.clock = AutoClock()
         self.throttle = Throttle(limit)
         self.slots: list[Slot] = []
 
@@ -278,7 +297,7 @@ async def test_who_is_held_is_told_once_though_the_wait_gets_longer() -> None:
     clock.move(20.0)
     assert await waiting is None
     reason = "another request was turned away: slow down"
-    assert told == [ModelHeld(request="r-2", due=10.0, reason=reason)]
+    assert told == [RequestDelayed(request="r-2", due=10.0, reason=reason)]
 
 
 @pytest.mark.parametrize(
@@ -392,7 +411,7 @@ def of_kind(kind: type[N], notices: Iterable[object]) -> list[N]:
 
 async def test_two_hundred_sessions_wait_together() -> None:
     """One was told to wait, and so they all do; then they come slowly, and each has its answer."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(busy()))
     agent = Agent(model="openai:m", base_url="http://there", api_key="k", client=provider.client, clock=clock)
     texts, notices = await crowd(agent, 200)
@@ -400,7 +419,7 @@ async def test_two_hundred_sessions_wait_together() -> None:
     assert (len(provider.arrived), provider.most) == (201, LIMIT)
     assert provider.arrived == [0.0] * LIMIT + [30.0] * (201 - LIMIT)
     assert [notice.due for notice in of_kind(RetryScheduled, notices)] == [30.0]
-    held = of_kind(ModelHeld, notices)
+    held = of_kind(RequestDelayed, notices)
     assert len(held) == len({notice.request for notice in held}) == 200 - LIMIT
     assert {notice.due for notice in held} == {30.0}
     assert {notice.reason for notice in held} == {"another request was turned away: http 429: slow down"}
@@ -411,7 +430,7 @@ async def test_two_hundred_sessions_wait_together() -> None:
 
 async def test_two_hundred_sessions_are_refused_no_oftener_than_they_may_ask_at_once() -> None:
     """Though the provider refuses everybody until its time has come; nobody's wait is doubled."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, lambda _: busy() if clock.now() < 30.0 else None)
     agent = Agent(model="openai:m", base_url="http://there", api_key="k", client=provider.client, clock=clock)
     texts, notices = await crowd(agent, 200)
@@ -424,7 +443,7 @@ async def test_two_hundred_sessions_are_refused_no_oftener_than_they_may_ask_at_
 async def test_the_one_that_was_told_to_wait_waits_once() -> None:
     """Its run's own wait is over when the lane opens, whether the provider said how long or not."""
     for retry_after, waits in (("7", [7.0]), (None, [3.0])):
-        clock = FakeClock()
+        clock = AutoClock()
         provider = Provider(clock, first(busy(retry_after=retry_after)))
         agent = Agent(
             model="openai:m",
@@ -437,12 +456,12 @@ async def test_the_one_that_was_told_to_wait_waits_once() -> None:
         texts, notices = await crowd(agent, 1)
         assert texts == ["well"]
         assert clock.slept == waits
-        assert of_kind(ModelHeld, notices) == []
+        assert of_kind(RequestDelayed, notices) == []
 
 
 async def test_a_wait_that_is_guessed_has_the_jitter_of_the_runs_own() -> None:
     """So it is not longer, however that was drawn."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, lambda number: busy(503, None) if number < 3 else None)
     agent = Agent(
         model="openai:m",
@@ -453,7 +472,7 @@ async def test_a_wait_that_is_guessed_has_the_jitter_of_the_runs_own() -> None:
         retries=Retries(base=1.0, jitter=1.0),
     )
     _, notices = await crowd(agent, 1)
-    assert of_kind(ModelHeld, notices) == []
+    assert of_kind(RequestDelayed, notices) == []
     assert [notice.due for notice in of_kind(RetryScheduled, notices)] == provider.arrived[1:]
 
 
@@ -479,20 +498,20 @@ KINDS: list[tuple[httpx.Response, bool]] = [
 @pytest.mark.parametrize(("response", "closes"), KINDS)
 async def test_only_a_refusal_for_load_holds_the_others(response: httpx.Response, closes: bool) -> None:  # noqa: FBT001  # a row of the table
     """With a status, a name, or in the middle of a stream."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(response))
     model = OpenAIChat("http://there", "k", provider.client)
     await model(asking(), scene_of(clock))
     told: list[object] = []
     answer = await model(asking(2), scene_of(clock, told.append))
     assert isinstance(answer, ModelFinished)
-    assert (len(of_kind(ModelHeld, told)) == 1) is closes
+    assert (len(of_kind(RequestDelayed, told)) == 1) is closes
     assert (provider.arrived[1] > 0) is closes
 
 
 async def test_the_time_that_was_waited_is_no_work() -> None:
     """What a run may spend of its time is not spent in a queue."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(busy()))
     model = OpenAIChat("http://there", "k", provider.client)
     await model(asking(), scene_of(clock))
@@ -503,7 +522,7 @@ async def test_the_time_that_was_waited_is_no_work() -> None:
 
 async def test_one_provider_does_not_wait_for_another() -> None:
     """Each wire has its own throttle."""
-    clock = FakeClock()
+    clock = AutoClock()
     busy_one, other = Provider(clock, first(busy())), Provider(clock, first(well()))
     models = Models(
         wires={
@@ -518,7 +537,7 @@ async def test_one_provider_does_not_wait_for_another() -> None:
 
 async def test_a_limit_is_for_every_wire_that_is_made() -> None:
     """One request at a time, to whichever model of the provider."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(well()))
     models = Models(base_url="http://there", api_key="k", client=provider.client, limit=1)
     answers = [models(asking(n, f"openai:m{n % 2}"), scene_of(clock)) for n in range(10)]
@@ -531,7 +550,7 @@ async def test_a_limit_is_for_every_wire_that_is_made() -> None:
 
 async def test_a_fallback_does_not_wait_for_what_it_gets_round() -> None:
     """Every session falls back, though one alone was refused; its model is of the same provider."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(busy()))
     agent = Agent(
         model="openai:m",
@@ -545,13 +564,13 @@ async def test_a_fallback_does_not_wait_for_what_it_gets_round() -> None:
     assert texts == ["well"] * 100
     assert set(provider.arrived) == {0.0}
     assert (provider.models.count("m"), provider.models.count("n")) == (LIMIT, 101 - LIMIT)
-    assert len(of_kind(FellBack, notices)) == 101 - LIMIT
-    assert of_kind(ModelHeld, notices) == []
+    assert len(of_kind(FallbackUsed, notices)) == 101 - LIMIT
+    assert of_kind(RequestDelayed, notices) == []
 
 
 async def test_a_wait_longer_than_a_run_may_wait_ends_it() -> None:
     """As it ends the one that was told to wait; nothing is sent."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(busy(retry_after="7200")))
     agent = Agent(model="openai:m", base_url="http://there", api_key="k", client=provider.client, clock=clock)
     async with agent:
@@ -585,7 +604,7 @@ async def test_how_long_a_request_is_held(
     sent: bool,  # noqa: FBT001  # a row of the table
 ) -> None:
     """As long as its run would wait before it does something else, which is then for the run to decide."""
-    clock = FakeClock()
+    clock = AutoClock()
     provider = Provider(clock, first(busy(retry_after=str(wait))))
     model = OpenAIChat("http://there", "k", provider.client)
     await model(attrs.evolve(request_, id="r-1"), scene_of(clock))
@@ -626,7 +645,7 @@ async def test_a_request_is_cancelled_while_it_waits(held: bool, message: str | 
 
 async def test_a_request_is_cancelled_when_its_turn_has_just_come() -> None:
     """It leaves the place to the next one."""
-    clock = FakeClock()
+    clock = AutoClock()
     throttle = Throttle(1)
     holder = throttle.slot(asking(), scene_of(clock))
     assert await holder.wait() is None
@@ -669,7 +688,7 @@ def test_whatever_happens_everybody_is_answered_and_no_place_is_lost(
     """In any order of refusals, failures and cancellations; at the end as many may go as at the beginning."""
 
     async def main() -> None:
-        clock = FakeClock()
+        clock = AutoClock()
         script = list(answers)
         provider = Provider(clock, lambda number: ANSWERS[script[number % len(script)]]())
         model = OpenAIChat("http://there", "k", provider.client, limit=limit)
@@ -771,7 +790,7 @@ async def one_refused(model: OpenAIChat, clock: SystemClock) -> None:
 def test_a_loop_that_is_gone_keeps_nobody_waiting() -> None:
     """What waited in it does not take the place of what waits elsewhere."""
     throttle = Throttle(1)
-    clock = FakeClock()
+    clock = AutoClock()
     holder = throttle.slot(asking(), scene_of(clock))
     assert throttle.look(holder, 0.0) is None
 

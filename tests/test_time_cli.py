@@ -14,15 +14,27 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Agent, ChildSpec, Price, SQLiteStore, ToolContext, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Price,
+    SQLiteStore,
+    ToolContext,
+    tool,
+)
 from turnwheel.apps.cli import main
-from turnwheel.apps.exits import Exit
-from turnwheel.apps.step_words import WORDS, told
-from turnwheel.effects.model import ModelSpec
+from turnwheel.apps.cli.event_text import WORDS, told
+from turnwheel.apps.cli.exit_codes import Exit
+from turnwheel.effects.config import ModelSpec
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.replay import line, replayed
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.engine.inspect.replay import line, replayed
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 Outputs = tuple[int, str, str]
 Runs = Callable[..., Outputs]
@@ -89,7 +101,7 @@ def work(store: Path, *replies: Reply, name: str = "s", decide: bool = True, **s
             performers={CallModel: ScriptedModel(*replies)},
             tools=[look, pay],
             store=kept,
-            clock=FakeClock(NOON),
+            clock=AutoClock(NOON),
             deps=paid,
         )
         async with agent.session(name) as session:
@@ -247,13 +259,13 @@ def test_what_a_step_says_is_short_also_where_it_is_not_known_here(
 
 def test_what_is_told_in_words_of_its_own_is_there() -> None:
     """No word is kept for an entry, an event or an effect that is gone."""
-    from turnwheel.effects import (  # noqa: PLC0415  # for this test
-        events,  # as above
+    from turnwheel.effects import (
+        events,
         notices,
         records,
         requests,
     )
-    from turnwheel.engine import entries  # noqa: PLC0415  # as above
+    from turnwheel.engine.journal import entries  # noqa: PLC0415  # as above
 
     there = {name for module in (notices, records, requests, events, entries) for name in vars(module)}
     assert set(WORDS) - there == set()

@@ -27,16 +27,28 @@ from turnwheel import (
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFinished, ModelStreamed
 from turnwheel.effects.messages import Binary, StopReason
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import ReasoningPiece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.entries import Entry, Titled
-from turnwheel.engine.listing import listed
-from turnwheel.engine.titles import LONGEST, Titles, first_line, tidy
-from turnwheel.engine.written import entry_of
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import Entry, Titled
+from turnwheel.engine.session.listing import listed
+from turnwheel.engine.session.titles import (
+    LONGEST,
+    Titles,
+    first_line,
+    tidy,
+)
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))
 """A dollar a token, so that sums are read at a glance."""
@@ -50,9 +62,9 @@ class Namer:
         self.titles = ScriptedModel(title)
         self.may = asyncio.Event()
         self.may.set()
-        self.scenes: list[Scene] = []
+        self.scenes: list[PerformContext] = []
 
-    async def __call__(self, request: CallModel, scene: Scene) -> Any:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Any:
         """The next answer of the one script or the other."""
         if request.purpose is not Purpose.TITLE:
             return await self.turns(request, scene)
@@ -66,7 +78,7 @@ def made(model: Any, titles: str = "model", **settings: Any) -> Agent:
     given: dict[str, Any] = {
         "model": ModelSpec(name="scripted", price=PRICE),
         "store": MemoryStore(),
-        "clock": FakeClock(100.0),
+        "clock": AutoClock(100.0),
     }
     return Agent(performers={CallModel: model}, titles=titles, **{**given, **settings})
 
@@ -74,7 +86,7 @@ def made(model: Any, titles: str = "model", **settings: Any) -> Agent:
 async def titled(agent: Agent, session: str = "s") -> list[Titled]:
     """The titles in the journal of *session*."""
     assert agent.store is not None
-    entries: list[Entry] = [entry_of(data) for data in await agent.store.load(session)]
+    entries: list[Entry] = [decode_entry(data) for data in await agent.store.load(session)]
     return [entry for entry in entries if isinstance(entry, Titled)]
 
 
@@ -309,13 +321,13 @@ async def test_a_model_that_finds_none_leaves_the_session_without(reply: Reply, 
 async def test_whatever_goes_wrong_is_a_line_in_the_log() -> None:
     """A performer that raises or answers nonsense fails no run; whoever reads the log is told."""
 
-    async def broken(request: CallModel, _: Scene) -> Any:
+    async def broken(request: CallModel, _: PerformContext) -> Any:
         if request.purpose is Purpose.TITLE:
             msg = "no such wire"
             raise RuntimeError(msg)
         return ModelFinished(at=1.0, request=request.id, stop=StopReason.END_TURN, usage=Usage())
 
-    async def mute(request: CallModel, scene: Scene) -> Any:
+    async def mute(request: CallModel, scene: PerformContext) -> Any:
         return None if request.purpose is Purpose.TITLE else await broken(request, scene)
 
     structlog.configure()
@@ -363,7 +375,7 @@ async def test_there_is_no_title_where_there_is_no_budget_left() -> None:
 async def test_closing_gives_up_the_title_and_pays_for_what_was_used() -> None:
     """Whoever closes waits for nothing but the end of the call, and the account has what it cost."""
 
-    async def slow(request: CallModel, scene: Scene) -> Any:
+    async def slow(request: CallModel, scene: PerformContext) -> Any:
         if request.purpose is not Purpose.TITLE:
             return await ScriptedModel(says("one"))(request, scene)
         scene.emit(ModelStreamed(at=1.0, request=request.id, before=0, count=1, pieces=(TextPiece("Half"),)))

@@ -17,24 +17,27 @@ from typing import Any, NoReturn
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config
+from turnwheel.effects.config import Compaction, Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Event, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, user
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, Seen, SystemClock
-from turnwheel.effects.performers.tools import Tool, ToolContext, ToolRunner, tool
-from turnwheel.effects.performers.tools.result import MAX_RESULT
-from turnwheel.effects.performers.tools.run import MAX_PROGRESS, THREADS
 from turnwheel.effects.requests import RunTool
-from turnwheel.effects.upkeep import Compaction
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
+from turnwheel.performers.tools import (
+    Tool,
+    ToolContext,
+    ToolRunner,
+    tool,
+)
+from turnwheel.performers.tools.result import MAX_RESULT
+from turnwheel.performers.tools.runner import MAX_PROGRESS, THREADS
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
 
 
-class Said(list[Event | Seen]):
+class Said(list[Event | PassThroughNotice]):
     """The events that came before an answer."""
 
 
@@ -45,10 +48,10 @@ def said() -> Said:
 
 
 @pytest.fixture
-def scene(said: Said) -> Scene:
+def scene(said: Said) -> PerformContext:
     """A scene around a request."""
     config = Config(model=ModelSpec(name="openai:none"))
-    return Scene(
+    return PerformContext(
         session="s-1", run="r-1", config=config, history=History.of(), clock=SystemClock(), emit=said.append
     )
 
@@ -58,7 +61,7 @@ def request(name: str, arguments: str = "{}", timeout: float | None = PATIENCE) 
     return RunTool(id="r-1-7", call="call-3", tool=name, arguments=arguments, timeout=timeout)
 
 
-async def run(made: Tool[..., Any], scene: Scene, arguments: str = "{}") -> ToolFinished:
+async def run(made: Tool[..., Any], scene: PerformContext, arguments: str = "{}") -> ToolFinished:
     """The answer of a runner that has this one tool."""
     return await ToolRunner([made])(request(made.spec.name, arguments), scene)
 
@@ -135,7 +138,9 @@ def endless() -> list[Any]:
         ("half a pair: \ud83d", "half a pair: ?"),
     ],
 )
-async def test_what_is_returned_is_what_the_model_reads(value: object, content: str, scene: Scene) -> None:
+async def test_what_is_returned_is_what_the_model_reads(
+    value: object, content: str, scene: PerformContext
+) -> None:
     """Strings as they are, other values as JSON, what has no JSON form as its repr."""
     for made in both(lambda: value):
         answer = await run(made, scene)
@@ -166,7 +171,7 @@ SCAN = Binary(media_type="application/pdf", data=b"%PDF-1234")
     ],
 )
 async def test_files_go_beside_the_text(
-    value: object, content: str, files: tuple[Binary, ...], scene: Scene
+    value: object, content: str, files: tuple[Binary, ...], scene: PerformContext
 ) -> None:
     """Where one stood, the text says what it is; a list without any is a value like others."""
     for made in both(lambda: value):
@@ -194,14 +199,14 @@ def sized(*sizes: int) -> list[Binary]:
         (sized(*[1] * 21), 20, "[left out: image/png, 1 bytes; the limit for a result is 20 files]"),
     ],
 )
-async def test_files_are_bounded(value: list[Binary], kept: int, line: str, scene: Scene) -> None:
+async def test_files_are_bounded(value: list[Binary], kept: int, line: str, scene: PerformContext) -> None:
     """In base64 a file has a megabyte at most and a result five; what is left out is said, with its size."""
     answer = await run(both(lambda: value)[1], scene)
     lines = answer.content.split("\n")
     assert (len(answer.files), len(lines), lines[-1]) == (kept, len(value), line)
 
 
-async def test_a_file_after_one_that_was_left_out_is_kept(scene: Scene) -> None:
+async def test_a_file_after_one_that_was_left_out_is_kept(scene: PerformContext) -> None:
     """One that is too large takes no room."""
     answer = await run(both(lambda: sized(10_000_000, 7))[0], scene)
     assert answer.files == tuple(sized(7))
@@ -221,14 +226,16 @@ async def test_a_file_after_one_that_was_left_out_is_kept(scene: Scene) -> None:
         ),
     ],
 )
-async def test_a_file_that_is_none_is_an_error(fields: dict[str, Any], problem: str, scene: Scene) -> None:
+async def test_a_file_that_is_none_is_an_error(
+    fields: dict[str, Any], problem: str, scene: PerformContext
+) -> None:
     """Nothing is written down that no journal and no provider takes."""
     answer = await run(both(lambda: Binary(**fields))[0], scene)
     assert (answer.outcome, answer.files) == (Outcome.ERROR, ())
     assert answer.content == f"Tool raised an exception: {problem}"
 
 
-async def test_the_files_of_a_late_tool_are_kept(scene: Scene) -> None:
+async def test_the_files_of_a_late_tool_are_kept(scene: PerformContext) -> None:
     """As its text is."""
 
     @tool
@@ -306,7 +313,7 @@ async def asynchronously() -> None:
     ],
 )
 async def test_what_is_raised_is_an_answer(
-    function: Callable[[], object], outcome: Outcome, content: str, scene: Scene
+    function: Callable[[], object], outcome: Outcome, content: str, scene: PerformContext
 ) -> None:
     """An exception is an error the model reads; what would end a process is a crash of the tool alone."""
     for made in both(function):
@@ -315,13 +322,13 @@ async def test_what_is_raised_is_an_answer(
         assert answer.content.startswith(content)
 
 
-async def test_an_unknown_tool_is_an_error(scene: Scene) -> None:
+async def test_an_unknown_tool_is_an_error(scene: PerformContext) -> None:
     """A tool that is not there does not run."""
     answer = await ToolRunner([])(request("teleport"), scene)
     assert (answer.outcome, answer.content) == (Outcome.ERROR, "Tool not found: teleport")
 
 
-async def test_wrong_arguments_are_an_error(scene: Scene) -> None:
+async def test_wrong_arguments_are_an_error(scene: PerformContext) -> None:
     """The function is not called, and the model reads what was wrong."""
 
     @tool
@@ -334,7 +341,7 @@ async def test_wrong_arguments_are_an_error(scene: Scene) -> None:
     assert answer.content.startswith("Invalid arguments for tool 'square': Expected `int`, got `str`")
 
 
-async def test_an_answer_names_its_request_and_its_times(scene: Scene) -> None:
+async def test_an_answer_names_its_request_and_its_times(scene: PerformContext) -> None:
     """It carries the request's id, the time by the scene's clock, and how long it took."""
     ticks = iter([100.0, 107.5])
 
@@ -349,7 +356,7 @@ async def test_an_answer_names_its_request_and_its_times(scene: Scene) -> None:
     assert (answer.request, answer.at, answer.seconds) == ("r-1-7", 107.5, 7.5)
 
 
-async def test_a_context_says_where_and_for_whom_a_tool_runs(scene: Scene, tmp_path: Path) -> None:
+async def test_a_context_says_where_and_for_whom_a_tool_runs(scene: PerformContext, tmp_path: Path) -> None:
     """Directories are absolute and free of symlinks, ids are those of the request, deps the host's own."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").symlink_to(tmp_path / "a")
@@ -369,7 +376,7 @@ async def test_a_context_says_where_and_for_whom_a_tool_runs(scene: Scene, tmp_p
 
 @pytest.mark.parametrize("limit", [5_000, None])
 async def test_a_context_says_how_much_a_conversation_holds_and_finds_the_rest(
-    limit: int | None, scene: Scene
+    limit: int | None, scene: PerformContext
 ) -> None:
     """A tool that can go on returns no more, and one that reads what was left out finds it."""
     seen: list[object] = []
@@ -414,7 +421,7 @@ def test_a_runner_tells_its_specifications() -> None:
     assert ToolRunner(made).specs == tuple(each.spec for each in made)
 
 
-async def test_a_long_result_is_cut_in_its_middle(scene: Scene) -> None:
+async def test_a_long_result_is_cut_in_its_middle(scene: PerformContext) -> None:
     """Of ten megabytes, the beginning and the end are kept, and what was cut is counted."""
     for made in both(lambda: "a" * 5_000_000 + "b" * 5_000_000):
         content = (await ToolRunner([made], max_result=100)(request(made.spec.name), scene)).content
@@ -422,14 +429,16 @@ async def test_a_long_result_is_cut_in_its_middle(scene: Scene) -> None:
         assert MAX_RESULT < len((await run(made, scene)).content) < MAX_RESULT + 100
 
 
-async def test_a_long_error_is_cut_too(scene: Scene) -> None:
+async def test_a_long_error_is_cut_too(scene: PerformContext) -> None:
     """An exception can be as long as a result."""
     made, _ = both(lambda: fail(ValueError("x" * 1_000_000)))
     answer = await ToolRunner([made], max_result=100)(request("sync"), scene)
     assert len(answer.content) < 200
 
 
-async def test_progress_comes_before_the_answer_from_tasks_and_threads(scene: Scene, said: Said) -> None:
+async def test_progress_comes_before_the_answer_from_tasks_and_threads(
+    scene: PerformContext, said: Said
+) -> None:
     """What a tool says meanwhile is emitted in order, in the event loop's own thread."""
     threads: list[int] = []
 
@@ -445,7 +454,7 @@ async def test_progress_comes_before_the_answer_from_tasks_and_threads(scene: Sc
         await asyncio.to_thread(context.progress, "2")
         return "done"
 
-    def emit(event: Event | Seen) -> None:
+    def emit(event: Event | PassThroughNotice) -> None:
         threads.append(threading.get_ident())
         said.append(event)
 
@@ -457,7 +466,7 @@ async def test_progress_comes_before_the_answer_from_tasks_and_threads(scene: Sc
     assert set(threads) == {threading.get_ident()}
 
 
-async def test_what_is_said_at_once_meanwhile_is_bounded(scene: Scene, said: Said) -> None:
+async def test_what_is_said_at_once_meanwhile_is_bounded(scene: PerformContext, said: Said) -> None:
     """It is for whoever watches, and is forgotten."""
 
     @tool
@@ -471,7 +480,7 @@ async def test_what_is_said_at_once_meanwhile_is_bounded(scene: Scene, said: Sai
     assert MAX_PROGRESS < len(event.text) < MAX_PROGRESS + 100
 
 
-async def test_sync_tools_run_side_by_side(scene: Scene) -> None:
+async def test_sync_tools_run_side_by_side(scene: PerformContext) -> None:
     """As many as there are threads wait for each other; with fewer, none would get on."""
     barrier = threading.Barrier(THREADS, timeout=PATIENCE)
 
@@ -485,7 +494,7 @@ async def test_sync_tools_run_side_by_side(scene: Scene) -> None:
     assert {answer.content for answer in answers} == {"met"}
 
 
-async def test_more_sync_tools_than_threads_wait_their_turn(scene: Scene) -> None:
+async def test_more_sync_tools_than_threads_wait_their_turn(scene: PerformContext) -> None:
     """Never more than the threads run at once, and each gets its turn."""
     lock = threading.Lock()
     running: list[int] = [0]
@@ -513,7 +522,7 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_a_tool_that_takes_too_long_is_stopped(scene: Scene) -> None:
+async def test_a_tool_that_takes_too_long_is_stopped(scene: PerformContext) -> None:
     """It is cancelled, cleans up, and the answer names the seconds."""
     cleaned: list[bool] = []
 
@@ -529,7 +538,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(scene: Scene) -> None:
     assert cleaned == [True]
 
 
-async def test_what_a_late_tool_still_returns_is_told(scene: Scene) -> None:
+async def test_what_a_late_tool_still_returns_is_told(scene: PerformContext) -> None:
     """It is a time-out all the same."""
 
     @tool
@@ -545,7 +554,9 @@ async def test_what_a_late_tool_still_returns_is_told(scene: Scene) -> None:
     assert (answer.outcome, answer.content) == (Outcome.TIMED_OUT, expected)
 
 
-async def test_a_sync_tool_that_hangs_is_left_behind(scene: Scene, gate: threading.Event, said: Said) -> None:
+async def test_a_sync_tool_that_hangs_is_left_behind(
+    scene: PerformContext, gate: threading.Event, said: Said
+) -> None:
     """The answer says that it may still be running, and what it says later is dropped."""
     ended = threading.Event()
 
@@ -564,7 +575,9 @@ async def test_a_sync_tool_that_hangs_is_left_behind(scene: Scene, gate: threadi
     assert said == []
 
 
-async def test_tools_that_hang_do_not_use_up_the_threads(scene: Scene, gate: threading.Event) -> None:
+async def test_tools_that_hang_do_not_use_up_the_threads(
+    scene: PerformContext, gate: threading.Event
+) -> None:
     """Each one left behind makes room for another."""
 
     @tool
@@ -578,7 +591,9 @@ async def test_tools_that_hang_do_not_use_up_the_threads(scene: Scene, gate: thr
     assert (await runner(request("sync"), scene)).content == "still here"
 
 
-async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(scene: Scene, gate: threading.Event) -> None:
+async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
+    scene: PerformContext, gate: threading.Event
+) -> None:
     """It never runs, so it is simply cancelled."""
     loop, full, started = asyncio.get_running_loop(), asyncio.Event(), list[int]()
 
@@ -604,7 +619,7 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(scene: Scene, gat
 
 
 async def cancelled(
-    runner: ToolRunner, name: str, scene: Scene, started: asyncio.Event
+    runner: ToolRunner, name: str, scene: PerformContext, started: asyncio.Event
 ) -> tuple[ToolFinished, int]:
     """The answer of a run cancelled when its tool has *started*, and what is left of the cancellation."""
     task = asyncio.create_task(runner(request(name), scene))
@@ -622,7 +637,7 @@ async def cancelled(
     ],
 )
 async def test_a_cancelled_tool_gives_its_real_end(
-    last_word: Callable[[], object], outcome: Outcome, content: str, scene: Scene
+    last_word: Callable[[], object], outcome: Outcome, content: str, scene: PerformContext
 ) -> None:
     """One that obeys is cancelled; one that had its result, or fails on the way out, says so."""
     started = asyncio.Event()
@@ -643,7 +658,7 @@ async def test_a_cancelled_tool_gives_its_real_end(
     assert (answer.outcome, answer.content, left) == (outcome, content, 0)
 
 
-async def test_a_tool_that_ignores_its_cancel_is_left_behind(scene: Scene) -> None:
+async def test_a_tool_that_ignores_its_cancel_is_left_behind(scene: PerformContext) -> None:
     """After the grace the answer is given; the tool is kept until it ends by itself."""
     started, gate, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -662,7 +677,7 @@ async def test_a_tool_that_ignores_its_cancel_is_left_behind(scene: Scene) -> No
     await asyncio.wait_for(ended.wait(), PATIENCE)
 
 
-async def test_a_second_cancel_ends_the_grace(scene: Scene) -> None:
+async def test_a_second_cancel_ends_the_grace(scene: PerformContext) -> None:
     """Who asks twice gets the answer at once, however long the grace is."""
     started, cancelling, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -686,7 +701,9 @@ async def test_a_second_cancel_ends_the_grace(scene: Scene) -> None:
     gate.set()
 
 
-async def test_the_end_of_a_cancelled_sync_tool_is_waited_for(scene: Scene, gate: threading.Event) -> None:
+async def test_the_end_of_a_cancelled_sync_tool_is_waited_for(
+    scene: PerformContext, gate: threading.Event
+) -> None:
     """A thread cannot be stopped, but what it does within the grace is what happened."""
     loop, started = asyncio.get_running_loop(), asyncio.Event()
 
@@ -701,7 +718,7 @@ async def test_the_end_of_a_cancelled_sync_tool_is_waited_for(scene: Scene, gate
     assert (answer.outcome, answer.content) == (Outcome.OK, "written")
 
 
-def test_a_runner_works_in_one_event_loop_after_another(scene: Scene) -> None:
+def test_a_runner_works_in_one_event_loop_after_another(scene: PerformContext) -> None:
     """It is bound to none of them."""
     made = both(lambda: "here")
     runner = ToolRunner(made)
@@ -737,7 +754,7 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
     assert time.monotonic() - before < 30
 
 
-async def test_a_tool_sees_the_conversation_as_it_was_when_it_started(scene: Scene) -> None:
+async def test_a_tool_sees_the_conversation_as_it_was_when_it_started(scene: PerformContext) -> None:
     """A snapshot: what is said meanwhile is not in it."""
     before = History.of(user("hi"))
 

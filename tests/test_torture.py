@@ -11,16 +11,20 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-
-from turnwheel.testing.killing.cases import Case, Undisturbed
-from turnwheel.testing.killing.process import After, At, Drained, Frozen
-from turnwheel.testing.torture import cases, main
+from provers.crash.__main__ import cases, main
+from provers.crash.cases import Case, Undisturbed
+from provers.crash.process import (
+    After,
+    At,
+    Drained,
+    Frozen,
+)
 
 
 def run(*arguments: str, folder: Path, code: int = 0) -> str:
     """What killing says, which ends with *code*; in a process of its own, since who forks has no threads."""
     found = subprocess.run(
-        [sys.executable, "-m", "turnwheel.testing.torture", *arguments],
+        [sys.executable, "-m", "provers.crash", *arguments],
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,

@@ -24,6 +24,7 @@ from turnwheel import (
     SQLiteStore,
     tool,
 )
+from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import (
     ConfigError,
     JournalError,
@@ -37,18 +38,29 @@ from turnwheel.effects.errors import (
 from turnwheel.effects.events import UserSent
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import RunEnded, RunStarted
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.requests import CallModel
-from turnwheel.effects.upkeep import Compaction
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.entries import Branched, Entry, Forked, Posted, RunOpened
-from turnwheel.engine.folding import Folded
-from turnwheel.engine.journal import fold
-from turnwheel.engine.session_log import SessionLog
-from turnwheel.engine.tree import runs_of
-from turnwheel.engine.written import entry_of, written
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
+from turnwheel.engine.inspect.run_tree import runs_of
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import (
+    Branched,
+    Entry,
+    Forked,
+    Posted,
+    RunOpened,
+)
+from turnwheel.engine.journal.fold import SessionState
+from turnwheel.engine.session.journal import fold
+from turnwheel.engine.session.session_state import SessionLog
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
 
@@ -61,7 +73,7 @@ def pay(amount: int = 1) -> str:
 def made(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
     """An agent over a script, with a store of its own unless one is given."""
     model = ScriptedModel(*replies)
-    given: dict[str, Any] = {"store": MemoryStore(), "clock": FakeClock(100.0), "tools": [pay]}
+    given: dict[str, Any] = {"store": MemoryStore(), "clock": AutoClock(100.0), "tools": [pay]}
     given |= {"model": "scripted", "performers": {CallModel: model}}
     return Agent(**{**given, **settings}), model
 
@@ -283,7 +295,7 @@ class Meddled(StoreOver):
     def __init__(self, entry: Entry, *, before: bool = False) -> None:
         super().__init__()
         self.armed = False
-        self._entry = written(entry)
+        self._entry = encode_entry(entry)
         self._before = before
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
@@ -327,7 +339,7 @@ async def test_what_is_posted_meanwhile_does_not_keep_one_from_going_back() -> N
 
 async def entries_of(store: Store, session: str = "s") -> list[Entry]:
     """The journal of *session*, decoded."""
-    return [entry_of(data) for data in await store.load(session)]
+    return [decode_entry(data) for data in await store.load(session)]
 
 
 # Forks
@@ -479,7 +491,7 @@ async def test_a_journal_that_cannot_be_is_refused(entries: list[Entry | str], s
             await agent.session("s").run("a")
             journal += await store.load("s")
         else:
-            journal.append(written(entry))
+            journal.append(encode_entry(entry))
     with pytest.raises(JournalError, match=says_what):
         fold(journal, "s")
     with pytest.raises(JournalError, match=says_what):
@@ -517,7 +529,7 @@ async def test_runs_under_one_configuration_share_it() -> None:
         await talk(session, "a", "b")
     store = agent.store
     assert store is not None
-    folded = fold(await store.load("s"), "s", Folded(keeps=None))
+    folded = fold(await store.load("s"), "s", SessionState(keeps=None))
     assert folded.machine is not None
     assert [end.machine.config is folded.machine.config for end in folded.ends.values()] == [True]
     opened = [entry for entry in await entries_of(store) if isinstance(entry, RunOpened)]

@@ -9,27 +9,43 @@ from itertools import count
 from typing import Any, final
 
 import pytest
+from provers.tasks import turns
 
-from turnwheel import Agent, DoneReason, MemoryStore, Session, tool
+from turnwheel import (
+    Agent,
+    DoneReason,
+    MemoryStore,
+    Session,
+    tool,
+)
 from turnwheel.effects.config import ChildSpec
 from turnwheel.effects.errors import JournalError, NewerVersion
-from turnwheel.effects.events import ApprovalGiven, Approve, Post, UserSent
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Approve,
+    Post,
+    UserSent,
+)
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.performers.tools import ToolRunner
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
-from turnwheel.engine.about import About, SessionState
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.archive import export, prune
 from turnwheel.engine.codec import encode
-from turnwheel.engine.conductor import Setting
-from turnwheel.engine.entries import VERSION, Posted
-from turnwheel.engine.listing import listed
+from turnwheel.engine.inspect.explain import explain
+from turnwheel.engine.inspect.export import export, prune
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import VERSION, Posted
+from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.engine.recovery import questions
-from turnwheel.engine.why import why
-from turnwheel.engine.written import written
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
-from turnwheel.testing.tasks import turns
+from turnwheel.engine.session.listing import listed
+from turnwheel.engine.session.runner import Environment
+from turnwheel.performers.tools import ToolRunner
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 PRESENT, NEWER = b'{"v":%d,' % VERSION, b'{"v":%d,' % (VERSION + 1)
 
@@ -70,10 +86,10 @@ class Two:
         }
         children = (ChildSpec(name="kid", tools=("pay",)),)
         config = Agent(model="one", tools=(pay, send), children=children, performers=who).config
-        setting = Setting(
+        setting = Environment(
             config=config,
             performers=who,
-            clock=FakeClock(100.0),
+            clock=AutoClock(100.0),
             new_id=lambda: f"id{next(self._ids)}",
             poll=0.0,
         )
@@ -81,7 +97,7 @@ class Two:
 
     async def newer_says(self, event: Post, session: str = "s") -> None:
         """A process of the next version posts *event*."""
-        entry = written(Posted(event=event)).replace(PRESENT, NEWER, 1)
+        entry = encode_entry(Posted(event=event)).replace(PRESENT, NEWER, 1)
         await self.store.append(session, len(await self.store.load(session)), [entry])
 
     async def as_the_newer_reads(self) -> MemoryStore:
@@ -187,7 +203,7 @@ async def test_whoever_says_something_through_an_older_process_is_told(two: Two)
         fresh.branch,
         lambda: fresh.fork("t"),
         lambda: fresh.retitle("new"),
-        lambda: why(two.store, "s", "1"),
+        lambda: explain(two.store, "s", "1"),
         lambda: export(two.store, "s"),
     ):
         with pytest.raises(NewerVersion, match="upgrade turnwheel, or go on with the one that wrote it"):
@@ -198,12 +214,12 @@ async def test_whoever_says_something_through_an_older_process_is_told(two: Two)
 @pytest.mark.parametrize(
     ("row", "state"),
     [
-        (encode(About(state=SessionState.RESTING), About), SessionState.RESTING),
-        (b'{"state":"napping"}', SessionState.UNREADABLE),
-        (b'{"v":9,"mood":"good"}', SessionState.UNREADABLE),
+        (encode(SessionSummary(state=SessionStatus.RESTING), SessionSummary), SessionStatus.RESTING),
+        (b'{"state":"napping"}', SessionStatus.UNREADABLE),
+        (b'{"v":9,"mood":"good"}', SessionStatus.UNREADABLE),
     ],
 )
-async def test_a_session_of_a_newer_version_is_listed(two: Two, row: bytes, state: SessionState) -> None:
+async def test_a_session_of_a_newer_version_is_listed(two: Two, row: bytes, state: SessionStatus) -> None:
     """As far as its row says; it is not pruned, and the row is left alone."""
     await two.process(says("hi")).run("go")
     await two.newer_says(UserSent(at=101.0, id="more", text="and then"))
@@ -232,7 +248,7 @@ async def test_what_an_older_version_says_meanwhile_is_taken_up(two: Two) -> Non
     await until(lambda: session.resting)
     assert session.machine is not None
     (question,) = questions(session.machine)
-    entry = json.loads(written(Posted(event=yes(question.id))))
+    entry = json.loads(encode_entry(Posted(event=yes(question.id))))
     del entry["v"]
     await two.store.append("s", len(await two.store.load("s")), [json.dumps(entry).encode()])
     assert ((await run).text, two.ran) == ("paid", ["pay"])

@@ -29,11 +29,16 @@ from turnwheel.effects.errors import JournalError, UnknownCall, UnknownSession
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import ToolStarted
-from turnwheel.effects.performers.hooks_define import HostHook
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.why import why
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
+from turnwheel.engine.inspect.explain import explain
+from turnwheel.performers.hooks import HostHook
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+)
 
 Reaction = Callable[[Session, Any], Awaitable[object]]
 
@@ -74,7 +79,7 @@ class Case:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.clock = FakeClock(100.0)
+        self.clock = AutoClock(100.0)
 
     def session(self, *replies: Reply, **settings: Any) -> Session:
         """The session ``s`` in one more process."""
@@ -107,7 +112,7 @@ class Case:
         """The story of the call *number* of all that were wished, a line a moment."""
         session = await self.session().load()
         wishes = [wish for message in session.history for wish in message.calls]
-        account = await why(self.store, "s", wishes[number].id)
+        account = await explain(self.store, "s", wishes[number].id)
         assert (account.session, account.call) == ("s", wishes[number].id)
         assert (account.tool, account.arguments) == (wishes[number].name, wishes[number].arguments)
         times = [moment.at for moment in account.moments]
@@ -408,7 +413,7 @@ async def test_a_question_that_was_answered_elsewhere_says_by_whom(case: Case) -
     case.clock.move(3_600.0)
     await case.session().resume()
     assert "answered: yes, by ann (mail)" in await case.told()
-    account = await why(case.store, "s", question.call)
+    account = await explain(case.store, "s", question.call)
     assert [(moment.what, moment.at) for moment in account.moments] == [
         ("wished", 100.0),
         ("judged", 100.0),
@@ -434,7 +439,7 @@ async def test_what_a_child_did_is_in_the_session_that_is_named(case: Case) -> N
         f"started: agent scout, in session s.{call}: look around",
         "ended: ok: I saw it",
     ]
-    account = await why(case.store, f"s.{call}", "2")
+    account = await explain(case.store, f"s.{call}", "2")
     assert [moment.what for moment in account.moments] == ["wished", "judged", "started", "ended"]
 
 
@@ -448,14 +453,14 @@ async def test_the_end_of_an_id_is_enough_where_it_is_the_only_one(case: Case) -
     first, second = [wish.id for wish in session.history[1].calls]
     number = second.partition("-")[2]
     for name in (second, number, f"-{number}"):
-        assert (await why(case.store, "s", name)).call == second
+        assert (await explain(case.store, "s", name)).call == second
     await case.play(session, "again")
     third = session.history[-3].calls[0].id
     assert first.partition("-")[2] == third.partition("-")[2]
     with pytest.raises(UnknownCall) as told:
-        await why(case.store, "s", third.partition("-")[2])
+        await explain(case.store, "s", third.partition("-")[2])
     assert told.value.open == (first, third)
-    assert (await why(case.store, "s", third)).call == third
+    assert (await explain(case.store, "s", third)).call == third
 
 
 @pytest.mark.parametrize("name", ["", "-", "99", "nothing", "look"])
@@ -464,14 +469,14 @@ async def test_a_call_that_is_not_there_is_refused_with_those_that_are(case: Cas
     session = case.session(LOOK)
     await case.play(session)
     with pytest.raises(UnknownCall) as told:
-        await why(case.store, "s", name)
+        await explain(case.store, "s", name)
     assert told.value.open == (session.history[1].calls[0].id,)
 
 
 async def test_a_session_that_is_not_there_is_refused() -> None:
     """By its name."""
     with pytest.raises(UnknownSession, match="no session 'nobody'"):
-        await why(MemoryStore(), "nobody", "1")
+        await explain(MemoryStore(), "nobody", "1")
 
 
 async def test_the_account_grows_with_the_journal(case: Case) -> None:
@@ -479,14 +484,14 @@ async def test_the_account_grows_with_the_journal(case: Case) -> None:
     session = case.session(PAY)
     await case.play(session, ApprovalRequested=answers(Approve()))
     call = session.history[1].calls[0].id
-    whole = (await why(case.store, "s", call)).moments
+    whole = (await explain(case.store, "s", call)).moments
     journal = await case.store.load("s")
     wished = next(number for number, data in enumerate(journal, 1) if b"ModelFinished" in data)
     lengths = []
     for length in range(wished, len(journal) + 1):
         cut = MemoryStore()
         await cut.append("s", 0, journal[:length])
-        moments = (await why(cut, "s", call)).moments
+        moments = (await explain(cut, "s", call)).moments
         assert whole[: len(moments)] == moments
         lengths.append(len(moments))
     assert lengths == sorted(lengths)
@@ -500,4 +505,4 @@ async def test_a_journal_that_was_half_written_is_refused_at_the_entry_that_is_b
     cut = MemoryStore()
     await cut.append("s", 0, [*journal[:-1], journal[-1][:-5]])
     with pytest.raises(JournalError, match=f"entry {len(journal) - 1} of session 's' cannot be read"):
-        await why(cut, "s", "2")
+        await explain(cut, "s", "2")

@@ -13,9 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ToolSpec
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
+from turnwheel.effects.events import (
+    Event,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
     Binary,
@@ -31,19 +37,28 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, Seen, SystemClock
-from turnwheel.effects.performers.models import AnthropicMessages
-from turnwheel.effects.performers.models.anthropic_messages import MessagesWire
-from turnwheel.effects.performers.models.anthropic_stream import MessagesParser
-from turnwheel.effects.performers.models.body import MAX_WHOLE
-from turnwheel.effects.performers.models.errors import in_stream, refusal
-from turnwheel.effects.performers.models.sse import MAX_LINE
-from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
-from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    merged,
+)
+from turnwheel.effects.requests import (
+    CallModel,
+    Conversation,
+    Purpose,
+    Transcript,
+)
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.wires import messages_faults, reading_faults
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
+from turnwheel.performers.models import AnthropicMessages
+from turnwheel.performers.models.anthropic import MessagesWire
+from turnwheel.performers.models.anthropic_stream import MessagesParser
+from turnwheel.performers.models.body import MAX_LINE, MAX_WHOLE
+from turnwheel.performers.models.errors import in_stream, refusal
+from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.testing.wire_rules import messages_faults, reading_faults
 
 # Pieces and endings
 
@@ -610,9 +625,9 @@ ASKED = CallModel(id="r-1", model=SPEC.name, view=Conversation(revision=0, lengt
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def scene_of(history: History, config: Config = PLAIN) -> Scene:
+def scene_of(history: History, config: Config = PLAIN) -> PerformContext:
     """A scene over *history*."""
-    return Scene(
+    return PerformContext(
         session="s", run="r", config=config, history=history, clock=SystemClock(), emit=lambda _: None
     )
 
@@ -1323,7 +1338,7 @@ def test_an_error_in_a_stream_is_classified(status: int, kind: str, message: str
 
 async def asked_over_http(
     answer: bytes, monkeypatch: pytest.MonkeyPatch, api_key: str | None = "k1"
-) -> tuple[bytes, list[Event | Seen], ModelFinished | ModelFailed]:
+) -> tuple[bytes, list[Event | PassThroughNotice], ModelFinished | ModelFailed]:
     """The head of the request that a server saw that answers with *answer*, and what came of it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from the environment")
     heads: list[bytes] = []
@@ -1334,7 +1349,7 @@ async def asked_over_http(
         await writer.drain()
         writer.close()
 
-    events: list[Event | Seen] = []
+    events: list[Event | PassThroughNotice] = []
     scene = attrs.evolve(scene_of(History.of(HI)), emit=events.append)
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]

@@ -14,24 +14,40 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config
-from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
+from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.events import (
+    Event,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, Seen, SystemClock
-from turnwheel.effects.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
-from turnwheel.effects.performers.models.anthropic_stream import MessagesParser
-from turnwheel.effects.performers.models.openai_stream import ChatParser
-from turnwheel.effects.performers.models.wire import Broken, Complete, Ending, Parser
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    merged,
+)
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
-from turnwheel.states.rules.answer import wishes
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
+from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
+from turnwheel.performers.models.anthropic_stream import MessagesParser
+from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.wire import (
+    Broken,
+    Complete,
+    Ending,
+    Parser,
+)
+from turnwheel.states.rules.answer_parts import wishes
 from turnwheel.states.rules.schema import arguments_of
-from turnwheel.testing.wires import reading_faults
+from turnwheel.testing.wire_rules import reading_faults
 
-Emitted = Event | Seen
+Emitted = Event | PassThroughNotice
 
 BESIDE = Path(__file__).parents[2] / "shared" / "wire"
 BODIES = Path(os.environ.get("TURNWHEEL_WIRE", BESIDE))
@@ -287,7 +303,7 @@ async def ask(dialect: Dialect, url: str) -> tuple[list[Emitted], ModelFinished 
     """What the performer of *dialect* makes of the answer at *url*."""
     events: list[Emitted] = []
     request = CallModel(id="run-1", model=dialect.model, view=Conversation(revision=0, length=1))
-    scene = Scene(
+    scene = PerformContext(
         session="s",
         run="run",
         config=Config(model=ModelSpec(name=dialect.model)),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ToolSpec
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.events import Failure
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
@@ -30,16 +30,31 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.models.errors import MAX_MESSAGE, in_stream, refusal, retry_after
-from turnwheel.effects.performers.models.openai_chat import ChatWire, Habits
-from turnwheel.effects.performers.models.openai_stream import ChatParser
-from turnwheel.effects.performers.models.sse import MAX_LINE, EventSplitter
-from turnwheel.effects.performers.models.wire import Broken, Complete, Ending
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
-from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    merged,
+)
+from turnwheel.effects.requests import (
+    CallModel,
+    Conversation,
+    Purpose,
+    Transcript,
+)
 from turnwheel.effects.usage import Usage
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models.body import MAX_LINE, EventSplitter
+from turnwheel.performers.models.errors import (
+    MAX_MESSAGE,
+    in_stream,
+    refusal,
+    retry_after,
+)
+from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.wire import Broken, Complete, Ending
 
 # Events
 
@@ -609,9 +624,9 @@ PLAIN = Config(model=ModelSpec(name="openai:m", max_output=None))
 ASKED = CallModel(id="r-1", model="openai:m", view=Conversation(revision=0, length=1))
 
 
-def scene_of(history: History, config: Config = PLAIN) -> Scene:
+def scene_of(history: History, config: Config = PLAIN) -> PerformContext:
     """A scene over *history*."""
-    return Scene(
+    return PerformContext(
         session="s", run="r", config=config, history=history, clock=SystemClock(), emit=lambda _: None
     )
 
@@ -810,7 +825,10 @@ def test_a_word_of_the_models_stands_between_a_tool_and_a_user_where_it_must() -
     a = call(1, "wa")
     history = [user("hi"), assistant(a), results(a), user("and?"), user("well?")]
     plain, bridged = (
-        [message["role"] for message in body_of(*history, wire=ChatWire(Habits(bridged=bridged)))["messages"]]
+        [
+            message["role"]
+            for message in body_of(*history, wire=ChatWire(ServerQuirks(bridged=bridged)))["messages"]
+        ]
         for bridged in (False, True)
     )
     assert plain == ["user", "assistant", "tool", "user", "user"]
@@ -953,7 +971,7 @@ def test_thinking_goes_back_where_the_server_takes_it(
     field: str, parts: tuple[Part, ...], expected: dict[str, Any]
 ) -> None:
     """Signed and redacted thinking where it can be proven, other with calls, each under its server's name."""
-    message = body_of(assistant(*parts, SAID), wire=ChatWire(Habits(field)))["messages"][0]
+    message = body_of(assistant(*parts, SAID), wire=ChatWire(ServerQuirks(field)))["messages"][0]
     assert {
         key: value for key, value in message.items() if key not in {"role", "content", "tool_calls"}
     } == expected

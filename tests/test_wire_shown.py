@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config
-from turnwheel.effects.history import History
+from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.history import CLEARED, History
 from turnwheel.effects.messages import (
     Binary,
     Finish,
@@ -25,15 +25,18 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.models.anthropic_messages import MessagesWire
-from turnwheel.effects.performers.models.encoding import Encoded
-from turnwheel.effects.performers.models.openai_chat import ChatWire
-from turnwheel.effects.performers.models.transcript import shortened, transcript
-from turnwheel.effects.performers.models.wire import Wire
-from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
-from turnwheel.effects.shown import CLEARED
+from turnwheel.effects.requests import (
+    CallModel,
+    Conversation,
+    Purpose,
+    Transcript,
+)
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models.anthropic import MessagesWire
+from turnwheel.performers.models.encoding import Encoded
+from turnwheel.performers.models.openai import ChatWire
+from turnwheel.performers.models.transcript import shortened, transcript
+from turnwheel.performers.models.wire import Wire
 
 WIRES: dict[str, tuple[Wire, str]] = {
     "chat": (ChatWire(), "openai:m"),
@@ -59,7 +62,7 @@ def talk(turns: int, content: str = "y" * 1_000) -> History:
 
 def body_of(wire: Wire, history: History, request: CallModel, config: Config | None = None) -> dict[str, Any]:
     """The decoded body of *request*."""
-    scene = Scene(
+    scene = PerformContext(
         session="s",
         run="r",
         config=config or Config(model=ModelSpec(name=request.model)),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config, ToolSpec
-from turnwheel.effects.history import History
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.history import SHORT, History, clear_results
 from turnwheel.effects.messages import (
     Binary,
     Finish,
@@ -25,14 +25,17 @@ from turnwheel.effects.messages import (
     ToolCall,
     ToolResult,
 )
-from turnwheel.effects.model import ModelSpec
-from turnwheel.effects.performers.base import Scene, SystemClock
-from turnwheel.effects.performers.models.anthropic_messages import MessagesWire
-from turnwheel.effects.performers.models.openai_chat import ChatWire, Habits
-from turnwheel.effects.performers.models.wire import Wire
-from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
-from turnwheel.effects.shown import SHORT, cleared
-from turnwheel.testing.wires import chat_faults, messages_faults
+from turnwheel.effects.requests import (
+    CallModel,
+    Conversation,
+    Purpose,
+    Transcript,
+)
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models.anthropic import MessagesWire
+from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.wire import Wire
+from turnwheel.testing.wire_rules import chat_faults, messages_faults
 
 # Histories that a loop can have: every call is answered, and anything may have been said
 
@@ -131,10 +134,10 @@ REQUESTS = st.builds(
 )
 
 
-def scene_of(history: History, spec: ModelSpec) -> Scene:
+def scene_of(history: History, spec: ModelSpec) -> PerformContext:
     """A scene over *history*."""
     config = Config(model=spec, tools=TOOLS, stop=("END",))
-    return Scene(
+    return PerformContext(
         session="s", run="r", config=config, history=history, clock=SystemClock(), emit=lambda _: None
     )
 
@@ -146,8 +149,8 @@ def asked_at(messages: list[Message]) -> list[int]:
 
 WIRES = [
     (ChatWire, chat_faults),
-    (lambda: ChatWire(Habits("reasoning_details")), chat_faults),
-    (lambda: ChatWire(Habits("", bridged=True)), chat_faults),
+    (lambda: ChatWire(ServerQuirks("reasoning_details")), chat_faults),
+    (lambda: ChatWire(ServerQuirks("", bridged=True)), chat_faults),
     (MessagesWire, messages_faults),
 ]
 
@@ -188,7 +191,7 @@ def test_old_results_can_be_left_out_of_whatever_was_said(
         fork = History(history.log, data.draw(st.sampled_from([length, len(messages)]), label="fork"))
         body = kept.encode(attrs.evolve(request_, model=spec.name, view=view), scene_of(fork, spec)).body
         assert faults_of(body) == []
-        shown = [*map(cleared, messages[:before]), *messages[before:length]]
+        shown = [*map(clear_results, messages[:before]), *messages[before:length]]
         plain = attrs.evolve(request_, model=spec.name, view=Conversation(revision=0, length=length))
         assert make().encode(plain, scene_of(History.of(*shown), spec)).body == body
 

@@ -17,15 +17,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import Config
+from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import Interrupted
-from turnwheel.effects.model import ModelSpec
 from turnwheel.engine.codec import make_converter
-from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, TakenOver
-from turnwheel.engine.journal import fold
-from turnwheel.engine.migrations import CHANGES, OLDEST, Changed, teach
-from turnwheel.engine.written import MARK, entry_of, written
+from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
+from turnwheel.engine.journal.entries import (
+    VERSION,
+    Entry,
+    Posted,
+    RunOpened,
+    TakenOver,
+)
+from turnwheel.engine.journal.migrations import (
+    CHANGES,
+    OLDEST,
+    Changed,
+    teach,
+)
+from turnwheel.engine.session.journal import fold
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = Config(model=ModelSpec(name="m"))
@@ -34,20 +44,20 @@ OPENED = RunOpened(at=1.0, run="r", config=CONFIG)
 
 def as_in_2(**fields: object) -> bytes:
     """`OPENED` as version 2 wrote it, with *fields* that are different."""
-    plain = json.loads(written(OPENED))
+    plain = json.loads(encode_entry(OPENED))
     plain.pop(MARK, None)
     return json.dumps({**plain, "version": 2, **fields}).encode()
 
 
 def test_an_entry_says_its_version_first() -> None:
     """So it can be seen without reading the rest."""
-    assert written(Posted(event=Interrupted(at=1.0))).startswith(b'{"v":%d,' % VERSION)
+    assert encode_entry(Posted(event=Interrupted(at=1.0))).startswith(b'{"v":%d,' % VERSION)
 
 
 def test_an_entry_of_version_2_is_read_as_one_of_today() -> None:
     """It said no version, but for the beginning of a run, which said it for all."""
-    assert entry_of(as_in_2()) == OPENED
-    assert entry_of(b'{"event":{"at":1.0,"type":"Interrupted"},"type":"Posted"}') == Posted(
+    assert decode_entry(as_in_2()) == OPENED
+    assert decode_entry(b'{"event":{"at":1.0,"type":"Interrupted"},"type":"Posted"}') == Posted(
         event=Interrupted(at=1.0)
     )
 
@@ -59,7 +69,7 @@ def test_an_entry_of_a_newer_version_is_refused(version: int) -> None:
         f"entry 3 of session 's' has version {version}, known here is {VERSION}: upgrade turnwheel, or go on"
     )
     with pytest.raises(NewerVersion, match=says) as caught:
-        entry_of(b'{"v":%d,"kind":"unheard of"}' % version, "entry 3 of session 's'")
+        decode_entry(b'{"v":%d,"kind":"unheard of"}' % version, "entry 3 of session 's'")
     assert (caught.value.version, caught.value.known) == (version, VERSION)
 
 
@@ -69,14 +79,14 @@ def test_the_first_version_is_refused(data: bytes) -> None:
     with pytest.raises(
         JournalError, match=r"^here: version 1 of the journal was never released; read it with"
     ):
-        entry_of(data, "here")
+        decode_entry(data, "here")
 
 
 @pytest.mark.parametrize("version", [0, -1, "3", None, True, 2.5, 3.5, 10**24, {"a": 1}])
 def test_a_version_that_never_was_is_damage(version: Any) -> None:
     """Nobody ever wrote such a thing, and no turnwheel will read it."""
     with pytest.raises(JournalError, match=r"^here says that it is of version .*: it is damaged, restore it"):
-        entry_of(as_in_2(v=version), "here")
+        decode_entry(as_in_2(v=version), "here")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +109,7 @@ def test_a_version_that_never_was_is_damage(version: Any) -> None:
 def test_what_cannot_be_read_says_where_and_what_to_do(line: bytes, said: str) -> None:
     """Torn and foreign lines are one kind of error, which shows the line, or its beginning."""
     with pytest.raises(JournalError, match=said) as caught:
-        entry_of(line, "journal line 3")
+        decode_entry(line, "journal line 3")
     assert "restore it from a backup" in str(caught.value)
     assert len(str(caught.value)) < 1_000
 
@@ -119,19 +129,19 @@ entries: st.SearchStrategy[Entry] = kinds(Entry)
 @settings(max_examples=200)
 def test_any_entry_that_is_written_is_read_as_it_was(entry: Entry) -> None:
     """Nothing is lost, and nothing added."""
-    assert entry_of(written(entry)) == entry
+    assert decode_entry(encode_entry(entry)) == entry
 
 
 @given(entry=entries)
 @settings(max_examples=200)
 def test_any_entry_of_version_2_is_read_as_it_was(entry: Entry) -> None:
     """No field of it is lost on its way to the present."""
-    assert entry_of(in_version_2(entry)) == entry
+    assert decode_entry(in_version_2(entry)) == entry
 
 
 def in_version_2(entry: Entry) -> bytes:
     """*entry* as version 2 wrote it, where it was possible then."""
-    plain = json.loads(written(entry))
+    plain = json.loads(encode_entry(entry))
     del plain[MARK]
     if isinstance(entry, RunOpened):
         plain["version"] = 2
@@ -162,7 +172,7 @@ def read_or_refused(data: bytes) -> Entry | None:
     """The entry that *data* is; None where it is refused, as it should be."""
     said = ""
     try:
-        return entry_of(data, "entry 7")
+        return decode_entry(data, "entry 7")
     except JournalError as error:
         said = str(error)
     assert said.startswith("entry 7")
@@ -323,11 +333,13 @@ def test_what_changed_twice_goes_the_whole_way() -> None:
 def test_what_older_versions_were_like_is_loaded_for_them_only() -> None:
     """A journal of today costs nothing for what was before."""
     code = (
-        "import sys; from turnwheel.engine.written import entry_of\n"
-        "entry_of({!r}); assert 'turnwheel.engine.migrations' not in sys.modules\n"
-        "entry_of({!r}); assert 'turnwheel.engine.migrations' in sys.modules"
+        "import sys; from turnwheel.engine.journal.encoding import entry_of\n"
+        "entry_of({!r}); assert 'turnwheel.engine.journal.migrations' not in sys.modules\n"
+        "entry_of({!r}); assert 'turnwheel.engine.journal.migrations' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code.format(written(OPENED), as_in_2())], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", code.format(encode_entry(OPENED), as_in_2())], check=True, timeout=60
+    )
 
 
 ROOMS = ("engine", "apps", "testing", "benchmarks", "tests")
@@ -344,4 +356,4 @@ def test_entries_are_written_and_read_in_one_place() -> None:
 def test_a_configuration_comes_along() -> None:
     """Whoever takes a run over says under what, in full."""
     entry = TakenOver(at=1.0, config=CONFIG)
-    assert entry_of(written(entry)) == entry
+    assert decode_entry(encode_entry(entry)) == entry

@@ -11,12 +11,20 @@ import asyncio
 import json
 import sys
 
-from turnwheel import Agent, ChildSpec, Concurrency, Limits, Policy, SQLiteStore, tool
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Concurrency,
+    Limits,
+    Policy,
+    SQLiteStore,
+    tool,
+)
 from turnwheel.effects.events import ModelFailed, ModelFinished
 from turnwheel.effects.messages import Role
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.performers.base import PerformContext
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 CHILDREN = tuple([ChildSpec(name=name, limits=Limits(tokens=700)) for name in "abc"])
@@ -37,7 +45,7 @@ async def main(path: str, moment: str) -> None:
         await killed("tool", "somebody")
         return "found"
 
-    async def model(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def model(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         name = scene.config.agent
         read = scene.history.slice(0, request.view.length)
         again = any(message.role is Role.TOOL for message in read)

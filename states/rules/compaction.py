@@ -4,12 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...effects.history import placeholder_for
 from ...effects.messages import Message, Role, user
-from .sizes import history_size, message_size
+from .token_estimates import history_size, message_size
 
 if TYPE_CHECKING:
-    from ...effects.config import Config
+    from ...effects.config import Compaction, Config
     from ...effects.history import History
+
+# Which old tool results a model is no longer shown.
+
+
+def before(settings: Compaction, history: History, cleared: int, results: int) -> int | None:
+    """
+    The index of the first message whose results stay, if some are left out now; None if not.
+
+    *results* are shown of *history*, whose messages before index *cleared* are dealt with.
+    """
+    if settings.clear_over is None or results <= settings.clear_over:
+        return None
+    index, kept = len(history), 0
+    while index > cleared:
+        message = history[index - 1]
+        if message.role is Role.TOOL:
+            # Those of the latest answer stay, whatever is to be kept: no model has seen them yet.
+            if kept and kept >= settings.clear_keep:
+                return index
+            kept += len(message.parts)
+        index -= 1
+    return None
+
+
+def count(history: History, start: int, stop: int) -> int:
+    """How many results are left out of the messages from index *start* up to *stop*."""
+    return sum(placeholder_for(part) for message in history.slice(start, stop) for part in message.parts)
+
 
 WORTH = 0.05
 """The share of the window below which nothing is summarised that need not be: a summary costs more."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...effects.config import Steering
 from ...effects.messages import Message, user
-from ...effects.policy import Steering
-from ...effects.records import Lane
+from ...effects.records import MailKind, SetModel, SetThinking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...effects.config import Config
+    from ...effects.records import Change
     from ..context import Mail
 
 
@@ -20,7 +22,7 @@ def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
 
     Prompts of nobody in particular are never joined, and with no window none are.
     """
-    prompts = [one for one in mail if one.lane is Lane.PROMPT]
+    prompts = [one for one in mail if one.lane is MailKind.PROMPT]
     if not prompts or not window:
         return tuple(prompts[:1])
     group = [prompts[0]]
@@ -34,7 +36,7 @@ def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
 def next_prompt(mail: tuple[Mail, ...], window: float) -> tuple[str, ...]:
     """The ids of what a run begins with: the next prompt, and all that was said into the run before."""
     group = {one.id for one in prompt_group(mail, window)}
-    return tuple([one.id for one in mail if one.id in group or one.lane is Lane.STEER])
+    return tuple([one.id for one in mail if one.id in group or one.lane is MailKind.STEER])
 
 
 def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
@@ -44,10 +46,10 @@ def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
     Joined prompts have the time of the last.
     """
     taken = [one for one in mail if one.id in ids]
-    prompts = [one for one in taken if one.lane is Lane.PROMPT]
+    prompts = [one for one in taken if one.lane is MailKind.PROMPT]
     made: list[Message] = []
     for one in taken:
-        if one.lane is Lane.STEER:
+        if one.lane is MailKind.STEER:
             made.append(user(one.text, one.at, one.files))
         elif one is prompts[0]:
             text = "\n".join([prompt.text for prompt in prompts])
@@ -58,4 +60,20 @@ def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
 
 def skips_rest(mail: Iterable[Mail]) -> bool:
     """Whether somebody said something that the model is to read before any further call runs."""
-    return any(one.lane is Lane.STEER and one.how is not Steering.WHEN_DONE for one in mail)
+    return any(one.lane is MailKind.STEER and one.how is not Steering.WHEN_DONE for one in mail)
+
+
+# Whether a setting can be changed while a run is under way.
+
+
+def refusal(config: Config, change: Change) -> str:
+    """Why *change* cannot be made under *config*; empty where it can."""
+    if isinstance(change, SetModel):
+        if not change.model.strip():
+            return "a model has a name"
+        paid = config.limits.usd is not None or config.session_limits.usd is not None
+        if paid and config.spec(change.model).price is None:
+            return f"the limit in USD needs a price for {change.model!r}: configure it among the models"
+    if isinstance(change, SetThinking) and change.tokens is not None and change.tokens <= 0:
+        return f"a budget to think is a number of tokens above 0, or None; got {change.tokens!r}"
+    return ""

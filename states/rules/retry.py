@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects.events import Failure
-from ...effects.notices_upkeep import FellBack
+from ...effects.notices import FallbackUsed
 from ...effects.records import UseFallback
 
 if TYPE_CHECKING:
-    from ...effects.config import Config
+    from ...effects.config import Config, Retries
     from ...effects.events import ModelFailed
-    from ...effects.upkeep import Retries
 
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 """The provider asks for patience: it is given more tries."""
@@ -39,11 +38,11 @@ def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float 
     return delay is None or delay > config.retries.fallback_after
 
 
-def fall_back(config: Config, model: str, failed: ModelFailed) -> tuple[UseFallback, FellBack]:
+def fall_back(config: Config, model: str, failed: ModelFailed) -> tuple[UseFallback, FallbackUsed]:
     """The fallback model is asked from now on instead of *model*, which *failed*."""
     return (
         UseFallback(model=config.fallback),
-        FellBack(model=config.fallback, instead_of=model, failure=failed.failure, message=failed.message),
+        FallbackUsed(model=config.fallback, instead_of=model, failure=failed.failure, message=failed.message),
     )
 
 

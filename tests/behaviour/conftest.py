@@ -10,14 +10,22 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import Agent, MemoryStore, Result, Session, Tool, ToolContext, tool
+from turnwheel import (
+    Agent,
+    MemoryStore,
+    Result,
+    Session,
+    Tool,
+    ToolContext,
+    tool,
+)
 from turnwheel.effects.events import ModelFailed, ModelFinished
+from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role
 from turnwheel.effects.notices import Notice
-from turnwheel.effects.performers.base import Performer, Scene
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
-from turnwheel.effects.shown import cleared
-from turnwheel.testing.clock import FakeClock, Wall
+from turnwheel.performers.base import PerformContext, Performer
+from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel
 
 Reaction = Callable[[Any], Awaitable[object]]
@@ -34,7 +42,7 @@ class Stage:
     """
 
     def __init__(self) -> None:
-        self.clock = FakeClock(100.0)
+        self.clock = AutoClock(100.0)
         self.store = MemoryStore()
         self.ran: list[str] = []
         self.notices: list[Notice] = []
@@ -124,7 +132,7 @@ class Stage:
         return self.agent(*replies, **settings).session("s")
 
     def _answered_by(self, model: ScriptedModel) -> Performer[CallModel]:
-        async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+        async def answer(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
             self.faults += unanswered(scene.history.slice(0, request.view.length))
             if request.purpose is Purpose.SUMMARY and self.summaries:
                 return await self._summarised(request, scene, model)
@@ -136,7 +144,7 @@ class Stage:
         return answer
 
     async def _summarised(
-        self, request: CallModel, scene: Scene, model: ScriptedModel
+        self, request: CallModel, scene: PerformContext, model: ScriptedModel
     ) -> ModelFinished | ModelFailed:
         """The next of *summaries*, as an answer of *model*'s."""
         scribe = ScriptedModel(self.summaries.pop(0))
@@ -192,7 +200,7 @@ class Stage:
         """What the model was shown at its request *number*, from 1, a line a message."""
         view, messages = self.model.requests[number - 1].view, self.model.seen[number - 1]
         old = view.cleared if isinstance(view, Conversation) else 0
-        return lines([*map(cleared, messages[:old]), *messages[old:]])
+        return lines([*map(clear_results, messages[:old]), *messages[old:]])
 
     @property
     def purposes(self) -> str:
@@ -251,6 +259,6 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-def wall() -> Wall:
+def wall() -> ManualClock:
     """A clock to be moved by hand."""
-    return Wall()
+    return ManualClock()

@@ -31,8 +31,9 @@ from turnwheel.effects.requests import AskApproval
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
-    from turnwheel.testing.clock import Wall
+    from behaviour.conftest import Stage
+
+    from turnwheel.testing.clocks import ManualClock
 
 TWO_READS_AROUND = calls(("look", {"at": "a"}), ("pay", {}), ("look", {"at": "b"}))
 
@@ -220,7 +221,9 @@ async def test_always_may_be_for_certain_arguments_only_and_outvotes_no_denial(s
 
 
 @pytest.mark.behaviour("no-answer-in-time-is-a-no")
-async def test_a_question_that_nobody_answers_in_time_counts_as_denied(stage: Stage, wall: Wall) -> None:
+async def test_a_question_that_nobody_answers_in_time_counts_as_denied(
+    stage: Stage, wall: ManualClock
+) -> None:
     """Where a time is set; the model reads how long it was."""
     session = stage.session(TWO_READS_AROUND, says("well"), policy=Policy(answer_within=60.0), clock=wall)
 
@@ -236,7 +239,7 @@ async def test_a_question_that_nobody_answers_in_time_counts_as_denied(stage: St
 
 
 @pytest.mark.behaviour("no-answer-in-time-is-a-no")
-async def test_the_time_runs_while_nobody_holds_the_run(stage: Stage, wall: Wall) -> None:
+async def test_the_time_runs_while_nobody_holds_the_run(stage: Stage, wall: ManualClock) -> None:
     """A run that rested too long is told so when it is resumed."""
     policy = Policy(answer_within=60.0)
     async with stage.session(calls(("pay", {})), policy=policy, clock=wall) as session:
@@ -249,7 +252,7 @@ async def test_the_time_runs_while_nobody_holds_the_run(stage: Stage, wall: Wall
 
 @pytest.mark.behaviour("no-answer-in-time-is-a-no")
 async def test_without_a_time_set_a_question_waits_for_ever_and_waiting_costs_nothing(
-    stage: Stage, wall: Wall
+    stage: Stage, wall: ManualClock
 ) -> None:
     """Time is what the agent takes, not what a person takes."""
     session = stage.session(calls(("pay", {})), says("done"), limits=Limits(seconds=5.0), clock=wall)

@@ -36,14 +36,22 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
-    from turnwheel.testing.clock import Wall
+    from behaviour.conftest import Stage
+
+    from turnwheel.testing.clocks import ManualClock
 
 SCOUT = ChildSpec(name="scout", description="Looks around.")
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
@@ -73,7 +81,7 @@ class Cast:
         """What the child that was asked *name*, or the parent, was asked for."""
         return self._models[name].requests
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
         """The next answer of whoever asks."""
         self.requests.append(request)
         name = scene.history[0].text if scene.config.agent else ""
@@ -541,7 +549,7 @@ async def test_an_approver_is_asked_about_a_childs_calls(stage: Stage) -> None:
 
 
 @pytest.mark.behaviour("a-childs-question-is-its-parents")
-async def test_time_that_a_child_waits_for_a_person_costs_it_nothing(stage: Stage, wall: Wall) -> None:
+async def test_time_that_a_child_waits_for_a_person_costs_it_nothing(stage: Stage, wall: ManualClock) -> None:
     """Its limit of time is one of work."""
     children = [ChildSpec(name="scout", tools=("pay",), limits=Limits(seconds=60.0))]
     session = stage.session(*BUYS, clock=wall, children=children)

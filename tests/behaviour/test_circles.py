@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import DoneReason, Loops, Policy, Tool, tool
-from turnwheel.effects.notices import RunEnded, ToolProgress
-from turnwheel.effects.notices_upkeep import LoopDetected
+from turnwheel import (
+    DoneReason,
+    Loops,
+    Policy,
+    Tool,
+    tool,
+)
+from turnwheel.effects.notices import LoopDetected, RunEnded, ToolProgress
 from turnwheel.testing.scripted import Reply, calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 ALL = {"policy": Policy(mode="bypass")}
 """Nobody is asked about anything."""

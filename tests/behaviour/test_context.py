@@ -28,21 +28,31 @@ from turnwheel.effects.notices import (
     Compacted,
     CompactionFailed,
     CompactionStarted,
+    ResultsCleared,
     RetryScheduled,
     ToolEnded,
     ToolProgress,
     TurnEnded,
 )
-from turnwheel.effects.notices_upkeep import ResultsCleared
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import CallModel, Purpose, Transcript
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
-from turnwheel.testing.scripted import Reply, calls, fails, says
+from turnwheel.performers.base import PerformContext
+from turnwheel.projections import (
+    AgentEvents,
+    SdkMessages,
+    SseEvents,
+    TurnEvents,
+)
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 SMALL = ModelSpec(name="scripted", window=1_000)
 PROMPT = "tell me " * 150
@@ -387,7 +397,7 @@ class Porter:
         self.largest = 0
         self.summaries = 0
 
-    async def __call__(self, request: CallModel, scene: Scene) -> ModelFinished:
+    async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
         """The code that is asked for, where it can be seen."""
         shown = scene.history.slice(0, request.view.length)
         codes = dict(found for message in shown for found in CODE.findall(message.text))

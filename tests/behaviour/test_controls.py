@@ -24,7 +24,12 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import ArgumentError, ConfigError, SessionClosed, UnknownCall
+from turnwheel.effects.errors import (
+    ArgumentError,
+    ConfigError,
+    SessionClosed,
+    UnknownCall,
+)
 from turnwheel.effects.events import Failure, ModelFailed, ModelStreamed
 from turnwheel.effects.notices import (
     AgentNoticed,
@@ -41,16 +46,23 @@ from turnwheel.effects.notices import (
     ToolProgress,
     ToolStarted,
 )
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
+
     from turnwheel import Session
-    from turnwheel.testing.clock import Wall
+    from turnwheel.testing.clocks import ManualClock
 
 AROUND = calls(("look", {}), ("dig", {}), ("pay", {}), ("look", {}))
 
@@ -146,13 +158,13 @@ async def test_of_a_tool_that_does_not_stop_it_is_said_that_it_may_have_run(
 async def test_an_answer_that_does_not_stop_is_not_waited_for(stage: Stage) -> None:
     """What was read of it is kept as if it had ended there."""
 
-    async def deaf(request: CallModel, scene: Scene) -> ModelFailed:
+    async def deaf(request: CallModel, scene: PerformContext) -> ModelFailed:
         with suppress(asyncio.CancelledError):
             await say("Once ", 0, request, scene)
         await say("upon ", 1, request, scene)
         raise AssertionError
 
-    async def say(word: str, before: int, request: CallModel, scene: Scene) -> None:
+    async def say(word: str, before: int, request: CallModel, scene: PerformContext) -> None:
         pieces = (TextPiece(word),)
         scene.emit(ModelStreamed(at=0.0, request=request.id, before=before, count=1, pieces=pieces))
         await asyncio.Event().wait()
@@ -198,7 +210,12 @@ SCOUT = calls(("run_agent", {"agent": "scout", "prompt": "look"}), ("look", {}))
     ids=["an answer", "a retry", "a tool", "a question", "a hook", "a child"],
 )
 async def test_whatever_it_waits_for_is_given_up_and_the_next_run_begins_well(
-    stage: Stage, wall: Wall, replies: list[Reply], settings: dict[str, Any], at: type, outcomes: list[str]
+    stage: Stage,
+    wall: ManualClock,
+    replies: list[Reply],
+    settings: dict[str, Any],
+    at: type,
+    outcomes: list[str],
 ) -> None:
     """Each call has its result, nothing is left at work, and the conversation can go on."""
     before = asyncio.all_tasks()

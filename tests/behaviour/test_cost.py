@@ -8,16 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import ChildSpec, Compaction, DoneReason, Limits, ModelSpec, Price, price_of, tool
+from turnwheel import (
+    ChildSpec,
+    Compaction,
+    DoneReason,
+    Limits,
+    ModelSpec,
+    Price,
+    price_of,
+    tool,
+)
 from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure
-from turnwheel.effects.notices import CompactionStarted, TextDelta, ToolProgress, TurnEnded
+from turnwheel.effects.notices import (
+    CompactionStarted,
+    TextDelta,
+    ToolProgress,
+    TurnEnded,
+)
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.report import report
+from turnwheel.engine.inspect.costs import costs
 from turnwheel.testing.scripted import calls, fails, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
 """Costs 0.00002 USD an answer, as scripts have them where nothing else is said: 10 tokens in, 5 out."""
@@ -244,7 +258,7 @@ async def test_a_report_says_what_each_model_and_each_child_used(stage: Stage) -
     await session.branch(first.run)
     await session.run("or?")
 
-    bill = await report(stage.store, "s")
+    bill = await costs(stage.store, "s")
     assert (bill.session, bill.title, bill.total) == ("s", "go", session.spent)
     assert (bill.own.turns, bill.own.usage.total, bill.own.cost) == (4, 60, 4 * ANSWER)
     assert [(share.model, share.spent.usage.total) for share in bill.models] == [("scripted", 60)]
@@ -265,7 +279,7 @@ async def test_time_that_tools_took_is_no_models(stage: Stage) -> None:
         return "at last"
 
     await stage.session(calls(("slow", {})), says("done"), tools=[slow]).run("go")
-    bill = await report(stage.store, "s")
+    bill = await costs(stage.store, "s")
     assert (bill.own.seconds, [share.spent.seconds for share in bill.models]) == (60.0, [0.0])
 
 
@@ -276,7 +290,7 @@ async def test_a_report_names_the_models_without_a_price(stage: Stage) -> None:
     await session.run("go")
     for _ in range(30):
         await asyncio.sleep(0)
-    bill = await report(stage.store, "s")
+    bill = await costs(stage.store, "s")
     assert (bill.unpriced, bill.titling.usage.total, bill.total.unpriced) == (("scripted",), 15, 30)
     with pytest.raises(UnknownSession):
-        await report(stage.store, "nowhere")
+        await costs(stage.store, "nowhere")

@@ -28,6 +28,7 @@ from turnwheel import (
     hook,
     tool,
 )
+from turnwheel.effects.config import Loops
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import (
     Decision,
@@ -51,17 +52,21 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import CallModel, Purpose, SetTimer
-from turnwheel.effects.upkeep import Loops
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.listing import listed
-from turnwheel.testing.scripted import Reply, calls, fails, says
+from turnwheel.engine.session.listing import listed
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+)
 from turnwheel.testing.stores import FaultyStore
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 FOUR = calls(("look", {"at": "a"}), ("pay", {}), ("look", {"at": "b"}), ("put", {}))
 UNTOLD = Usage()
@@ -97,7 +102,7 @@ async def test_calls_of_an_aborted_answer_do_not_stay_unanswered(stage: Stage, *
     """Also where the model came to its end just when it was cut: nothing of it runs."""
     pieces = (TextPiece("I will"), CallPiece(0, "w0", "look", '{"at": "a"}'), CallPiece(1, "w1", "put", "{}"))
 
-    async def model(request: CallModel, scene: Scene) -> ModelFinished:
+    async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
         if len(scene.history) > 1:
             last = (TextPiece("well"),)
             return ModelFinished(
@@ -159,7 +164,7 @@ async def test_the_timer_of_a_question_does_not_outlive_its_answer(
     """Elsewhere the timer went on, and nobody was left to hear it."""
     gone: list[str] = []
 
-    async def alarm(request: SetTimer, _: Scene) -> TimerFired:
+    async def alarm(request: SetTimer, _: PerformContext) -> TimerFired:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -530,7 +535,7 @@ async def test_not_all_that_were_refused_come_back_at_once(stage: Stage) -> None
     """Elsewhere the share that was to spread them was the same for all."""
     shares = iter([0.0, 0.3, 0.9])
 
-    async def refused(request: CallModel, scene: Scene) -> ModelFailed:
+    async def refused(request: CallModel, scene: PerformContext) -> ModelFailed:
         if scene.history[-1].text == "go" and request.attempt == 1:
             share = next(shares)
             at, busy = scene.clock.now(), Failure.RATE_LIMIT

@@ -16,12 +16,17 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from turnwheel.engine.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
-from turnwheel.engine.watch import Watch
+from turnwheel.engine.session.delivery import Delivery
+from turnwheel.projections import (
+    AgentEvents,
+    SdkMessages,
+    SseEvents,
+    TurnEvents,
+)
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 
 @pytest.mark.behaviour("notices-tell-the-story-in-order")
@@ -71,7 +76,7 @@ async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage:
 @pytest.mark.behaviour("a-watcher-holds-up-nobody")
 async def test_how_far_a_watcher_may_lag_behind_is_a_setting(stage: Stage) -> None:
     """The end is seen, however little is kept."""
-    session = stage.session(says("one two three four five six"), watch=Watch(buffer=3))
+    session = stage.session(says("one two three four five six"), watch=Delivery(buffer=3))
     slow = session.subscribe()
     async with session:
         await stage.play(session)

@@ -9,22 +9,42 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from turnwheel import Agent, DoneReason, Limits, ModelSpec, Price, Retries, SetModel
+from turnwheel import (
+    Agent,
+    DoneReason,
+    Limits,
+    ModelSpec,
+    Price,
+    Retries,
+    SetModel,
+)
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed
-from turnwheel.effects.notices import AnswerDropped, ModelCalled, RetryScheduled, TextDelta
-from turnwheel.effects.notices_upkeep import FellBack, ModelHeld
-from turnwheel.effects.performers.base import Clock, Scene
+from turnwheel.effects.notices import (
+    AnswerDropped,
+    FallbackUsed,
+    ModelCalled,
+    RequestDelayed,
+    RetryScheduled,
+    TextDelta,
+)
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.projections import TurnEvents
+from turnwheel.performers.base import Clock, PerformContext
+from turnwheel.projections import TurnEvents
 from turnwheel.states.state import Retry, Thinking
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.scripted import Reply, calls, fails, says
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
-    from turnwheel.testing.clock import Wall
+    from behaviour.conftest import Stage
+
+    from turnwheel.testing.clocks import ManualClock
 
 OTHER = ModelSpec(name="other", price=Price(input=1, output=1))
 HELP: dict[str, Any] = {"fallback": OTHER}
@@ -49,7 +69,7 @@ async def test_a_wait_is_longer_by_a_share_that_is_drawn(
 ) -> None:
     """Up to a fifth by default; whoever asked the model draws it, so a run can be played again."""
 
-    async def refused(request: CallModel, scene: Scene) -> ModelFailed:
+    async def refused(request: CallModel, scene: PerformContext) -> ModelFailed:
         at = scene.clock.now()
         return ModelFailed(at=at, request=request.id, failure=Failure.SERVER, message="no", jitter=drawn)
 
@@ -62,7 +82,7 @@ async def test_two_that_were_refused_at_once_do_not_come_back_at_once() -> None:
     """With a real provider each draws a share of its own."""
     waits: list[float] = []
     for _ in range(5):
-        clock = FakeClock(0.0)
+        clock = AutoClock(0.0)
         transport = httpx.MockTransport(lambda _: httpx.Response(500, stream=httpx.ByteStream(b"oops")))
         async with httpx.AsyncClient(transport=transport) as client:
             agent = Agent(model="openai:m", client=client, api_key="k", clock=clock)
@@ -138,7 +158,7 @@ async def test_where_a_model_cannot_answer_another_one_does(
     assert (result.text, stage.clock.slept) == ("here I am", slept)
     assert [request.model for request in stage.model.requests] == ["scripted"] * len(script) + ["other"]
     assert stage.shown(len(script) + 1) == ["user: go"]
-    [told] = stage.seen(FellBack)
+    [told] = stage.seen(FallbackUsed)
     assert (told.model, told.instead_of, told.failure) == ("other", "scripted", script[0].failure)
     assert str(result.spent.cost) == "0.000015"
     assert [notice.attempt for notice in stage.seen(ModelCalled)][-1] == 1
@@ -192,7 +212,7 @@ async def test_the_other_model_is_given_as_many_tries(stage: Stage) -> None:
 async def test_who_takes_over_goes_on_in_another_process(stage: Stage) -> None:
     """A run that was left goes on with the model that it had."""
     session = stage.session(fails(Failure.AUTH), calls(("look", {})), **HELP)
-    await stage.leave(session, "go", FellBack)
+    await stage.leave(session, "go", FallbackUsed)
     session = stage.session(says("done"), **HELP)
     await session.resume()
     assert [request.model for request in stage.model.requests] == ["other"]
@@ -234,7 +254,7 @@ async def test_what_a_provider_refuses_with_decides_what_is_done(
     status: int, body: dict[str, Any], headers: dict[str, str], slept: int | list[float], failure: str
 ) -> None:
     """Its status, its headers and its words; the last are in the result."""
-    clock = FakeClock(0.0)
+    clock = AutoClock(0.0)
     transport = httpx.MockTransport(lambda _: refusal(status, body, headers))
     async with httpx.AsyncClient(transport=transport) as client:
         agent = Agent(model="openai:m", client=client, api_key="k", clock=clock)
@@ -293,10 +313,12 @@ class Provider:
 
 
 @pytest.mark.behaviour("a-provider-is-not-hammered")
-async def test_after_one_was_turned_away_no_other_is_sent_before_its_time(stage: Stage, wall: Wall) -> None:
+async def test_after_one_was_turned_away_no_other_is_sent_before_its_time(
+    stage: Stage, wall: ManualClock
+) -> None:
     """All sessions of an agent wait together, see it, and are answered in the end."""
     provider = Provider(wall, opens=101.0)
-    held: list[ModelHeld] = []
+    held: list[RequestDelayed] = []
     turned_away = asyncio.Event()
 
     async def one(number: int) -> str:
@@ -304,7 +326,7 @@ async def test_after_one_was_turned_away_no_other_is_sent_before_its_time(stage:
         async for notice in session.stream("go"):
             if isinstance(notice, RetryScheduled):
                 turned_away.set()
-            if isinstance(notice, ModelHeld):
+            if isinstance(notice, RequestDelayed):
                 held.append(notice)
         return session.result().text
 
@@ -325,7 +347,7 @@ async def test_after_one_was_turned_away_no_other_is_sent_before_its_time(stage:
 @pytest.mark.behaviour("a-provider-is-not-hammered")
 async def test_no_more_than_so_many_requests_are_under_way_at_one_provider() -> None:
     """The others wait for their turn, first come, first served."""
-    clock = FakeClock(0.0)
+    clock = AutoClock(0.0)
     provider = Provider(clock)
     async with httpx.AsyncClient(transport=httpx.MockTransport(provider)) as client:
         agent = Agent(model="openai:m", client=client, api_key="k", clock=clock)

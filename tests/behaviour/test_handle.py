@@ -22,7 +22,8 @@ from turnwheel.testing.scripted import calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
+
     from turnwheel import Handle
 
 

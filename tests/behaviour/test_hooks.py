@@ -37,12 +37,19 @@ from turnwheel.effects.notices import (
     ToolStarted,
     Warned,
 )
-from turnwheel.effects.performers.hooks_define import HostHook
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+from turnwheel.performers.hooks import HostHook
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
+
     from turnwheel import Session
 
 ABOUT_CALLS = (Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.POST_TOOL_USE_FAILURE)

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import Binary, DoneReason, Policy, Singleton
+from turnwheel import (
+    Binary,
+    DoneReason,
+    Policy,
+    Singleton,
+)
 from turnwheel.effects.errors import QueueFull
 from turnwheel.effects.notices import (
     InputReceived,
@@ -21,9 +26,10 @@ from turnwheel.effects.notices import (
 from turnwheel.testing.scripted import calls, says, stalls
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
-    from turnwheel.engine.broker import Subscription
-    from turnwheel.testing.clock import Wall
+    from behaviour.conftest import Stage
+
+    from turnwheel.engine.session.broker import Subscription
+    from turnwheel.testing.clocks import ManualClock
 
 
 async def first(watched: Subscription, kind: type) -> None:
@@ -235,7 +241,9 @@ async def test_it_goes_on_with_what_its_predecessor_left(stage: Stage) -> None:
 
 
 @pytest.mark.behaviour("what-one-sender-says-in-a-row-is-one")
-async def test_prompts_of_one_sender_shortly_after_each_other_become_one(stage: Stage, wall: Wall) -> None:
+async def test_prompts_of_one_sender_shortly_after_each_other_become_one(
+    stage: Stage, wall: ManualClock
+) -> None:
     """Their texts in order, with the time of the last; of another sender's none is joined."""
     script = (says("to ann"), says("to bob"), says("to ann again"))
     session = stage.session(*script, clock=wall, policy=Policy(coalesce=2.0))
@@ -258,7 +266,7 @@ async def test_prompts_of_one_sender_shortly_after_each_other_become_one(stage: 
 
 
 @pytest.mark.behaviour("what-one-sender-says-in-a-row-is-one")
-async def test_what_nobody_in_particular_says_is_never_joined(stage: Stage, wall: Wall) -> None:
+async def test_what_nobody_in_particular_says_is_never_joined(stage: Stage, wall: ManualClock) -> None:
     """Nor anything, where no time is set."""
     session = stage.session(says("one"), says("two"), clock=wall, policy=Policy(coalesce=2.0))
     await session.send("a")

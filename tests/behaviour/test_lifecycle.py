@@ -8,15 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import DoneReason, HookCall, Limits, MemoryStore, SQLiteStore, hook
+from turnwheel import (
+    DoneReason,
+    HookCall,
+    Limits,
+    MemoryStore,
+    SQLiteStore,
+    hook,
+)
 from turnwheel.effects.events import Failure
-from turnwheel.effects.notices import HookAsked, InputTaken, RunEnded, RunStarted, TextDelta
-from turnwheel.effects.performers.stores.base import Store
+from turnwheel.effects.notices import (
+    HookAsked,
+    InputTaken,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+)
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 MakeStore = Callable[[Path], Store]
 

@@ -12,7 +12,7 @@ from turnwheel.effects.errors import JournalError, NewerVersion, TooLarge
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 KEY = b"k" * 32
 PASSWORD = "hunter2-of-old"  # noqa: S105  # nobody's

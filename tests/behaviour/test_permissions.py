@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import Approval, DoneReason, PermissionMode, Policy, Rule, SetMode, SideEffect, Verdict, tool
+from turnwheel import (
+    Approval,
+    DoneReason,
+    PermissionMode,
+    Policy,
+    Rule,
+    SetMode,
+    SideEffect,
+    Verdict,
+    tool,
+)
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallJudged,
@@ -18,7 +28,7 @@ from turnwheel.effects.notices import (
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 RUNS, ASKED, DENIED = "runs", "asked", "denied"
 

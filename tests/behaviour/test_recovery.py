@@ -7,15 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import Approve, Deny, OnLost, Policy, ToolContext, tool
+from turnwheel import (
+    Approve,
+    Deny,
+    OnLost,
+    Policy,
+    ToolContext,
+    tool,
+)
 from turnwheel.effects.errors import StoreConflict
 from turnwheel.effects.events import Failure
-from turnwheel.effects.notices import ApprovalRequested, RetryScheduled, ToolProgress, ToolStarted
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    RetryScheduled,
+    ToolProgress,
+    ToolStarted,
+)
 from turnwheel.testing.scripted import calls, fails, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
-    from turnwheel.testing.clock import Wall
+    from behaviour.conftest import Stage
+
+    from turnwheel.testing.clocks import ManualClock
 
 ASKS = Policy(on_lost=OnLost.ASK)
 BUILDS = calls(("build", {}), ("look", {}))
@@ -84,7 +97,7 @@ async def test_a_person_is_asked_whether_it_runs_again(stage: Stage, *, again: b
 
 
 @pytest.mark.behaviour("a-wait-outlives-its-process")
-async def test_a_wait_goes_on_to_the_time_that_it_had(stage: Stage, wall: Wall) -> None:
+async def test_a_wait_goes_on_to_the_time_that_it_had(stage: Stage, wall: ManualClock) -> None:
     """Not for as long again."""
     first = stage.session(fails(Failure.RATE_LIMIT, retry_after=60.0), clock=wall)
     await stage.leave(first, "go", RetryScheduled)
@@ -98,7 +111,7 @@ async def test_a_wait_goes_on_to_the_time_that_it_had(stage: Stage, wall: Wall) 
 
 
 @pytest.mark.behaviour("a-wait-outlives-its-process")
-async def test_a_deadline_that_has_passed_is_a_no(stage: Stage, wall: Wall) -> None:
+async def test_a_deadline_that_has_passed_is_a_no(stage: Stage, wall: ManualClock) -> None:
     """Nobody was there to see it pass; the call does not run."""
     timed = Policy(answer_within=60.0)
     await stage.leave(stage.session(calls(("pay", {})), clock=wall, policy=timed), "go", ApprovalRequested)

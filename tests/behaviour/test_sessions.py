@@ -31,14 +31,21 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.archive import delete, export, prune
-from turnwheel.engine.listing import latest, listed
-from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+from turnwheel.engine.inspect.export import delete, export, prune
+from turnwheel.engine.session.listing import latest, listed
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
+
     from turnwheel import Session
-    from turnwheel.engine.listing import Listed
+    from turnwheel.engine.session.listing import Listed
 
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
 SPAWN = calls(("run_agent", {"agent": "scout", "prompt": "find it"}))

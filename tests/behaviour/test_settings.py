@@ -12,17 +12,32 @@ import httpx
 import pytest
 import structlog
 
-from turnwheel import Agent, Compaction, DoneReason, Limits, Loops, Policy, Retries, Settings
+from turnwheel import (
+    Agent,
+    Compaction,
+    DoneReason,
+    Limits,
+    Loops,
+    Policy,
+    Retries,
+    Settings,
+)
 from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.settings.keys import ELSEWHERE, NOT_DATA, keys
-from turnwheel.engine.watch import Watch
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
+from turnwheel.engine.session.delivery import Delivery
+from turnwheel.settings.keys import ELSEWHERE, NOT_DATA, keys
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 FILE = """\
 system = "From the file."
@@ -316,7 +331,7 @@ async def test_a_session_is_named_found_again_or_the_newest_one_of_the_place(
 )
 async def test_who_wants_no_bits_gets_each_text_whole(stage: Stage, reply: Reply, texts: list[str]) -> None:
     """Of an answer that broke off nothing is told."""
-    await stage.play(stage.session(reply, watch=Watch(include_partial=False)))
+    await stage.play(stage.session(reply, watch=Delivery(include_partial=False)))
     assert [notice.text for notice in stage.seen(TextDelta)] == texts
 
 

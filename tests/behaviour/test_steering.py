@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import Deny, DoneReason, HookAnswer, HookCall, Limits, Policy, Steering, hook
+from turnwheel import (
+    Deny,
+    DoneReason,
+    HookAnswer,
+    HookCall,
+    Limits,
+    Policy,
+    Steering,
+    hook,
+)
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     ApprovalRequested,
@@ -24,7 +33,7 @@ from turnwheel.effects.notices import (
 from turnwheel.testing.scripted import calls, fails, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 THREE = calls(("dig", {}), ("look", {}), ("put", {}))
 SKIPPED = "Skipped: the user said something new, which comes next."

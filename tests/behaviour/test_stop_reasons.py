@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import DoneReason, ModelSpec, OnMaxTokens, Policy
+from turnwheel import (
+    DoneReason,
+    ModelSpec,
+    OnMaxTokens,
+    Policy,
+)
 from turnwheel.effects.events import Failure, ModelFinished
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
@@ -16,14 +21,19 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
-from turnwheel.effects.performers.base import Scene
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, calls, fails, says
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 LOOK = CallPiece(0, "w0", "look", '{"at": "a"}')
 CUT = CallPiece(1, "w1", "put", '{"value": "half a wo')
@@ -60,7 +70,7 @@ async def test_an_answer_without_calls_ends_the_run_and_its_text_is_kept(
 async def test_the_stop_sequence_that_was_met_is_told(stage: Stage) -> None:
     """It is sent with each request's settings, and named when it was met."""
 
-    async def model(request: CallModel, scene: Scene) -> ModelFinished:
+    async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
         assert scene.config.stop == ("END", "STOP")
         return ModelFinished(
             at=scene.clock.now(),

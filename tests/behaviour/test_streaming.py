@@ -17,14 +17,24 @@ from turnwheel.effects.notices import (
     TextDelta,
     TurnEnded,
 )
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, calls, fails, says
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 
 @pytest.mark.behaviour("text-as-it-arrives")
@@ -58,7 +68,7 @@ PIECES: tuple[Piece, ...] = (
 async def test_an_answer_in_one_piece_is_the_same_conversation(stage: Stage) -> None:
     """How a provider cuts its answer does not matter."""
 
-    async def at_once(request: CallModel, scene: Scene) -> ModelFinished:
+    async def at_once(request: CallModel, scene: PerformContext) -> ModelFinished:
         pieces = PIECES if len(scene.history) == 1 else (TextPiece("done"),)
         stop = StopReason.TOOL_USE if len(scene.history) == 1 else StopReason.END_TURN
         usage = Usage(input=10, output=5)

@@ -7,18 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import ChildSpec, DoneReason, HookAnswer, HookCall, Limits, ModelSpec, Price, hook, tool
+from turnwheel import (
+    ChildSpec,
+    DoneReason,
+    HookAnswer,
+    HookCall,
+    Limits,
+    ModelSpec,
+    Price,
+    hook,
+    tool,
+)
+from turnwheel.effects.config import Loops
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.notices import RunEnded, TextDelta, ToolProgress, TurnEnded
+from turnwheel.effects.notices import (
+    RunEnded,
+    TextDelta,
+    ToolProgress,
+    TurnEnded,
+)
 from turnwheel.effects.requests import Purpose
-from turnwheel.effects.upkeep import Loops
 from turnwheel.effects.usage import Usage
-from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
 """Costs 0.00002 USD an answer, as scripts have them where nothing else is said: 10 tokens in, 5 out."""

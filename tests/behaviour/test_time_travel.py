@@ -8,12 +8,13 @@ import pytest
 
 from turnwheel import Deny, Rule, SetModel
 from turnwheel.effects.events import ApprovalGiven, ModelFinished, ToolFinished
-from turnwheel.engine.parting import bisect
-from turnwheel.engine.replay import replay
+from turnwheel.engine.inspect.bisect import bisect
+from turnwheel.engine.inspect.replay import replay
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
+
     from turnwheel import Session
 
 ALLOWED = [Rule(verdict="allow", tool="pay")]

@@ -10,12 +10,17 @@ import pytest
 
 from turnwheel import Policy, ToolContext, tool
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.effects.notices import ApprovalRequested, ToolEnded, ToolProgress, ToolStarted
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+)
 from turnwheel.effects.pieces import CallPiece
 from turnwheel.testing.scripted import Reply, calls, says
 
 if TYPE_CHECKING:
-    from tests.behaviour.conftest import Stage
+    from behaviour.conftest import Stage
 
 
 def call(name: str, arguments: str, number: int = 0, wire_id: str = "w") -> CallPiece:

@@ -25,9 +25,30 @@ from pathlib import Path
 from typing import Any, final, get_args, get_type_hints
 
 import attrs
+from provers.choices import Seeded
+from provers.simulation.player import Player
+from provers.simulation.watched import Row, as_kept, copied
 
 from turnwheel import MemoryStore, Session
-from turnwheel.effects.config import ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
+from turnwheel.effects.config import (
+    ChildSpec,
+    Compaction,
+    Concurrency,
+    Config,
+    Limits,
+    Loops,
+    ModelSpec,
+    OnDenial,
+    OnLost,
+    OnMaxTokens,
+    Policy,
+    Price,
+    Retries,
+    SideEffect,
+    Steering,
+    ToolKind,
+    ToolSpec,
+)
 from turnwheel.effects.events import (
     ApprovalGiven,
     Approve,
@@ -42,9 +63,18 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
-from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
-from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
-from turnwheel.effects.model import ModelSpec, Price
+from turnwheel.effects.hooks import (
+    Hook,
+    HookAnswer,
+    HookSaid,
+    HookSpec,
+)
+from turnwheel.effects.messages import (
+    Binary,
+    Message,
+    Outcome,
+    StopReason,
+)
 from turnwheel.effects.notices import (
     AgentNoticed,
     ApprovalRequested,
@@ -54,28 +84,43 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from turnwheel.effects.performers.base import Scene
-from turnwheel.effects.performers.stores.base import Store
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
-from turnwheel.effects.policy import Concurrency, OnDenial, OnLost, OnMaxTokens, Policy, Steering
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
-from turnwheel.effects.upkeep import Compaction, Loops, Retries
+from turnwheel.effects.requests import (
+    CallModel,
+    FireHook,
+    ReadInstructions,
+    RunTool,
+    SetTimer,
+)
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.conductor import Setting
-from turnwheel.engine.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
-from turnwheel.engine.replay import replay
+from turnwheel.engine.inspect.replay import replay
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import (
+    VERSION,
+    Entry,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+)
+from turnwheel.engine.session.runner import Environment
+from turnwheel.engine.session.titles import Titles
 from turnwheel.engine.snapshots import Snapshot
-from turnwheel.engine.titles import Titles
-from turnwheel.engine.written import written
+from turnwheel.performers.base import PerformContext
+from turnwheel.performers.stores.base import Store
 from turnwheel.states.state import Done
-from turnwheel.testing.choices import Seeded
-from turnwheel.testing.clock import FakeClock
-from turnwheel.testing.playing.player import Player
-from turnwheel.testing.playing.watched import Row, as_kept, copied
-from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
-from turnwheel.testing.steps import steps
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.harness import steps
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    stalls,
+)
 
 MODEL = ModelSpec(
     name="wire:model", window=100_000, max_output=4_000, price=Price(input="2", output="8", source="a list")
@@ -122,7 +167,7 @@ class World:
 
     def __init__(self) -> None:
         self.store: Store = MemoryStore()
-        self.clock = FakeClock(1_000.0)
+        self.clock = AutoClock(1_000.0)
         self.ran: list[str] = []
         self.slow = False
         self._ids = count(1)
@@ -146,10 +191,10 @@ class World:
         models = {name: ScriptedModel(*theirs) for name, theirs in (lines or {}).items()}
         models[""] = ScriptedModel(*replies, summary=summary)
 
-        async def answer(request: CallModel, scene: Scene) -> ModelFinished | ModelFailed:
+        async def answer(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
             return await models[scene.config.agent](request, scene)
 
-        async def ask(request: FireHook, scene: Scene) -> HookAnswered:
+        async def ask(request: FireHook, scene: PerformContext) -> HookAnswered:
             answers = {name: (said or {}).get(name, HookAnswer()) for name in request.names}
             heard = tuple([heard_of(name, answer) for name, answer in answers.items()])
             return HookAnswered(at=scene.clock.now(), request=request.id, said=heard)
@@ -162,7 +207,7 @@ class World:
             SetTimer: self._wait,
         }
         given: dict[str, Any] = {"model": MODEL, "tools": TOOLS, "cwd": "/home/ann"}
-        setting = Setting(
+        setting = Environment(
             config=Config(**{**given, **config}),
             performers=performers,
             clock=self.clock,
@@ -172,7 +217,7 @@ class World:
         )
         return Session(session, setting, self.store)
 
-    async def _work(self, request: RunTool, scene: Scene) -> ToolFinished:
+    async def _work(self, request: RunTool, scene: PerformContext) -> ToolFinished:
         self.ran.append(f"{request.tool} {request.call}")
         if request.tool in {"dig", "build", "send"}:
             await self._gate.wait()
@@ -188,7 +233,7 @@ class World:
             files=files if arguments.get("file") else (),
         )
 
-    async def _wait(self, request: SetTimer, scene: Scene) -> TimerFired:
+    async def _wait(self, request: SetTimer, scene: PerformContext) -> TimerFired:
         if self.slow:
             await self._gate.wait()
         await scene.clock.sleep_until(request.due)
@@ -211,7 +256,7 @@ def heard_of(name: str, answer: HookAnswer | str) -> HookSaid:
     )
 
 
-async def read(request: ReadInstructions, scene: Scene) -> InstructionsRead:
+async def read(request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
     """The instructions that are there."""
     at, faults = scene.clock.now(), ("b.md is not there",)
     return InstructionsRead(at=at, request=request.id, text="Be kind.", faults=faults)
@@ -972,8 +1017,8 @@ def shortened(leads: Mapping[str, Any]) -> dict[str, Any]:
 def reader(store: Store, name: str) -> Session:
     """The session *name* of *store*, to look at it."""
     config = Config(model=MODEL)
-    setting = Setting(
-        config=config, performers={}, clock=FakeClock(5_000.0), new_id=lambda: "never", poll=3_600.0
+    setting = Environment(
+        config=config, performers={}, clock=AutoClock(5_000.0), new_id=lambda: "never", poll=3_600.0
     )
     return Session(name, setting, store)
 
@@ -1012,7 +1057,7 @@ def random_run(seed: int) -> tuple[list[Entry], set[Row]]:
 def chosen(seeds: int) -> dict[int, list[bytes]]:
     """Of so many random runs those that take every row that any takes, few and short ones, by their seeds."""
     runs = {seed: random_run(seed) for seed in range(seeds)}
-    journals = {seed: [written(entry) for entry in entries] for seed, (entries, _) in runs.items()}
+    journals = {seed: [encode_entry(entry) for entry in entries] for seed, (entries, _) in runs.items()}
     sizes = {seed: 2_000 + sum([len(line) for line in journal]) for seed, journal in journals.items()}
     left, found = {row for _, taken in runs.values() for row in taken}, dict[int, list[bytes]]()
     while left:

@@ -37,6 +37,9 @@ import structlog
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
 PLAYS = runpy.run_path(str(HERE / "plays.py"))
 SWAPPING = runpy.run_path(str(HERE / "hook" / "sitecustomize.py"))
 

@@ -37,7 +37,7 @@ SWAPPED: dict[type[ast.AST], str] = {
     ast.NotIn: "in",
 }
 
-PURE = {"plays": (300, 0, ""), "tests": "-m turnwheel.testing.prove --processes 1 --only question"}
+PURE = {"plays": (300, 0, ""), "tests": "-m provers.model_check --processes 1 --only question"}
 AROUND = {
     "plays": (60, 25, ""),
     "tests": "tests/test_driver.py tests/test_crash.py tests/test_session.py tests/test_conductor.py",

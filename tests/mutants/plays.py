@@ -17,7 +17,7 @@ SECOND = 4
 
 async def many_sessions(count: int) -> None:
     """Sessions of *count* seeds keep every promise."""
-    from turnwheel.testing.playing.sessions import play_sessions  # noqa: PLC0415  # see `bare`
+    from provers.simulation.sessions import play_sessions  # noqa: PLC0415  # see `bare`
 
     for seed in range(count):
         await play_sessions(seed)
@@ -39,8 +39,9 @@ def broken(runs: int, sessions: int, kind: str = "") -> str:
     """What broke in so many *sessions* and *runs* of a machine, in worlds of this *kind*; or nothing."""
     if not sessions:
         bare()
+    from provers.simulation.watched import PromiseBroken  # noqa: PLC0415  # see `bare`
+
     from turnwheel.effects.errors import InternalError  # noqa: PLC0415  # see `bare`
-    from turnwheel.testing.playing.watched import PromiseBroken  # noqa: PLC0415  # see `bare`
 
     try:
         if sessions:
@@ -54,10 +55,10 @@ def broken(runs: int, sessions: int, kind: str = "") -> str:
 
 def play_one(seed: int, kind: str) -> None:
     """A run that keeps every promise, or raises; then perhaps two more behind it."""
-    from turnwheel.testing.books.settings import branched_faults  # noqa: PLC0415  # see `bare`
-    from turnwheel.testing.choices import Seeded  # noqa: PLC0415  # see `bare`
-    from turnwheel.testing.playing.player import Player, play  # noqa: PLC0415  # see `bare`
-    from turnwheel.testing.playing.watched import as_kept, replay  # noqa: PLC0415  # see `bare`
+    from provers.audit.settings import branched_faults  # noqa: PLC0415  # see `bare`
+    from provers.choices import Seeded  # noqa: PLC0415  # see `bare`
+    from provers.simulation.player import Player, play  # noqa: PLC0415  # see `bare`
+    from provers.simulation.watched import as_kept, replay  # noqa: PLC0415  # see `bare`
 
     played = play(seed, kind=kind)
     again = replay(played.began, as_kept(played.journal))

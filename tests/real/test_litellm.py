@@ -8,9 +8,8 @@ import pytest
 
 from turnwheel import Agent, DoneReason, Retries
 from turnwheel.effects.events import Failure
-from turnwheel.effects.notices import CompactionFailed, RetryScheduled, TextDelta
-from turnwheel.effects.notices_upkeep import FellBack
-from turnwheel.testing.clock import FakeClock
+from turnwheel.effects.notices import CompactionFailed, FallbackUsed, RetryScheduled, TextDelta
+from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:
     from turnwheel import Session
@@ -30,7 +29,7 @@ def asking(litellm: str, wire: str, model: str, key: str = "sk-real", **settings
         model=f"{wire}:{model}",
         base_url=f"{litellm}/v1",
         api_key=key,
-        clock=FakeClock(),
+        clock=AutoClock(),
         retries=Retries(overloaded=2, failed=2, base=1.0, jitter=0.0),
     )
 
@@ -86,7 +85,7 @@ async def test_another_model_takes_over_when_the_tries_are_spent(
         notices = await watched(session)
         result = session.result()
     assert [notice.due for notice in notices if isinstance(notice, RetryScheduled)] == [1.0, 3.0]
-    [fell] = [notice for notice in notices if isinstance(notice, FellBack)]
+    [fell] = [notice for notice in notices if isinstance(notice, FallbackUsed)]
     assert (fell.instead_of, fell.model, fell.failure) == (f"{wire}:{model}", f"{wire}:mock-text", failure)
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Hello from LiteLLM itself.")
 

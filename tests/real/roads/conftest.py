@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from turnwheel import Agent, Retries, Session
-from turnwheel.effects.performers.models import AnthropicMessages, Models, OpenAIChat
 from turnwheel.effects.requests import CallModel
-from turnwheel.testing.wires import chat_faults, messages_faults
+from turnwheel.performers.models import AnthropicMessages, Models, OpenAIChat
+from turnwheel.testing.wire_rules import chat_faults, messages_faults
 
 if TYPE_CHECKING:
-    from tests.real.conftest import Tap
+    from real.conftest import Tap
 
 Json = dict[str, Any]
 N = TypeVar("N")

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import DoneReason, ModelSpec, Retries, tool
+from turnwheel import (
+    DoneReason,
+    ModelSpec,
+    Retries,
+    tool,
+)
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     AnswerDropped,
@@ -18,10 +23,10 @@ from turnwheel.effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:
-    from tests.real.roads.conftest import Json, Road
+    from real.roads.conftest import Json, Road
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60, func_only=True)]
 
@@ -49,7 +54,7 @@ async def test_what_may_go_better_is_asked_again(
 ) -> None:
     """Once: the failure is told with the server's words, and the second answer is the answer."""
     road.play_in_order(refused(status, kind), FINE)
-    async with road.agent(clock=FakeClock()) as agent:
+    async with road.agent(clock=AutoClock()) as agent:
         await road.watch(agent)
     [retry] = road.seen(RetryScheduled)
     assert retry.failure is failure
@@ -86,7 +91,7 @@ async def test_what_will_not_go_better_ends_the_run(
 async def test_a_rate_limit_is_waited_for_as_long_as_it_asks(road: Road) -> None:
     """LiteLLM gives it another name, and on its Messages route leaves it out: we wait as we always do."""
     road.play_in_order(refused(429, "rate_limit_error", retryAfter=7), FINE)
-    clock = FakeClock()
+    clock = AutoClock()
     async with road.agent(clock=clock, retries=Retries(base=3.0, jitter=0.0)) as agent:
         assert (await agent.run("Go.")).text == "fine now"
     assert clock.slept == [3.0 if road.name.startswith("messages-to-") else 7.0]
@@ -95,7 +100,7 @@ async def test_a_rate_limit_is_waited_for_as_long_as_it_asks(road: Road) -> None
 async def test_failures_without_end_are_waited_for_longer_and_longer_and_then_end_the_run(road: Road) -> None:
     """As often as allowed, each wait twice the one before."""
     road.play_in_order(*[refused(503, "unavailable")] * 4)
-    clock = FakeClock()
+    clock = AutoClock()
     async with road.agent(clock=clock, retries=Retries(failed=3, base=1.0, jitter=0.0)) as agent:
         result = await agent.run("Go.")
     assert clock.slept == [1.0, 2.0, 4.0]
@@ -142,7 +147,7 @@ async def test_a_stream_that_is_cut_after_text_ends_the_run(cut: str, road: Road
 async def test_a_stream_that_is_cut_before_any_text_is_asked_for_again(cut: Json, road: Road) -> None:
     """Nothing was shown, so nothing is lost."""
     road.play_in_order({"content": "never seen", **cut}, FINE)
-    async with road.agent(clock=FakeClock()) as agent:
+    async with road.agent(clock=AutoClock()) as agent:
         await road.watch(agent)
     [retry] = road.seen(RetryScheduled)
     assert retry.failure is (Failure.SERVER if "-to-" in road.name else Failure.CONNECTION)
@@ -174,7 +179,7 @@ async def test_a_stream_that_is_cut_in_its_first_line_is_asked_for_again(road: R
     """A line that is torn before anything was said, whatever a proxy makes of it."""
     road.play_in_order({"content": "never seen"}, FINE)
     road.cut('"role":"as')
-    async with road.agent(clock=FakeClock()) as agent:
+    async with road.agent(clock=AutoClock()) as agent:
         await road.watch(agent)
     assert len(road.seen(RetryScheduled)) == 1
     assert not road.seen(AnswerDropped)
@@ -187,7 +192,7 @@ async def test_a_stream_that_is_cut_in_its_first_line_is_asked_for_again(road: R
 async def test_an_answer_that_is_no_answer_is_not_taken_for_one(road: Road) -> None:
     """It is not even JSON. Where LiteLLM translates, it makes an answer of it, which says nothing."""
     road.play_in_order({"content": "never seen", "chaos": {"malformedRate": 1.0}}, FINE)
-    async with road.agent(clock=FakeClock()) as agent:
+    async with road.agent(clock=AutoClock()) as agent:
         result = await agent.run("Go.")
     translated = road.name not in {"chat", "messages", "messages-to-messages"}
     assert (result.reason, result.text) == (DoneReason.END_TURN, "" if translated else "fine now")
@@ -199,7 +204,7 @@ async def test_a_session_survives_a_server_that_fails_at_random(road: Road) -> N
     chaos = {"dropRate": 0.3, "rateLimitRate": 0.3, "disconnectRate": 0.3}
     road.play(*[{"content": f"Answer {turn}.", "chaos": chaos} for turn in range(3)])
     patient = Retries(failed=1_000, overloaded=1_000, base=0.001)
-    async with road.agent(clock=FakeClock(), retries=patient) as agent, agent.session() as session:
+    async with road.agent(clock=AutoClock(), retries=patient) as agent, agent.session() as session:
         for turn in range(3):
             await road.watch(session, f"Question {turn}?")
             assert session.result().text == f"Answer {turn}."

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import Concurrency, DoneReason, Policy, Retries, tool
+from turnwheel import (
+    Concurrency,
+    DoneReason,
+    Policy,
+    Retries,
+    tool,
+)
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import (
@@ -19,10 +25,10 @@ from turnwheel.effects.notices import (
     TurnEnded,
     Warned,
 )
-from turnwheel.testing.clock import FakeClock
+from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:
-    from tests.real.roads.conftest import Json, Road
+    from real.roads.conftest import Json, Road
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60, func_only=True)]
 
@@ -221,7 +227,7 @@ async def test_an_error_behind_the_head_of_a_good_answer_is_an_error(
     """With status 200 and a message begun; what may go better is asked again, since nothing was said yet."""
     refused: Json = {"error": {"message": "the words of it", "type": kind}, "status": status, "usage": None}
     road.play_in_order(refused, {"content": "fine now"})
-    async with road.agent(clock=FakeClock()) as agent, agent.session() as session:
+    async with road.agent(clock=AutoClock()) as agent, agent.session() as session:
         await road.watch(session)
         result = session.result()
     if failure is Failure.NOT_FOUND:
@@ -243,7 +249,7 @@ async def test_what_a_provider_said_is_found_behind_what_a_proxy_says_of_it(road
     quoted = '{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
     error = {"message": "Provider returned error", "metadata": {"raw": quoted, "provider_name": "Anthropic"}}
     road.play_in_order({"error": error, "status": 503, "usage": None}, {"content": "fine now"})
-    async with road.agent(clock=FakeClock(), retries=Retries(failed=0)) as agent:
+    async with road.agent(clock=AutoClock(), retries=Retries(failed=0)) as agent:
         await road.watch(agent)
     [retry] = road.seen(RetryScheduled)
     assert retry.failure is Failure.OVERLOADED

@@ -9,14 +9,13 @@ import pytest
 
 from turnwheel import Agent, DoneReason, Retries
 from turnwheel.effects.events import Failure
-from turnwheel.effects.notices import RetryScheduled, TurnEnded
-from turnwheel.effects.notices_upkeep import FellBack, ModelHeld
-from turnwheel.effects.performers.models import Models
+from turnwheel.effects.notices import FallbackUsed, RequestDelayed, RetryScheduled, TurnEnded
 from turnwheel.effects.requests import CallModel
-from turnwheel.testing.clock import FakeClock
+from turnwheel.performers.models import Models
+from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:
-    from tests.real.roads.conftest import Json, Road
+    from real.roads.conftest import Json, Road
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60, func_only=True)]
 
@@ -44,7 +43,7 @@ each_kind = pytest.mark.parametrize(("refusal", "failure"), BUSY.values(), ids=B
 def one_at_a_time(road: Road, **settings: Any) -> Agent:
     """An agent of *road* that has one request under way at a time, so that the order is known."""
     models = Models(road.wire, base_url=road.base_url, api_key=KEY, client=road.client, limit=1)
-    return road.agent(performers={CallModel: models}, clock=FakeClock(), **settings)
+    return road.agent(performers={CallModel: models}, clock=AutoClock(), **settings)
 
 
 @each_kind
@@ -56,7 +55,7 @@ async def test_all_sessions_wait_with_the_one_that_was_turned_away(
     async with one_at_a_time(road, retries=Retries(base=12.0, jitter=0.0)) as agent:
         await asyncio.gather(*[road.watch(agent.session(f"s{number}")) for number in range(4)])
     [retry] = road.seen(RetryScheduled)
-    held = road.seen(ModelHeld)
+    held = road.seen(RequestDelayed)
     assert retry.failure is failure
     # LiteLLM leaves out on its Messages route how long to wait: then it is as long as we always do.
     told = "retryAfter" in refusal and not road.name.startswith("messages-to-")
@@ -74,11 +73,11 @@ async def test_another_model_takes_over(refusal: Json, failure: Failure, road: R
     other = road.model.replace("mini", "nano").replace("sonnet", "haiku")
     async with one_at_a_time(road, fallback=other, retries=Retries(base=12.0)) as agent:
         await asyncio.gather(*[road.watch(agent.session(f"s{number}")) for number in range(3)])
-    fell = road.seen(FellBack)
+    fell = road.seen(FallbackUsed)
     assert [(notice.instead_of, notice.model, notice.failure) for notice in fell] == [
         (road.model, other, failure)
     ] * 3
-    assert not road.seen(ModelHeld)
+    assert not road.seen(RequestDelayed)
     assert not road.seen(RetryScheduled)
     asked = [body["model"].rpartition("/")[2] for body in road.asked()]
     bare, bare_other = [name.rpartition("/")[2].rpartition(":")[2] for name in (road.model, other)]
@@ -95,7 +94,7 @@ async def test_a_model_on_the_other_wire_takes_over(road: Road) -> None:
     }
     patient = Retries(overloaded=2, failed=2, base=0.01)
     agent = road.agent(
-        performers=road.both_wires(), fallback=others[road.wire], retries=patient, clock=FakeClock()
+        performers=road.both_wires(), fallback=others[road.wire], retries=patient, clock=AutoClock()
     )
     async with agent, agent.session() as session:
         await session.run("One?")
@@ -103,7 +102,7 @@ async def test_a_model_on_the_other_wire_takes_over(road: Road) -> None:
         result = session.result()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "fine now")
     assert len(road.seen(RetryScheduled)) == 2
-    [fell] = road.seen(FellBack)
+    [fell] = road.seen(FallbackUsed)
     assert fell.failure is Failure.OVERLOADED
     assert road.said(road.heard()[-1]) == [("user", "One?"), ("assistant", "First."), ("user", "Two?")]
 
@@ -119,5 +118,5 @@ async def test_a_real_second_is_waited(road: Road) -> None:
     async with road.agent(performers={CallModel: models}) as agent:
         await asyncio.gather(*[road.watch(agent.session(name)) for name in ("a", "b")])
     assert 1.0 <= loop.time() - begun < 2.0
-    [retry], [held] = road.seen(RetryScheduled), road.seen(ModelHeld)
+    [retry], [held] = road.seen(RetryScheduled), road.seen(RequestDelayed)
     assert held.due == retry.due

@@ -26,10 +26,15 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.messages import Outcome
-from turnwheel.effects.notices import AnswerDropped, ModelCalled, TextDelta, ToolEnded
+from turnwheel.effects.notices import (
+    AnswerDropped,
+    ModelCalled,
+    TextDelta,
+    ToolEnded,
+)
 
 if TYPE_CHECKING:
-    from tests.real.roads.conftest import Json, Road
+    from real.roads.conftest import Json, Road
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60, func_only=True)]
 

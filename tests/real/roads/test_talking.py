@@ -24,12 +24,23 @@ from turnwheel import (
     builtin_tools,
     tool,
 )
-from turnwheel.effects.messages import Message, Outcome, Reasoning, Role
-from turnwheel.effects.notices import ReasoningDelta, TextDelta, ToolEnded, ToolStarted, TurnEnded
+from turnwheel.effects.messages import (
+    Message,
+    Outcome,
+    Reasoning,
+    Role,
+)
+from turnwheel.effects.notices import (
+    ReasoningDelta,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
 from turnwheel.effects.usage import Usage
 
 if TYPE_CHECKING:
-    from tests.real.roads.conftest import Json, Road
+    from real.roads.conftest import Json, Road
 
 # Installing and starting is not the test's time.
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60, func_only=True)]

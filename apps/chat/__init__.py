@@ -1,0 +1,1 @@
+"""`turnwheel chat`: a conversation in a terminal."""

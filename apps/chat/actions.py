@@ -1,0 +1,195 @@
+"""Doing what a line typed in a chat means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import assert_never, final
+
+from ...effects.errors import CallerError, ConfigError, UnknownCall
+from ...effects.records import Change, SetModel
+from ...engine.recovery import calls_of
+from ..cli.build_settings import unfit
+from ..cli.call_report import account, told
+from ..cli.option_types import meant as meant_id
+from ..cli.option_types import short
+from ..cli.workspace import Workspace
+from ..terminal.approval_card import Question, on_one_line, pretty
+from ..terminal.editor import chosen, edited
+from ..terminal.notice_lines import changed
+from ..terminal.sanitize import one_line
+from .commands import (
+    HELP,
+    Alter,
+    Cancel,
+    Done,
+    Edit,
+    Explain,
+    Quit,
+    Reply,
+    Say,
+    ShowHelp,
+    ShowQueue,
+    Steer,
+    Told,
+    meaning,
+)
+from .line_source import (
+    PROMPT,
+    Lines,
+    Typed,
+    TypedLines,
+)
+from .questions import meant
+from .view import ChatFace
+
+
+@final
+class Acts:
+    """
+    Does to the session of *place* what is typed into *lines*, and tells *face* what there is to say about it.
+
+    *base_url* is where its first model is asked, where that is not its provider. *away* leaves the terminal
+    to an editor.
+    """
+
+    def __init__(
+        self,
+        place: Workspace,
+        face: ChatFace,
+        lines: Lines,
+        *,
+        base_url: str | None,
+        away: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._place = place
+        self._face = face
+        self._lines = lines
+        self._base_url = base_url
+        self._away = away
+
+    async def do(self, typed: Typed) -> bool:
+        """Do what *typed* means; whether more can come."""
+        try:
+            if (question := self._face.editing) is not None:
+                self._take_edited(question, typed.text)
+                return True
+            questions = self._face.questions
+            asked = bool(questions.open) or questions.closed > typed.started
+            word = meaning(typed.text, asked=asked)
+            if isinstance(word, Quit):
+                return False
+            if isinstance(word, Told):
+                self._tell(typed.text, await self._asked_for(word))
+            else:
+                await self._act(word, typed.started)
+        except CallerError as error:
+            self._face.aside.say(str(error), "red")
+        return True
+
+    async def _act(self, word: Done, started: float) -> None:
+        session = self._place.session
+        match word:
+            case Say(text=text):
+                await self._say(text)
+            case Steer(text=text, how=how):
+                await session.steer(text, how)
+            case Alter(change=change):
+                await self._alter(change)
+            case Cancel(name=name):
+                await session.cancel(self._call(name))
+            case Reply():
+                await self._reply(word, started)
+            case Edit():
+                await self._edit(word, started)
+            case _:
+                assert_never(word)
+
+    async def _asked_for(self, word: Told) -> str:
+        session = self._place.session
+        match word:
+            case Explain(name=name):
+                return "\n".join(account(await told(self._place.store, session.id, name)))
+            case ShowQueue():
+                width = self._face.aside.width - len("99  ")
+                prompts = [one_line(prompt.text, width) for prompt in session.queue]
+                return "\n".join(f"{n}  {text}" for n, text in enumerate(prompts, 1)) or "no prompt waits"
+            case ShowHelp():
+                return HELP
+
+    def _tell(self, asked: str, text: str) -> None:
+        self._face.aside.line(f"{PROMPT}{asked}", "dim")
+        self._face.aside.line(text)
+        self._face.aside.line()
+
+    async def _say(self, text: str) -> None:
+        session = self._place.session
+        await session.send(text)
+        if session.unfinished and not session.running:
+            self._face.aside.line(f"{text!r} waits for its turn", "cyan dim")
+
+    async def _alter(self, change: Change) -> None:
+        session = self._place.session
+        if isinstance(change, SetModel) and (
+            problem := unfit(self._place.agent.config, change.model, self._base_url)
+        ):
+            msg = f"no switch to {change.model!r}: {problem}"
+            raise ConfigError(msg)
+        await session.control(change)
+        if not session.running:
+            self._face.aside.line(f"from the next run on: {changed(change)}", "cyan")
+
+    def _call(self, name: str) -> str:
+        """The call under way that *name* means."""
+        machine = self._place.session.machine
+        there = () if machine is None else calls_of(machine)
+        found = meant_id(name, there)
+        if found is None:
+            raise UnknownCall(name, tuple([short(call) for call in there]))
+        return found
+
+    # Questions
+
+    async def _reply(self, reply: Reply, started: float) -> None:
+        session, by = self._place.session, self._face.by
+        for question in self._face.questions.named(reply.name, started):
+            await session.approve(question.request, meant(question, reply.decision), by=by)
+
+    async def _edit(self, edit: Edit, started: float) -> None:
+        """Let the arguments be changed: in an editor, on the line, or as they were said."""
+        question, *more = self._face.questions.named(edit.name, started)
+        if more:
+            msg = "one at a time: say which one"
+            raise ConfigError(msg)
+        if edit.arguments:
+            self._changed(question, edit.arguments)
+        elif not isinstance(self._lines, TypedLines):
+            msg = f"write the arguments behind it: e {question.name} {on_one_line(question.arguments)}"
+            raise ConfigError(msg)
+        elif command := chosen():
+            with self._away(), self._lines.lent():
+                text = await _in_editor(question, command)
+            self._take_edited(question, text)
+        else:
+            self._face.editing = question
+            self._lines.begin(on_one_line(question.arguments))
+
+    def _take_edited(self, question: Question, text: str) -> None:
+        self._face.editing = None
+        if pretty(text) == pretty(question.arguments):
+            self._face.aside.line("the arguments stay as they were", "dim")
+        else:
+            self._changed(question, text)
+
+    def _changed(self, question: Question, arguments: str) -> None:
+        tools = {tool.name: tool for tool in self._place.agent.config.tools}
+        self._face.show(self._face.questions.edit(question, arguments, tools))
+
+
+async def _in_editor(question: Question, command: tuple[str, ...]) -> str:
+    """The arguments of *question* after *command* was run on them; raises `ConfigError` where that failed."""
+    try:
+        return await edited(pretty(question.arguments), command)
+    except (OSError, ValueError) as error:
+        msg = f"not edited: {error}"
+        raise ConfigError(msg) from error

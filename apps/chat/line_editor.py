@@ -1,0 +1,156 @@
+"""A line that is being typed: its text, where the cursor is, and the lines that were typed before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+from rich.cells import cell_len
+
+from ..terminal.sanitize import clean
+from .key_decoder import Key
+
+_FIRST_WORD, _LAST_WORD = re.compile(r"\A\s*\S*"), re.compile(r"\S*\s*\Z")
+
+MOST_ROWS = 8
+"""Rows of a line that are shown; of a longer one, those around the cursor."""
+
+
+@final
+class LineEditor:
+    """
+    A *text* with a *caret* before one of its characters, or behind them all.
+
+    *before* are the lines that the arrow keys bring back. *started* says when its first character came, in
+    seconds of *clock*.
+    """
+
+    def __init__(self, before: list[str], clock: Callable[[], float]) -> None:
+        self.text = ""
+        self.caret = 0
+        self.started = 0.0
+        self._before = before
+        self._clock = clock
+        self._back = 0
+        self._draft = ""
+
+    def put(self, text: str) -> None:
+        """*text* was typed or pasted where the caret is."""
+        if not self.text:
+            self.started = self._clock()
+        self.text = self.text[: self.caret] + text + self.text[self.caret :]
+        self.caret += len(text)
+
+    def press(self, key: Key) -> None:
+        """*key*, which does not end the line, was pressed."""
+        if key in {Key.UP, Key.DOWN}:
+            self._recall(1 if key is Key.UP else -1)
+        elif key is Key.NEWLINE:
+            self.put("\n")
+        elif key in _DELETIONS:
+            self._delete(_DELETIONS[key](self.text, self.caret))
+        elif key in _MOVES:
+            self.caret = _MOVES[key](self.text, self.caret)
+
+    def take(self) -> str:
+        """The whole text; the line is empty again."""
+        text = self.text
+        self.clear()
+        if text.strip() and self._before[-1:] != [text]:
+            self._before.append(text)
+        return text
+
+    def clear(self) -> None:
+        """Forget what was typed."""
+        self.text, self.caret, self._back, self._draft = "", 0, 0, ""
+
+    def _delete(self, until: int) -> None:
+        first, last = sorted((self.caret, until))
+        self.text = self.text[:first] + self.text[last:]
+        self.caret = first
+
+    def _recall(self, steps: int) -> None:
+        """Go back by *steps* in what was typed before, as far as that goes; what is being typed is kept."""
+        back = min(max(0, self._back + steps), len(self._before))
+        if back == self._back:
+            return
+        if self._back == 0:
+            self._draft = self.text
+        self._back = back
+        self.text = self._before[-back] if back else self._draft
+        self.caret = len(self.text)
+        self.started = self._clock()
+
+
+def _left(text: str, caret: int) -> int:
+    """One character to the left; what is drawn onto it goes with it."""
+    caret = max(0, caret - 1)
+    while caret > 0 and text[caret] != "\n" and not cell_len(text[caret]):
+        caret -= 1
+    return caret
+
+
+def _right(text: str, caret: int) -> int:
+    caret = min(len(text), caret + 1)
+    while caret < len(text) and text[caret] != "\n" and not cell_len(text[caret]):
+        caret += 1
+    return caret
+
+
+def _word_left(text: str, caret: int) -> int:
+    return caret - len(_LAST_WORD.findall(text[:caret])[0])
+
+
+def _word_right(text: str, caret: int) -> int:
+    return caret + len(_FIRST_WORD.findall(text[caret:])[0])
+
+
+_MOVES: Final[Mapping[Key, Callable[[str, int], int]]] = {
+    Key.LEFT: _left,
+    Key.RIGHT: _right,
+    Key.WORD_LEFT: _word_left,
+    Key.WORD_RIGHT: _word_right,
+    Key.HOME: lambda text, caret: text.rfind("\n", 0, caret) + 1,
+    Key.END: lambda text, caret: end if (end := text.find("\n", caret)) >= 0 else len(text),
+}
+"""Where each key brings the caret."""
+
+_DELETIONS: Final[Mapping[Key, Callable[[str, int], int]]] = {
+    Key.BACKSPACE: _left,
+    Key.DELETE: _right,
+    Key.DELETE_WORD: _word_left,
+    Key.DELETE_BEFORE: _MOVES[Key.HOME],
+    Key.DELETE_BEHIND: _MOVES[Key.END],
+}
+"""Up to where each key deletes."""
+
+
+def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
+    """
+    *text* on rows of at most *width* columns, with the row and column of the *caret*.
+
+    What a terminal would obey is shown as its code. Of more than `MOST_ROWS` rows, those around the caret.
+    """
+    rows, row, column = [""], 0, 0
+    for index, char in enumerate(text):
+        shown = "    " if char == "\t" else clean(char)
+        if char == "\n" or cell_len(rows[-1] + shown) > width:
+            rows.append("")
+        if index == caret:
+            row, column = _place(rows, char)
+        if char != "\n":
+            rows[-1] += shown
+    if caret >= len(text):
+        if cell_len(rows[-1]) >= width:
+            rows.append("")
+        row, column = len(rows) - 1, cell_len(rows[-1])
+    first = max(0, min(row - MOST_ROWS // 2, len(rows) - MOST_ROWS))
+    return rows[first : first + MOST_ROWS], row - first, column
+
+
+def _place(rows: list[str], char: str) -> tuple[int, int]:
+    """Where the caret before *char* is: at the end of the last row, before a line end of the one above it."""
+    if char == "\n":
+        return len(rows) - 2, cell_len(rows[-2])
+    return len(rows) - 1, cell_len(rows[-1])

@@ -1,0 +1,224 @@
+"""What is seen of a chat: the conversation, the questions that are open, and what goes on just now."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import final
+
+from rich.spinner import Spinner
+from rich.text import Text
+
+from ...effects.events import Deny
+from ...effects.messages import Role
+from ...effects.notices import (
+    AgentNoticed,
+    ApprovalAnswered,
+    ApprovalRequested,
+    ApprovalWithdrawn,
+    Notice,
+    RunEnded,
+)
+from ...states.context import Mail
+from ..cli.exit_codes import Exit, exit_for
+from ..cli.json_lines import JsonLines
+from ..cli.option_types import ALL
+from ..cli.run_options import Output, RunOptions
+from ..cli.workspace import Workspace, somebody
+from ..terminal.approval_card import Question, card
+from ..terminal.call_summary import number
+from ..terminal.notice_lines import decided
+from ..terminal.outcome import ending
+from ..terminal.recovery_notes import asked, calls, told
+from ..terminal.screen import INDENT, SIGNS, Screen
+from ..terminal.terminal import Terminal
+from .questions import Questions
+
+FRAME = 0.1
+"""Seconds between two pictures of what goes on."""
+
+KEYS = (("y", "yes"), ("n", "no"), ("a", "always"), ("e", "edit"), ("s", "no, and stop"))
+"""The answers to a question."""
+
+
+@final
+class ChatFace:
+    """
+    Shows the chat of *job*: what is said goes to `out`, and what is told of typing it to `aside`.
+
+    `typed`: a person sits at a terminal, at whose bottom they type.
+    """
+
+    def __init__(self, job: RunOptions) -> None:
+        self.by = somebody("chat")
+        self.out = Screen(sys.stdout)
+        both = sys.stdout.isatty() and sys.stderr.isatty()
+        self.aside = self.out if both else Screen(sys.stderr)
+        self.typed = job.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
+        self.questions = Questions(lambda: asyncio.get_running_loop().time())
+        self.editing: Question | None = None
+        """The question whose arguments are what is being typed."""
+        self._cwd = job.cwd
+        self._face = Terminal(self.out, verbose=job.verbose, by=self.by, mail=self._mail)
+        self._json = JsonLines(sys.stdout.buffer) if job.output is Output.JSON else None
+        self._spinner = Spinner("dots" if self.out.dot == SIGNS[0] else "line", style="dim")
+        self._place: Workspace | None = None
+        self._busy = False
+        self._held: list[Notice] | None = None
+
+    def begin(self, place: Workspace) -> None:
+        """Say who is asked and what was said before."""
+        self._place = place
+        machine = place.session.machine
+        if self._json is None:
+            self._face.begin(place.model, place.session.id, place.about)
+        if machine is None:
+            return
+        for call in calls(machine):
+            self._face.know(call.id, call.name, call.arguments)
+        for question in asked(place.session):
+            self._face.know_question(question)
+        if not machine.done:
+            for line in told(machine, place.agent.config, place.agent.clock.now(), place.session.unbegun):
+                self.aside.line(line, "yellow")
+        elif self._json is None:
+            self._last_words(place)
+
+    def _last_words(self, place: Workspace) -> None:
+        """How the conversation ended, for whoever comes back to it."""
+        said = [message.text for message in place.session.history if message.role is Role.USER]
+        if said:
+            self._face.prompted(said[-1])
+        if answer := place.session.result().text.strip():
+            self.out.line(answer)
+            self.out.line()
+
+    def _mail(self, name: str) -> Mail | None:
+        """The input called *name*, while it waits."""
+        machine = None if self._place is None else self._place.session.machine
+        return None if machine is None else next((one for one in machine.memory.mail if one.id == name), None)
+
+    # Notices
+
+    def notice(self, notice: Notice) -> None:
+        """Show *notice*, now or when the screen is ours again."""
+        if self._held is not None:
+            self._held.append(notice)
+            return
+        if self._json is not None:
+            self._json.notice(notice)
+        else:
+            self._face.notice(notice)
+        if isinstance(notice, AgentNoticed):
+            self._heed(notice.notice, notice.call)
+        elif isinstance(notice, RunEnded):
+            self.questions.clear()
+            self._ended()
+        else:
+            self._heed(notice)
+
+    def _heed(self, notice: Notice, child: str = "") -> None:
+        """Keep track of the questions that are open, those of the *child* on a call among them."""
+        match notice:
+            case ApprovalRequested():
+                self._asked(notice, child)
+            case ApprovalAnswered(request=request) | ApprovalWithdrawn(request=request):
+                self._closed(notice, request)
+            case _:
+                pass
+
+    def _asked(self, notice: ApprovalRequested, child: str) -> None:
+        within = None if notice.due is None else max(1.0, round(notice.due - time.time()))
+        links = () if self._place is None else self._place.session.children
+        agent = next((link.agent for link in links if link.call == child), "")
+        question = self.questions.add(notice, within, agent)
+        if self._json is None:
+            self.show(question)
+
+    def show(self, question: Question) -> None:
+        """Show *question*, and how it can be answered."""
+        self.out.lines(*card(question, self._cwd, self.out.width))
+        if not self.typed:
+            self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "yellow")
+        self.out.line()
+
+    def _closed(self, notice: ApprovalAnswered | ApprovalWithdrawn, request: str) -> None:
+        question = self.questions.close(request)
+        if self.editing is not None and self.editing.request == request:
+            self.editing = None
+        if self._json is not None or question is None or not isinstance(notice, ApprovalAnswered):
+            return
+        if notice.by == self.by and not isinstance(notice.decision, Deny):  # a no is told by its result
+            said = decided(notice.decision)
+            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {said}", "green")
+
+    def _ended(self) -> None:
+        if self._json is not None or self._place is None:
+            return
+        result = self._place.session.result()
+        if exit_for(result.reason) is not Exit.ENDED:
+            self.out.say(*ending(result))
+        self._face.bill(result.spent)
+        self.out.line()
+
+    # What goes on
+
+    @asynccontextmanager
+    async def busy(self) -> AsyncGenerator[None, None]:
+        """Meanwhile a run is under way, and its state is shown above what is typed."""
+        self._busy = True
+        ticks = asyncio.ensure_future(self._tick()) if self.typed else None
+        try:
+            yield
+        finally:
+            self._busy = False
+            if ticks is not None:
+                ticks.cancel()
+            self._face.silence()
+            self.out.still()
+            self.out.redraw()
+
+    async def _tick(self) -> None:
+        while True:
+            self.out.redraw()
+            await asyncio.sleep(FRAME)
+
+    def status(self) -> Text | None:
+        """What is shown above the line that is typed."""
+        if self.editing is not None:
+            return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="yellow")
+        if self.questions.open:
+            return self._keys()
+        if not self._busy:
+            return None
+        says = self.out.waits_for
+        waiting = 0 if self._place is None else len(self._place.session.queue)
+        parts = [says().strip() if says is not None else "at work", "Ctrl-C stops"]
+        if waiting:
+            parts.insert(1, f"{number(waiting, 'prompt')} waiting")
+        text = self._spinner.render(time.monotonic())
+        return Text.assemble(
+            text if isinstance(text, Text) else "", (" " + f" {self.out.middle} ".join(parts), "dim")
+        )
+
+    def _keys(self) -> Text:
+        """Which answers there are; where there are several questions, to which."""
+        names = [question.name for question in self.questions.open]
+        text = Text(f"about {', '.join(names)} or {ALL}: " if len(names) > 1 else "", style="yellow")
+        for key, says in KEYS:
+            text.append(key, "bold").append(f" {says}   ")
+        return text
+
+    @contextmanager
+    def away(self) -> Generator[None]:
+        """An editor has the screen; what comes is shown when it is ours again."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for notice in held:
+                self.notice(notice)

@@ -1,0 +1,226 @@
+"""
+The agent that follows from what a command line asked for, over settings, over how its session was set up.
+
+What was told on the command line wins over the environment, that over a file, and that over how the session
+was set up before. But a session goes on with its own model and mode, which a person may have chosen in it,
+unless the command line says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from ...effects.config import Concurrency, Config, Limits, ModelSpec, Policy, Price
+from ...effects.errors import ConfigError
+from ...effects.permissions import PermissionMode, Rule
+from ...engine.agent import Agent
+from ...performers.base import Performer
+from ...performers.models.router import DEFAULT, Models, wire_of
+from ...performers.stores.base import Store
+from ...settings import CommandHook, Prices, Settings
+from .run_options import (
+    BUILT_IN,
+    INSTRUCTIONS,
+    RunOptions,
+    is_stand_in,
+    model_of,
+)
+
+FREE = Price(input=0, output=0)
+"""What the stand-in costs."""
+
+SYSTEM = """\
+You are an agent at work in a terminal. Look before you change things, use the tools you have rather than \
+guess, and keep what you say short and plain. When you are done, say what you did and what is left.
+Your working directory is """
+"""The system prompt, to which the directory is added. It names no date, so that equal runs stay equal."""
+
+
+def agent_for(
+    job: RunOptions,
+    before: Config | None,
+    *,
+    base_url: str | None,
+    store: Store,
+    performers: Mapping[type, Performer[Any]],
+) -> Agent:
+    """
+    The agent that *job* asks for, over how its session was set up *before*.
+
+    Raises `ConfigError` where a setting is wrong.
+    """
+    told = settings_for(job, before, base_url=base_url)
+    return told.agent(store=store, performers=dict(performers))
+
+
+def settings_for(job: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
+    """The settings that *job* asks for, over how its session was set up *before*; see `agent_for`."""
+    name = model_of(job, before)
+    model = _model(job, name, before)
+    limits = _limits(job, before)
+    if limits.usd is not None and model.price is None and job.settings.prices is Prices.OWN:
+        msg = f"--max-usd needs to know what {name!r} costs; say it with --price IN,OUT"
+        raise ConfigError(msg)
+    return attrs.evolve(
+        _kept_up(job.settings, before),
+        model=model,
+        models=_others(job, name, before),
+        fallback=_fallback(job, before),
+        tools=_tools(job, before),
+        system=_system(job, before),
+        instructions=_instructions(job, before),
+        limits=limits,
+        policy=_policy(job, before),
+        rules=_rules(job, before),
+        hooks=_hooks(job, before),
+        base_url=base_url,
+        api_key="" if base_url != job.base_url else job.settings.api_key,
+        cwd=job.cwd,
+        directories=job.directories,
+    )
+
+
+def _kept_up(told: Settings, before: Config | None) -> Settings:
+    """What was *told* and no option speaks of, over how the session was set up *before*."""
+    if before is None:
+        return told
+    return attrs.evolve(
+        told,
+        session_limits=told.over("session_limits", before.session_limits),
+        retries=told.over("retries", before.retries),
+        compaction=told.over("compaction", before.compaction),
+        loops=told.over("loops", before.loops),
+        stop=told.stop if told.told("stop") else before.stop,
+        agents=told.agents if told.told("agents") else before.children,
+    )
+
+
+def _model(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
+    price = job.price or (FREE if is_stand_in(name) and job.base_url is None else None)
+    spec = _known(job, name, before)
+    return spec if price is None else attrs.evolve(spec, price=price)
+
+
+def _known(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
+    """The model *name* as settings have it, as it was set up *before*, or as nobody has set it up."""
+    told = job.settings
+    specs = (*((before.model, *before.models) if before else ()), *told.models)
+    spec = {each.name: each for each in specs}.get(name) or ModelSpec(name=name)
+    if told.told("model.name") and told.model.name != name:
+        return spec  # what settings say of another model does not hold for this one
+    return attrs.evolve(told.over("model", spec), name=name)
+
+
+def _others(job: RunOptions, name: str, before: Config | None) -> tuple[ModelSpec, ...]:
+    """The models that the session may be switched to; without one that is asked already."""
+    others = job.models or job.settings.models or (before.models if before else ())
+    return tuple([spec for spec in others if spec.name != name])
+
+
+def _fallback(job: RunOptions, before: Config | None) -> ModelSpec | None:
+    if job.fallback is not None:
+        return job.fallback[0] if job.fallback else None
+    if job.settings.told("fallback"):
+        return job.settings.fallback
+    return before.spec(before.fallback) if before is not None and before.fallback else None
+
+
+def _tools(job: RunOptions, before: Config | None) -> tuple[str, ...]:
+    if job.tools is not None:
+        return job.tools
+    if job.settings.told("tools"):
+        return job.settings.tools
+    names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
+    return tuple([name for name in names if name in BUILT_IN])
+
+
+def _system(job: RunOptions, before: Config | None) -> str:
+    """What was told, now or before; else ours, which names the directory of this very run."""
+    if job.system is not None:
+        return job.system
+    if job.settings.told("system"):
+        return job.settings.system
+    if before is not None and not before.system.startswith(SYSTEM):
+        return before.system
+    also = "".join(f" You may also work in {directory.resolve()}." for directory in job.directories)
+    return f"{SYSTEM}{job.cwd.resolve()}.{also}"
+
+
+def _instructions(job: RunOptions, before: Config | None) -> tuple[str, ...]:
+    if job.instructions is not None:
+        return job.instructions
+    if job.settings.told("instructions"):
+        return job.settings.instructions
+    return INSTRUCTIONS if before is None else before.instructions
+
+
+def _limits(job: RunOptions, before: Config | None) -> Limits:
+    limits = job.settings.over("limits", Limits() if before is None else before.limits)
+    return Limits(
+        turns=limits.turns if job.turns is None else job.turns,
+        tokens=limits.tokens if job.tokens is None else job.tokens,
+        usd=limits.usd if job.usd is None else job.usd,
+        seconds=limits.seconds if job.seconds is None else job.seconds,
+    )
+
+
+def _policy(job: RunOptions, before: Config | None) -> Policy:
+    """To let everything run is never taken over: it has to be said each time."""
+    policy = job.settings.over("policy", Policy() if before is None else before.policy)
+    mode = policy.mode if before is None else before.policy.mode
+    if before is not None and mode is PermissionMode.BYPASS:
+        mode = PermissionMode.DEFAULT
+    return attrs.evolve(
+        policy,
+        mode=mode if job.mode is None else job.mode,
+        answer_within=policy.answer_within if job.answer_within is None else job.answer_within,
+        concurrency=Concurrency.PARALLEL_READS if job.parallel else policy.concurrency,
+    )
+
+
+def _rules(job: RunOptions, before: Config | None) -> tuple[Rule, ...]:
+    """
+    What was told, by options and by settings; for each verdict that nothing was told of, what held before.
+
+    So a rule that denies is not lost where one that allows is told anew.
+    """
+    now = (*job.rules, *job.settings.rules)
+    told = {rule.verdict for rule in now}
+    kept = before.rules if before else ()
+    return (*now, *[rule for rule in kept if rule.verdict not in told])
+
+
+def _hooks(job: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:
+    """The hooks that were told; raises `ConfigError` where a session would have to go on without its own."""
+    if job.no_hooks:
+        return ()
+    hooks = (
+        *job.settings.hooks,
+        *(CommandHook(at=each.at, command=each.command, tool=each.tool) for each in job.hooks),
+    )
+    if before is not None and before.hooks and not hooks:
+        names = ", ".join(spec.name for spec in before.hooks)
+        msg = f"this session has hooks ({names}), whose commands are not kept: tell them again, or --no-hooks"
+        raise ConfigError(msg)
+    return hooks
+
+
+def unfit(config: Config, model: str, base_url: str | None = None) -> str:
+    """
+    Why a session of *config* cannot be switched to *model*; empty where it can.
+
+    *base_url* is where its first model is asked, where that is not its provider.
+    """
+    if base_url is None and is_stand_in(config.model.name) != is_stand_in(model):
+        if is_stand_in(model):
+            return "the stand-in is asked by sessions that began with it, and by no others"
+        if wire_of(model) in {None, DEFAULT}:
+            return "this session asks the scripted stand-in; begin another one for a model"
+    try:
+        Models(wire_of(config.model.name) or DEFAULT, base_url=base_url, api_key="").check(model)
+    except ConfigError as error:
+        return str(error)
+    return ""

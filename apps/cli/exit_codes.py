@@ -1,0 +1,80 @@
+"""How a command ends: the one table of exit codes, which `--help` and docs/cli.md show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final, final
+
+from ...effects.errors import CallerError
+from ...effects.notices import DoneReason
+
+
+@final
+class Exit(IntEnum):
+    """What a shell is told. From 128 on, it is 128 and the number of the signal that would do the same."""
+
+    ENDED = 0
+    FAILED = 1
+    USAGE = 2
+    RESTS = 3
+    MAX_TURNS = 4
+    BUDGET = 5
+    MAX_TOKENS = 6
+    LOOP = 7
+    BLOCKED = 8
+    PARTS = 9
+    HUNG_UP = 129
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+
+
+MEANS: Final[Mapping[Exit, str]] = {
+    Exit.ENDED: "the run ended by itself",
+    Exit.FAILED: "an error, of the model, the store or ours",
+    Exit.USAGE: "what was asked cannot be done as asked",
+    Exit.RESTS: "the run is not over: it rests on a question, or was left; it can be resumed",
+    Exit.MAX_TURNS: "--max-turns is used up",
+    Exit.BUDGET: "--max-usd, --max-tokens or --max-seconds is used up",
+    Exit.MAX_TOKENS: "the model's answers were cut at its output limit",
+    Exit.LOOP: "the model repeated itself and was stopped",
+    Exit.BLOCKED: "a hook did not let the prompt in",
+    Exit.PARTS: "bisect: the two part",
+    Exit.HUNG_UP: "the terminal was closed; the run can be resumed",
+    Exit.INTERRUPTED: "interrupted; what was said is kept",
+    Exit.BROKEN_PIPE: "whoever read the output left; the run can be resumed",
+    Exit.TERMINATED: "terminated by SIGTERM; the run can be resumed",
+}
+"""What each code says."""
+
+BY_REASON: Final[Mapping[DoneReason, Exit]] = {
+    DoneReason.END_TURN: Exit.ENDED,
+    DoneReason.STOP_SEQUENCE: Exit.ENDED,
+    DoneReason.MAX_TOKENS: Exit.MAX_TOKENS,
+    DoneReason.MAX_TURNS: Exit.MAX_TURNS,
+    DoneReason.TOKEN_BUDGET: Exit.BUDGET,
+    DoneReason.MAX_BUDGET: Exit.BUDGET,
+    DoneReason.TIME_BUDGET: Exit.BUDGET,
+    DoneReason.INTERRUPTED: Exit.INTERRUPTED,
+    DoneReason.ABORTED: Exit.FAILED,
+    DoneReason.BLOCKED: Exit.BLOCKED,
+    DoneReason.LOOP_DETECTED: Exit.LOOP,
+    DoneReason.ERROR: Exit.FAILED,
+}
+"""The code for each way a run can end."""
+
+
+def exit_for(reason: DoneReason | None) -> Exit:
+    """The code for a run that ended with *reason*; None: it rests."""
+    return Exit.RESTS if reason is None else BY_REASON[reason]
+
+
+def exit_for_error(error: Exception) -> Exit:
+    """The code for *error*, by whose fault it is."""
+    return Exit.USAGE if isinstance(error, CallerError) else Exit.FAILED
+
+
+def table() -> str:
+    """The codes and what they say, a line each."""
+    return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANS.items())

@@ -1,0 +1,211 @@
+"""The commands that reach into a session which another process runs, or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import attrs
+import click
+
+from ...effects.config import Steering
+from ...effects.events import (
+    Approve,
+    ApproveAlways,
+    Decision,
+    Deny,
+)
+from ...effects.permissions import PermissionMode
+from ...effects.records import (
+    Change,
+    SetMode,
+    SetModel,
+    SetThinking,
+)
+from ...effects.requests import AskApproval
+from ...engine.inspect.explain import Explanation
+from ..terminal.approval_card import Question, card
+from ..terminal.sanitize import clean
+from ..terminal.screen import Screen
+from .call_report import account
+from .option_types import Where, thinking, where
+from .options import (
+    MODE,
+    read,
+    store,
+    text_of,
+)
+from .remote_session import RemoteSession, reached
+
+SESSION = click.argument("session", metavar="ID")
+CALL = click.argument("call", metavar="CALL")
+TEXT = click.argument("text", metavar="TEXT")
+
+
+def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str | list[str]]]) -> None:
+    """Do *act* to *session* and say what was done."""
+
+    async def reach() -> str | list[str]:
+        async with reached(path, session) as there:
+            return await act(there)
+
+    said = asyncio.run(reach())
+    for line in [said] if isinstance(said, str) else said:
+        click.echo(clean(line))
+
+
+@click.command()
+@SESSION
+@CALL
+@click.option("--edit", metavar="JSON", help="Let it run with these arguments.")
+@click.option("--always", is_flag=True, help="Do not ask about this tool again in this session.")
+@click.option("--where", metavar="ARGUMENT=GLOB", callback=read(where), help="With --always: such only.")
+@store
+def approve(  # the options
+    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: Where | None
+) -> None:
+    """
+    Say yes to the open question about CALL of session ID; CALL may be all.
+
+    Whoever runs the session takes the answer up; a run that rests does when it is resumed.
+    """
+    if edit is not None and always:
+        msg = "--always is for calls as the model makes them; leave out --edit"
+        raise click.UsageError(msg)
+    if where is not None and not always:
+        msg = "--where says what --always covers; give both"
+        raise click.UsageError(msg)
+    decision: Decision = ApproveAlways(where=where or ()) if always else Approve(arguments=edit or "")
+    _do(store, session, lambda there: there.decide(call, decision))
+
+
+@click.command()
+@SESSION
+@CALL
+@click.option("--message", "-m", metavar="TEXT", default="", help="Why; the model reads it.")
+@click.option("--stop", is_flag=True, help="And stop the run.")
+@store
+def deny(store: Path, session: str, call: str, message: str, *, stop: bool) -> None:
+    """Say no to the open question about CALL of session ID; CALL may be all."""
+    _do(store, session, lambda there: there.decide(call, Deny(message=message, interrupt=stop)))
+
+
+@click.command()
+@SESSION
+@TEXT
+@store
+def send(store: Path, session: str, text: str) -> None:
+    """Queue TEXT (- reads it from stdin) as a prompt of session ID."""
+    _do(store, session, lambda there: there.send(text_of(text)))
+
+
+@click.command()
+@SESSION
+@TEXT
+@click.option("--now", "how", flag_value="now", help="Cancel what runs and skip the rest.")
+@click.option(
+    "--after-tool",
+    "how",
+    flag_value="after_tool",
+    default=True,
+    help="Skip the rest. [default]",
+)
+@click.option("--when-done", "how", flag_value="when_done", help="Let all calls of the answer run.")
+@store
+def steer(store: Path, session: str, text: str, how: str) -> None:
+    """Say TEXT (- reads it from stdin) into the run of session ID that is under way."""
+    _do(store, session, lambda there: there.steer(text_of(text), Steering(how)))
+
+
+@click.command()
+@SESSION
+@click.option("--model", metavar="NAME", help="Ask this model, from the next call on.")
+@click.option("--mode", type=MODE, help="What happens to its calls.")
+@click.option("--think", metavar="N", help="Tokens it may think; off for its own way.")
+@store
+def control(store: Path, session: str, model: str | None, mode: str | None, think: str | None) -> None:
+    """Change settings of session ID, also of the run that is under way."""
+    changes: list[Change] = []
+    if model is not None:
+        changes.append(SetModel(model=model))
+    if mode is not None:
+        changes.append(SetMode(mode=PermissionMode(mode)))
+    if think is not None:
+        try:
+            changes.append(SetThinking(tokens=thinking(think)))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--think") from error
+    if not changes:
+        msg = "nothing to change; give --model, --mode or --think"
+        raise click.UsageError(msg)
+
+    async def act(there: RemoteSession) -> list[str]:
+        return [await there.control(change) for change in changes]
+
+    _do(store, session, act)
+
+
+@click.command()
+@SESSION
+@CALL
+@store
+def cancel(store: Path, session: str, call: str) -> None:
+    """Give up the one CALL of session ID; the run goes on."""
+    _do(store, session, lambda there: there.cancel(call))
+
+
+@click.command()
+@SESSION
+@store
+def interrupt(store: Path, session: str) -> None:
+    """Stop the run of session ID; what was said is kept."""
+    _do(store, session, RemoteSession.interrupt)
+
+
+@click.command()
+@SESSION
+@store
+@click.option("--json", "json_lines", is_flag=True, help="Each question as a line of JSON.")
+def questions(store: Path, session: str, *, json_lines: bool) -> None:
+    """Show the open questions of session ID and its children: what was asked, and why."""
+
+    async def asked() -> list[tuple[AskApproval, str]]:
+        async with reached(store, session) as there:
+            return there.asked()
+
+    found = asyncio.run(asked())
+    screen = Screen(sys.stdout)
+    for question, agent in found:
+        if json_lines:
+            click.echo(json.dumps({**attrs.asdict(question), "agent": agent}))
+        else:
+            screen.lines(*card(Question.of(question, agent=agent), Path(), screen.width, told=True))
+    if not found and not json_lines:
+        screen.line("no question is open")
+
+
+@click.command()
+@SESSION
+@CALL
+@store
+@click.option("--json", "json_lines", is_flag=True, help="As one line of JSON.")
+def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
+    """Say why CALL of session ID ran, or did not: who judged it, who answered, what came of it."""
+
+    async def ask() -> Explanation:
+        async with reached(store, session) as there:
+            return await there.why(call)
+
+    found = asyncio.run(ask())
+    if json_lines:
+        click.echo(json.dumps(attrs.asdict(found)))
+    else:
+        for line in account(found):
+            click.echo(line)
+
+
+COMMANDS = (approve, deny, send, steer, control, cancel, interrupt, questions, why)
+"""All of them."""

@@ -1,0 +1,190 @@
+"""Reaching into a session from another process: what is said is kept, and whoever runs it takes it up."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar, final
+
+import attrs
+
+from ...effects.config import Config, ModelSpec, Steering, ToolSpec
+from ...effects.errors import ConfigError, UnknownCall, UnknownRequest
+from ...effects.events import (
+    Approve,
+    ApproveAlways,
+    Decision,
+    Deny,
+)
+from ...effects.records import Change, SetModel
+from ...effects.requests import AskApproval
+from ...engine.agent import DEFAULT_MODEL
+from ...engine.inspect.explain import Explanation
+from ...engine.recovery import calls_of
+from ...engine.session.runner import Environment
+from ...engine.session.session import Session
+from ...performers.base import SystemClock
+from ...performers.stores.base import Store
+from ..terminal.approval_card import fault
+from ..terminal.call_summary import essence, number
+from ..terminal.notice_lines import changed
+from ..terminal.terminal import READ
+from .build_settings import unfit
+from .call_report import told
+from .option_types import (
+    ALL,
+    meant,
+    meant_question,
+    short,
+)
+from .workspace import before, looked_in, somebody
+
+T = TypeVar("T")
+
+WIDTH = 100
+"""Columns for what a call is about."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RemoteSession:
+    """A *session* that is not run here, and how it was set up: its *config*."""
+
+    store: Store
+    session: Session
+    config: Config
+
+    # Questions
+
+    def asked(self) -> list[tuple[AskApproval, str]]:
+        """The open questions, and which child asks each; empty for none."""
+        agents = {
+            question.id: link.agent
+            for link in self.session.children
+            for question in self.session.child(link.call).waiting
+        }
+        return [(question, agents.get(question.id, self.config.agent)) for question in self.session.waiting]
+
+    async def decide(self, name: str, decision: Decision) -> list[str]:
+        """Give *decision* to the question called *name*, or to all; what was done, in a line for each."""
+        chosen = self._questions(name)
+        for question in chosen:
+            if isinstance(decision, Approve) and decision.arguments:
+                self._fit(question, decision.arguments)
+            if isinstance(decision, ApproveAlways) and question.again:
+                msg = f"{_about(question)} may have run; say yes to it alone, without --always"
+                raise ConfigError(msg)
+        by = somebody("deny" if isinstance(decision, Deny) else "approve")
+        for question in chosen:
+            await self.session.approve(question.id, decision, by=by)
+        return [f"{_done(decision)}: {_about(question)}{_more(decision, question)}" for question in chosen]
+
+    def _questions(self, name: str) -> tuple[AskApproval, ...]:
+        waiting = self.session.waiting
+        if name == ALL and waiting:
+            return waiting
+        found = meant_question(name, {question.id: question.call for question in waiting})
+        if found is None:
+            raise UnknownRequest(name, tuple([short(question.call) for question in waiting]))
+        return tuple([question for question in waiting if question.id == found])
+
+    def _fit(self, question: AskApproval, arguments: str) -> None:
+        tools: Mapping[str, ToolSpec] = {tool.name: tool for tool in self.config.tools}
+        if wrong := fault(question.tool, arguments, tools):
+            msg = f"{question.tool!r} cannot have these arguments: {wrong}"
+            raise ConfigError(msg)
+
+    # What is said into it
+
+    async def send(self, text: str) -> str:
+        """Queue *text* as a prompt; what was done."""
+        await self.session.send(text)
+        waiting = len(self.session.queue)
+        return f"{number(waiting, 'prompt')} waiting" if waiting else "sent"
+
+    async def steer(self, text: str, how: Steering) -> str:
+        """Say *text* into the run that is under way; what was done."""
+        unfinished = self.session.unfinished
+        await self.session.steer(text, how)
+        return f"said; it {READ[how]}" if unfinished else "no run is under way, so it waits as a prompt"
+
+    async def control(self, change: Change) -> str:
+        """Change a setting; what was done."""
+        if isinstance(change, SetModel) and (problem := unfit(self.config, change.model)):
+            msg = f"no switch to {change.model!r}: {problem}"
+            raise ConfigError(msg)
+        await self.session.control(change)
+        return f"from now on: {changed(change)}"
+
+    async def cancel(self, name: str) -> str:
+        """Give up the call called *name*; what was done."""
+        machine = self.session.machine
+        there = () if machine is None else calls_of(machine)
+        found = meant(name, there)
+        if found is None:
+            raise UnknownCall(name, tuple([short(call) for call in there]))
+        await self.session.cancel(found)
+        return f"gave up #{short(found)}"
+
+    async def interrupt(self) -> str:
+        """Ask the run to stop; what was done. Raises `ConfigError` where there is none."""
+        if not self.session.unfinished:
+            msg = f"session {self.session.id!r} has no run under way"
+            raise ConfigError(msg)
+        await self.session.interrupt()
+        return "asked the run to stop"
+
+    async def why(self, name: str) -> Explanation:
+        """The account of the call called *name*."""
+        return await told(self.store, self.session.id, name)
+
+
+def _done(decision: Decision) -> str:
+    return "denied" if isinstance(decision, Deny) else "approved"
+
+
+def _about(question: AskApproval) -> str:
+    about = essence(question.tool, question.arguments, WIDTH)
+    return f"#{short(question.call)} {question.tool} {about}".rstrip()
+
+
+def _more(decision: Decision, question: AskApproval) -> str:
+    match decision:
+        case Approve(arguments=edited):
+            return ", with other arguments" * bool(edited) + ", so it runs again" * question.again
+        case ApproveAlways(where=()):
+            return ", and every call of it from now on"
+        case ApproveAlways():
+            return ", and every such call from now on"
+        case Deny(interrupt=ends):
+            return ", so it does not run again" * question.again + ", and the run stops" * ends
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+@asynccontextmanager
+async def reached(path: Path, session: str) -> AsyncGenerator[RemoteSession, None]:
+    """*session* in the store at *path*, to be spoken to; raises `UnknownSession`."""
+    store = looked_in(path)
+    try:
+        config = await before(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
+        setting = Environment(config=config, performers={}, clock=SystemClock(), new_id=_new_id)
+        async with Session(session, setting, store) as there:
+            yield RemoteSession(store=store, session=there, config=config)
+    finally:
+        await store.close()
+
+
+def with_session(path: Path, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
+    """What *act* makes of *session* in the store at *path*."""
+
+    async def work() -> T:
+        async with reached(path, session) as there:
+            return await act(there.session)
+
+    return asyncio.run(work())

@@ -1,0 +1,117 @@
+"""`turnwheel runs`: the runs of a session and how they go on from each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from ...effects.errors import UnknownRun
+from ...engine.inspect.run_tree import RunInfo
+from ..terminal.sanitize import clean
+from ..terminal.screen import INDENT, Screen
+from ..terminal.spend_format import cell, figures
+from .columns import show
+from .session_table import age
+
+HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
+
+NUMBERS = ("tokens", "cost")
+"""The columns of numbers."""
+
+HERE, HEAD = "here", "head"
+"""Said of where the session stands, and of other runs that none goes on from."""
+
+START = "start"
+"""What the beginning of a session is called, from which its first run went on."""
+
+
+def branches(runs: Sequence[RunInfo]) -> Iterator[tuple[int, RunInfo | None]]:
+    """
+    *runs*, each behind the one it goes on from, and how deep it is; None for the beginning.
+
+    What leads to where the session stands is not set in, nor is what was done last where nothing does; what
+    was left is. The beginning is there where several runs go on from it, or the session does.
+    """
+    below: dict[str, list[RunInfo]] = {}
+    for run in runs:
+        below.setdefault(run.parent, []).append(run)
+    if len(below.get("", ())) > 1 or not any(run.current for run in runs):
+        yield 0, None
+    way = _way(runs)
+    waiting = list(_set_in(below.get("", ()), 0, way))
+    while waiting:
+        depth, run = waiting.pop()
+        yield depth, run
+        waiting += _set_in(below.get(run.run, ()), depth, way)
+
+
+def _way(runs: Sequence[RunInfo]) -> set[str]:
+    """The runs that lead to where the session stands."""
+    known = {run.run: run for run in runs}
+    here = next((run for run in runs if run.current), None)
+    way: set[str] = set()
+    while here is not None and here.run not in way:
+        way.add(here.run)
+        here = known.get(here.parent)
+    return way
+
+
+def _set_in(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tuple[int, RunInfo]]:
+    """*runs*, which go on from the same one, the last to be shown first, with their depths."""
+    if runs:
+        main = next((run for run in runs if run.run in way), runs[-1])
+        yield depth, main
+        yield from ((depth + 1, run) for run in reversed(runs) if run is not main)
+
+
+def listing(runs: Sequence[RunInfo], screen: Screen) -> None:
+    """Write *runs* in columns."""
+    stands = any(run.current for run in runs)
+    rows = [
+        (START, "" if stands else HERE, *[""] * (len(HEADINGS) - 2)) if run is None else _cells(depth, run)
+        for depth, run in branches(runs)
+    ]
+    show(HEADINGS, rows, screen, NUMBERS)
+
+
+def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
+    """What a run that was copied with its session used is on the other one's bill."""
+    used = ("copied", "") if run.copied else (f"{run.spent.usage.total:,}", cell(run.spent))
+    return (
+        INDENT * depth + clean(run.run),
+        HERE if run.current else HEAD if run.head else "",
+        "unfinished" if run.reason is None else f"done: {run.reason}",
+        *used,
+        age(time.time() - run.at),
+        run.prompt,
+    )
+
+
+def as_plain(run: RunInfo) -> dict[str, object]:
+    """*run* as plain data; it began *at* seconds since the epoch."""
+    return {
+        "run": run.run,
+        "parent": run.parent,
+        "prompt": run.prompt,
+        "at": run.at,
+        "reason": None if run.reason is None else run.reason.value,
+        "head": run.head,
+        "here": run.current,
+        "copied": run.copied,
+        **figures(run.spent),
+    }
+
+
+def meant(name: str, runs: Sequence[RunInfo]) -> str:
+    """
+    The id of the one of *runs* that *name* is or begins; empty for the beginning.
+
+    Raises `UnknownRun` where there is none, or more than one.
+    """
+    there = [run.run for run in runs]
+    if name == START or name in there:
+        return "" if name == START else name
+    found = [run for run in there if run.startswith(name)] if name else []
+    if len(found) != 1:
+        raise UnknownRun(name, tuple(found or there))
+    return found[0]

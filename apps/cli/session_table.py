@@ -1,0 +1,116 @@
+"""`turnwheel sessions`: what is stored, as its last writers described it, each below what it came from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...engine.journal.summary import SessionStatus, SessionSummary
+from ...engine.session.listing import Listed
+from ..terminal.call_summary import number
+from ..terminal.sanitize import clean
+from ..terminal.screen import INDENT, Screen
+from ..terminal.spend_format import cell, figures
+from .columns import show
+
+HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
+
+NUMBERS = ("runs", "tokens", "cost")
+"""The columns of numbers."""
+
+_AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
+    """
+    *found*, which is sorted, with children and forks behind what they came from, and how deep each is.
+
+    A family stands where its first member would.
+    """
+    known = {one.session: one for one in found}
+    below: dict[str, list[Listed]] = {}
+    for one in found:
+        below.setdefault(one.about.parent, []).append(one)
+    seen: set[str] = set()
+    for one in found:
+        waiting = [(0, _oldest(one, known))]
+        while waiting:
+            depth, next_one = waiting.pop()
+            if next_one.session not in seen:
+                seen.add(next_one.session)
+                yield depth, next_one
+                waiting += [(depth + 1, child) for child in reversed(below.get(next_one.session, []))]
+
+
+def _oldest(one: Listed, known: Mapping[str, Listed]) -> Listed:
+    """Where the family of *one* begins; an id may be used again, so that two could come from each other."""
+    passed = {one.session}
+    while (parent := known.get(one.about.parent)) is not None and parent.session not in passed:
+        one = parent
+        passed.add(one.session)
+    return one
+
+
+def listing(found: Sequence[Listed], screen: Screen) -> None:
+    """Write *found* in columns."""
+    if not found:
+        screen.line("no sessions yet", "dim")
+        return
+    show(HEADINGS, [_cells(depth, one) for depth, one in forest(found)], screen, NUMBERS)
+
+
+def _cells(depth: int, one: Listed) -> tuple[str, ...]:
+    about = one.about
+    return (
+        INDENT * depth + clean(one.session),
+        state_of(about),
+        str(about.runs),
+        f"{about.spent.usage.total:,}",
+        cell(about.spent),
+        age(time.time() - one.updated),
+        about.title or about.agent,
+    )
+
+
+def state_of(about: SessionSummary) -> str:
+    """Where a session is, in a word or two."""
+    match about.state:
+        case SessionStatus.RESTING:
+            return f"rests on {number(about.questions, 'question')}"
+        case SessionStatus.UNREADABLE:
+            return "cannot be read"
+        case SessionStatus.IDLE if about.reason is not None:
+            return f"done: {about.reason}"
+        case SessionStatus.IDLE:
+            return "at its beginning"
+        case SessionStatus.UNFINISHED:
+            return "unfinished"
+
+
+def as_plain(one: Listed) -> dict[str, object]:
+    """*one* as plain data; its times are in seconds since the epoch."""
+    about = one.about
+    return {
+        "session": one.session,
+        "kind": about.kind.value,
+        "parent": about.parent,
+        "title": about.title,
+        "agent": about.agent,
+        "state": about.state.value,
+        "questions": about.questions,
+        "reason": None if about.reason is None else about.reason.value,
+        "runs": about.runs,
+        "messages": about.messages,
+        **figures(about.spent),
+        "cwd": about.cwd,
+        "created": one.created,
+        "updated": one.updated,
+    }
+
+
+def age(seconds: float) -> str:
+    """How long ago *seconds* are, such as ``3 hours ago``."""
+    for unit, name in _AGES:
+        if seconds >= unit:
+            return f"{number(int(seconds // unit), name)} ago"
+    return "just now"

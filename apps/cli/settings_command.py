@@ -1,0 +1,160 @@
+"""`turnwheel settings`: what a run here is set to, and where each setting comes from."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple, final
+from urllib.parse import urlsplit
+
+import attrs
+import click
+
+from ...effects.config import ChildSpec
+from ...effects.permissions import Rule
+from ...settings import Settings
+from ...settings.keys import NONE, fields_of, is_area
+from ...settings.settings import SECRET
+from ..terminal.screen import Screen
+from .build_settings import settings_for
+from .run_options import RunOptions, default_store
+
+HIDDEN = "(hidden)"
+"""Stands for what is not shown."""
+
+WHERE = tuple[tuple[str, str], ...]
+"""The kind of setting that is a table of globs."""
+
+DEFAULT = "default"
+"""The source of what nobody told."""
+
+
+@final
+class Row(NamedTuple):
+    """A setting: its *key*, its *value* as TOML has it, None where there is none, and its *source*."""
+
+    key: str
+    value: str | None
+    source: str
+
+
+@click.command("settings")
+@click.option(
+    "--settings",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Settings, in TOML. [default: turnwheel.toml, where it is there]",
+)
+@click.option("--told", is_flag=True, help="Only those that were told, and not the defaults.")
+@click.option("--json", "json_lines", is_flag=True, help="Each setting as a line of JSON.")
+def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
+    """
+    Show the settings of a run that begins here, and where each comes from.
+
+    What is printed is a file of settings itself, save for what is secret.
+    """
+    loaded = Settings.load(file)
+    job = RunOptions(
+        store=loaded.store or default_store(),
+        cwd=loaded.cwd,
+        directories=loaded.directories,
+        base_url=loaded.base_url,
+        settings=loaded,
+    )
+    effective = attrs.evolve(settings_for(job, None, base_url=job.base_url), store=job.store)
+    found = [row for row in rows(effective) if not told or row.source != DEFAULT]
+    if json_lines:
+        for row in found:
+            click.echo(json.dumps(row._asdict()))
+    else:
+        _show(found, Screen(sys.stdout))
+
+
+def _show(found: list[Row], screen: Screen) -> None:
+    lines = [f"# {row.key}" if row.value is None else f"{row.key} = {row.value}" for row in found]
+    room = max((len(line) for line in lines if len(line) <= WIDTH), default=0)
+    for line, row in zip(lines, found, strict=True):
+        screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == DEFAULT else "")
+
+
+WIDTH = 60
+"""Columns of a setting; the source of a longer one stands right behind it."""
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """All *settings*, in the order of their classes."""
+    yield from _rows(settings, (), settings)
+
+
+def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Row]:  # noqa: ANN401  # any table of settings
+    of: type = type(area)
+    for name, (kind, _, attribute) in fields_of(of).items():
+        here, value = (*way, name), getattr(area, name)
+        if isinstance(area, ChildSpec) and name == "name":
+            continue  # it is in the key
+        if kind == tuple[ChildSpec, ...]:
+            for child in value:
+                yield from _rows(child, (*here, child.name), settings)
+        elif is_area(kind) and value is not None:
+            yield from _rows(value, here, settings)
+        elif attribute.metadata == SECRET:
+            yield Row(_dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else DEFAULT)
+        else:
+            text = None if value is None and kind in {str, Path} else written(value)
+            yield Row(_dotted(here), None if is_area(kind) else text, _source(here, settings))
+
+
+def _dotted(way: tuple[str, ...]) -> str:
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else json.dumps(part) for part in way)
+
+
+def _source(way: tuple[str, ...], settings: Settings) -> str:
+    ends = (".".join(way[:end]) for end in range(len(way), 0, -1))
+    return next((settings.sources[end] for end in ends if end in settings.sources), DEFAULT)
+
+
+def written(value: object) -> str:
+    """*value* as TOML has it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float() | Decimal():
+            return str(value)
+        case None | str() | Path() | Rule():
+            text = NONE if value is None else _without_password(str(value))
+            return json.dumps(text, ensure_ascii=False)
+        case tuple():
+            return f"[{', '.join(written(each) for each in value)}]"
+        case _:
+            return _table(value)
+
+
+def _table(value: Any) -> str:  # noqa: ANN401  # any table of settings
+    of: type = type(value)
+    told = {
+        name: (kind, getattr(value, name), each.default) for name, (kind, _, each) in fields_of(of).items()
+    }
+    pairs = [f"{name} = {_field(kind, each)}" for name, (kind, each, usual) in told.items() if each != usual]
+    return f"{{ {', '.join(pairs)} }}"
+
+
+def _field(kind: Any, value: Any) -> str:  # noqa: ANN401  # any setting
+    if kind != WHERE:
+        return written(value)
+    return f"{{ {', '.join(f'{_dotted((key,))} = {json.dumps(glob)}' for key, glob in value)} }}"
+
+
+def _without_password(text: str) -> str:
+    """*text*, without the password where it is an address with one."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return text
+    if not parts.scheme or parts.password is None:
+        return text
+    return text.replace(f":{parts.password}@", f":{HIDDEN}@", 1)

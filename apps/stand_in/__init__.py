@@ -1,0 +1,1 @@
+"""The scripted stand-in: a model server on loopback that answers without a key."""

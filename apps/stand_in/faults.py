@@ -1,0 +1,89 @@
+"""
+The faults that the stand-in plays, by the name of its model: what goes wrong at which try, offline and alike.
+
+A try is counted for what the user has said so far, so each prompt meets the same faults, however many turns
+its answer takes. Nothing else is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import attrs
+
+from .wire import CHARACTERS_PER_TOKEN, Message
+
+SMALL_MODEL = "stand-in-small"
+
+SMALL_WINDOW = 3_000
+"""Tokens that the small model can read: about one file. It refuses what is longer, as providers do."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Refuse:
+    """A refusal with *status*, an error of that *kind* with a *message*, and perhaps when to come back."""
+
+    status: int
+    kind: str
+    message: str
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Cut:
+    """A stream whose connection is lost *after* so many chunks, of which the first one says nothing."""
+
+    after: int
+
+
+Fault = Refuse | Cut
+
+_LIMITED = Refuse(
+    status=429,
+    kind="rate_limit_exceeded",
+    message="Rate limit reached. Please try again in 1s.",
+    headers={"Retry-After": "1"},
+)
+_OVERLOADED = Refuse(status=529, kind="overloaded_error", message="Overloaded.")
+_FAILED = Refuse(status=500, kind="server_error", message="The server had an error while it worked on this.")
+
+FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    "stand-in-429": (_LIMITED, _LIMITED),
+    "stand-in-overloaded": (_OVERLOADED, _OVERLOADED),
+    "stand-in-500": (_FAILED, _FAILED),
+    "stand-in-cut": (Cut(after=1), Cut(after=5)),
+}
+"""What goes wrong at the first, second, ... try of a prompt; then the model answers."""
+
+
+@final
+class Faults:
+    """What has gone wrong so far, over all conversations of one server."""
+
+    def __init__(self) -> None:
+        self._tries: Counter[tuple[str, tuple[str, ...]]] = Counter()
+
+    def next(self, model: str, messages: Sequence[Message]) -> Fault | None:
+        """What goes wrong with this request, or None."""
+        if model == SMALL_MODEL:
+            return _overflow(messages)
+        planned = FAULTS.get(model, ())
+        key = (model, tuple([message.text for message in messages if message.role == "user"]))
+        if (tried := self._tries[key]) >= len(planned):
+            return None
+        self._tries[key] += 1
+        return planned[tried]
+
+
+def _overflow(messages: Sequence[Message]) -> Refuse | None:
+    """The refusal of a conversation that is larger than the small model's window."""
+    size = sum(message.size for message in messages) // CHARACTERS_PER_TOKEN
+    if size <= SMALL_WINDOW:
+        return None
+    limit = f"This model's maximum context length is {SMALL_WINDOW} tokens."
+    message = f"{limit} However, your messages resulted in {size} tokens."
+    return Refuse(status=400, kind="context_length_exceeded", message=message)

@@ -1,0 +1,184 @@
+"""Asking a person whether a call may run, at a terminal, key by key."""
+
+from __future__ import annotations
+
+import asyncio
+import termios
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import final
+
+import attrs
+
+from ...effects.events import (
+    ApprovalGiven,
+    Approve,
+    ApproveAlways,
+    Decision,
+    Deny,
+)
+from ...effects.requests import AskApproval
+from ...performers.base import PerformContext
+from ..chat.raw_input import Keyboard
+from .approval_card import (
+    Question,
+    card,
+    fault,
+    on_one_line,
+    pretty,
+)
+from .editor import chosen, edited
+from .sanitize import clean, one_line
+from .screen import INDENT, Screen
+from .terminal import Terminal
+
+BY_OPTION = "--yes"
+"""Who answers where everything is approved, as the journal is told."""
+
+
+async def say_yes(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
+    """Answer a question where the command line has answered them all."""
+    return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=Approve(), by=BY_OPTION)
+
+
+@final
+class TerminalApprover:
+    """
+    Performs questions: asks at *keyboard* and *screen*, one at a time; *face* is quiet meanwhile.
+
+    *cwd* is where the tools work, *by* who answers. *deaf* makes Ctrl-C the business of an editor while one
+    is open, *gone* is called where the terminal is.
+    """
+
+    def __init__(  # noqa: PLR0913  # each is a part of the terminal
+        self,
+        keyboard: Keyboard,
+        screen: Screen,
+        face: Terminal | None,
+        *,
+        cwd: Path,
+        by: str,
+        deaf: Callable[[], AbstractContextManager[None]],
+        gone: Callable[[], None],
+    ) -> None:
+        self._keyboard = keyboard
+        self._screen = screen
+        self._face = face
+        self._cwd = cwd
+        self._by = by
+        self._deaf = deaf
+        self._gone = gone
+        self._one_at_a_time = asyncio.Lock()
+        self._asking: dict[str, asyncio.Future[Decision]] = {}
+
+    async def __call__(self, request: AskApproval, scene: PerformContext) -> ApprovalGiven | None:
+        """Ask until there is an answer; None where somebody else gave it."""
+        asking = asyncio.ensure_future(self._in_turn(request, scene))
+        self._asking[request.id] = asking
+        try:
+            decision = await asking
+        except asyncio.CancelledError:
+            if request.id not in self._asking:
+                return None
+            raise
+        except (EOFError, OSError, termios.error):  # the terminal is gone, and nobody said no
+            self._gone()
+            raise asyncio.CancelledError from None
+        finally:
+            self._asking.pop(request.id, None)
+        return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=decision, by=self._by)
+
+    def answered(self, request: str) -> None:
+        """The question *request* is no longer open, whoever has answered it."""
+        if (asking := self._asking.pop(request, None)) is not None:
+            asking.cancel()
+
+    async def _in_turn(self, request: AskApproval, scene: PerformContext) -> Decision:
+        async with self._one_at_a_time:
+            if self._face is not None:
+                self._face.hold()
+            try:
+                return await self._ask(request, scene)
+            finally:
+                self._screen.start_of_line()
+                if self._face is not None:
+                    self._face.release()
+
+    async def _ask(self, request: AskApproval, scene: PerformContext) -> Decision:
+        question = Question.of(request, scene.config.policy.answer_within, agent=scene.config.agent)
+        while True:
+            match await self._keyboard.key(_keys(question), partial(self._show, question)):
+                case "y":
+                    self._told(f"{self._screen.yes} yes", "green")
+                    return Approve(arguments=question.arguments) if question.edited else Approve()
+                case "a":
+                    self._told(f"{self._screen.yes} always {question.tool}", "green")
+                    return ApproveAlways()
+                case "n":
+                    self._told(f"{self._screen.no} no", "red")
+                    return Deny(message=await self._line("why? (Enter: no reason)"))
+                case "s":
+                    self._told(f"{self._screen.no} no, and stop", "red")
+                    return Deny(message=await self._line("why? (Enter: no reason)"), interrupt=True)
+                case _:
+                    self._told("edit", "dim")
+                    question = await self._edit(question, scene)
+
+    def _show(self, question: Question) -> None:
+        self._screen.lines(*card(question, self._cwd, self._screen.width))
+        always = [("a", f"always {one_line(question.tool, 64)}")] if "a" in _keys(question) else []
+        yes = "run it again" if question.again else "yes"
+        self._offer([("y", yes), ("n", "no"), *always, ("e", "edit"), ("s", "no, and stop")])
+
+    def _offer(self, keys: list[tuple[str, str]]) -> None:
+        """Show which *keys* can be pressed, and what each says."""
+        self._screen.run_on(INDENT)
+        for key, says in keys:
+            self._screen.run_on(key, "bold yellow")
+            self._screen.run_on(f" {says}   ", "yellow")
+
+    def _told(self, what: str, style: str) -> None:
+        """Show the key that was pressed, which the terminal did not."""
+        self._screen.run_on(clean(what), style)
+        self._screen.start_of_line()
+
+    async def _line(self, what: str) -> str:
+        line = await self._keyboard.line(lambda: self._screen.run_on(f"{INDENT}{what} ", "dim"))
+        self._screen.typed(line)
+        return line.strip()
+
+    async def _edit(self, question: Question, scene: PerformContext) -> Question:
+        """*question* with other arguments that can be used; as it was where they are left alone."""
+        tools = {tool.name: tool for tool in scene.config.tools}
+        text = pretty(question.arguments)
+        while True:
+            try:
+                text = await self._changed(text)
+            except (OSError, ValueError) as error:
+                self._screen.line(f"{INDENT}not edited: {error}", "red")
+                return question
+            if not text.strip() or pretty(text) == pretty(question.arguments):
+                return question
+            wrong = fault(question.tool, text, tools)
+            if not wrong:
+                return attrs.evolve(question, arguments=text.strip(), edited=True)
+            self._screen.line(f"{INDENT}{wrong}", "red")
+            again = [("e", "edit again"), ("n", "leave it as it was")]
+            if await self._keyboard.key("en", partial(self._offer, again)) == "n":
+                self._told("as it was", "dim")
+                return question
+            self._told("edit", "dim")
+
+    async def _changed(self, text: str) -> str:
+        """*text* after a person had it: in their editor, or typed anew on one line where they have none."""
+        if command := chosen():
+            with self._deaf():
+                return await edited(text, command)
+        self._screen.line(f"{INDENT}now: {on_one_line(text)}", "dim")
+        return await self._line("new (JSON, one line; Enter leaves it):")
+
+
+def _keys(question: Question) -> str:
+    return "ynes" if question.edited or question.again else "yanes"

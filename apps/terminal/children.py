@@ -1,0 +1,65 @@
+"""What a person sees of children at work: a line for each call, each trouble, and what they used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+from ...effects.messages import Outcome
+from ...effects.notices import (
+    AgentNoticed,
+    Notice,
+    RequestDelayed,
+    RetryScheduled,
+    RunEnded,
+    ToolEnded,
+    ToolStarted,
+)
+from ..cli.exit_codes import Exit, exit_for
+from ..cli.option_types import short
+from .call_summary import essence
+from .countdown import waits
+from .notice_lines import Remark, remarks
+from .sanitize import clean, one_line
+from .screen import INDENT, Screen
+from .spend_format import brief
+
+
+@final
+class Children:
+    """Tells on *screen* what children do, and remembers how those that are over ended, by their calls."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._ended: dict[str, RunEnded] = {}
+
+    def lines(self, noticed: AgentNoticed, *, named: bool) -> Iterator[Remark]:
+        """What is told of a child's notice; *named*: and whose it is."""
+        if isinstance(noticed.notice, RunEnded):
+            self._ended[noticed.call] = noticed.notice
+        whose = f"#{clean(short(noticed.call))} " if named else ""
+        room = self._screen.width - len(INDENT) - len(whose)
+        for text, style in self._told(noticed.notice, room):
+            yield f"{INDENT}{whose}{text}", style
+
+    def _told(self, notice: Notice, room: int) -> Iterator[Remark]:
+        match notice:
+            case ToolStarted(tool=tool, arguments=arguments):
+                about = essence(tool, arguments, room - len(tool) - 4)
+                yield f"{self._screen.dot} {one_line(tool, 64)} {about}".rstrip(), "dim"
+            case ToolEnded(outcome=outcome, content=content) if outcome is not Outcome.OK:
+                came = one_line(content, room - len(INDENT) - 2)
+                yield f"{INDENT}{self._screen.elbow} {came}", "red"
+            case RetryScheduled() | RequestDelayed():
+                yield from waits(notice, self._screen, room)
+            case _:
+                yield from ((one_line(text, room), style) for text, style in remarks(notice))
+
+    def account(self, call: str) -> Iterator[Remark]:
+        """What the child on *call*, which is over, used; and why it ended where that was not by itself."""
+        ended = self._ended.pop(call, None)
+        if ended is not None:
+            facts = [*brief(ended.spent)]
+            if exit_for(ended.reason) is not Exit.ENDED:
+                facts.insert(0, f"ended: {ended.reason}")
+            yield f"{INDENT * 2}{f' {self._screen.middle} '.join(facts)}", "dim"

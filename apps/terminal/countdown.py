@@ -1,0 +1,51 @@
+"""Waits as a person sees them: for the next try of a model call, or until a request may be sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from math import ceil
+
+from ...effects.notices import RequestDelayed, RetryScheduled
+from .call_summary import MINUTE, took
+from .notice_lines import Remark
+from .sanitize import one_line
+from .screen import Screen
+
+NOTICED = 1.0
+"""Seconds for which a request is held back before anybody is told."""
+
+Countdown = RetryScheduled | RequestDelayed
+"""A model is not asked before its `due`."""
+
+
+def waits(notice: Countdown, screen: Screen, room: int) -> Iterator[Remark]:
+    """Why a model is not asked at once, and when it is, on a line of *room* columns; nothing where it is."""
+    left = notice.due - time.time()
+    if isinstance(notice, RetryScheduled):
+        cause, style, least = f"{notice.failure}: {notice.message}", "yellow", 0.0
+    else:
+        cause, style, least = notice.reason, "dim", NOTICED
+    if left > least:
+        then = f" {screen.middle} {_then(notice)} in {_left(left)}"
+        if left >= MINUTE:
+            then += time.strftime(", at %H:%M:%S", time.localtime(notice.due))
+        yield one_line(cause, room - len(then)) + then, style
+
+
+def countdown(notice: Countdown) -> Callable[[], str]:
+    """Says how long there is still to wait, and then what for."""
+
+    def says() -> str:
+        left = notice.due - time.time()
+        return f"{_then(notice)} in {_left(left)}" if left > 0 else _then(notice)
+
+    return says
+
+
+def _then(notice: Countdown) -> str:
+    return f"try {notice.attempt}" if isinstance(notice, RetryScheduled) else "asked"
+
+
+def _left(seconds: float) -> str:
+    return took(seconds) if seconds >= MINUTE else f"{ceil(seconds)} s"

@@ -1,0 +1,134 @@
+"""What is told of a notice in one line, and how that looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...effects.events import (
+    Approve,
+    ApproveAlways,
+    Decision,
+    Deny,
+)
+from ...effects.hooks import HookSaid
+from ...effects.notices import (
+    CallJudged,
+    Compacted,
+    CompactionFailed,
+    CompactionStarted,
+    FallbackUsed,
+    HookAsked,
+    HookReplied,
+    Ignored,
+    InputBlocked,
+    LoopDetected,
+    LoopStage,
+    Notice,
+    ResultsCleared,
+    SettingChanged,
+    SettingRefused,
+    Warned,
+)
+from ...effects.records import Change, SetMode, SetModel
+from ..cli.option_types import short
+from .call_summary import number
+
+Remark = tuple[str, str]
+"""A line and its style."""
+
+
+def remarks(notice: Notice) -> Iterator[Remark]:
+    """What everybody is told of *notice*."""
+    match notice:
+        case Warned(text=text):
+            yield text, "yellow"
+        case SettingChanged(change=change):
+            yield f"from now on: {changed(change)}", "cyan"
+        case SettingRefused(change=change, reason=reason):
+            yield f"not changed: {changed(change)}: {reason}", "yellow"
+        case InputBlocked(reason=reason):
+            yield f"a hook did not let that in: {reason or 'it gave no reason'}", "yellow"
+        case HookReplied(said=said):
+            yield from ((f"hook {one.name} has no say: {one.fault}", "yellow") for one in said if one.fault)
+        case _:
+            yield from _upkeep(notice)
+
+
+def _upkeep(notice: Notice) -> Iterator[Remark]:
+    """What is told of what keeps a long run going."""
+    match notice:
+        case FallbackUsed(model=model, instead_of=other):
+            yield f"{notice.failure}: {notice.message}", "yellow"
+            yield f"from now on {model} answers in place of {other}, until the run is over", "yellow"
+        case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
+            yield f"it goes in circles, and is told so: {text}", "yellow"  # its end says that it was stopped
+        case ResultsCleared(count=count, tokens=tokens):
+            old = f"{number(count, 'old tool result')} (about {number(tokens, 'token')})"
+            yield f"left out of what the model reads: {old}", "dim"
+        case CompactionStarted(size=size):
+            yield f"summarising the conversation ({size:,} tokens)", "dim"
+        case Compacted(before=before, after=after):
+            yield f"summarised: {before:,} tokens are now {after:,}", "dim"
+        case CompactionFailed(reason=reason):
+            yield f"the conversation stays as it is: {reason}", "yellow"
+        case _:
+            pass
+
+
+def details(notice: Notice) -> Iterator[Remark]:
+    """What else is told of *notice* to whoever wants to know everything."""
+    match notice:
+        case CallJudged(call=call, tool=tool):
+            detail = f": {notice.detail}" if notice.detail else ""
+            yield f"#{short(call)} {tool}: {notice.verdict}, by {notice.ground}{detail}", "dim"
+        case HookAsked(hook=hook, names=names):
+            yield f"{hook}: {', '.join(names)}", "dim"
+        case HookReplied(said=said):
+            yield from ((f"hook {one.name}: {_answer(one)}", "dim") for one in said if not one.fault)
+        case Ignored(event=event, state=state):
+            yield f"{event} came too late for {state}", "dim"
+        case _:
+            pass
+
+
+def _answer(said: HookSaid) -> str:
+    answer = said.answer
+    words = [
+        str(answer.verdict or ""),
+        f"because {answer.reason}" if answer.reason and answer.verdict else "",
+        f"go on: {answer.reason}" if answer.go_on else "",
+        f"arguments {answer.arguments}" if answer.arguments else "",
+        f"context {answer.context}" if answer.context else "",
+        "and stop" if answer.interrupt else "",
+    ]
+    return ", ".join(filter(None, words)) or "nothing to say"
+
+
+def changed(change: Change) -> str:
+    """A setting as it is after *change*, in a word or two."""
+    match change:
+        case SetModel(model=model):
+            return f"model {model}"
+        case SetMode(mode=mode):
+            return f"mode {mode}"
+        case _:
+            return "thinking as the provider does" if change.tokens is None else thought(change.tokens)
+
+
+def thought(tokens: int) -> str:
+    """How much a model may think."""
+    return f"thinking up to {number(tokens, 'token')}"
+
+
+def decided(decision: Decision) -> str:
+    """What somebody said to a question."""
+    match decision:
+        case Approve(arguments=""):
+            return "yes"
+        case Approve(arguments=edited):
+            return f"yes, with {edited}"
+        case ApproveAlways(where=where):
+            globs = ",".join(f"{name}={glob}" for name, glob in where)
+            return f"yes, always{' where ' * bool(globs)}{globs}"
+        case Deny(message=message, interrupt=ends):
+            return f"no{', and stop' * ends}{': ' * bool(message)}{message}"

@@ -1,0 +1,118 @@
+"""What a person is told of a run whose process was lost: what became of the work it left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...effects.config import Config
+from ...effects.events import (
+    AgentFinished,
+    Event,
+    Failure,
+    ModelFailed,
+    ToolFinished,
+    ToolLost,
+)
+from ...effects.messages import ToolCall
+from ...effects.requests import (
+    AskApproval,
+    Cancel,
+    FireHook,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from ...engine.machine import Machine
+from ...engine.recovery import questions, recover
+from ...engine.session.session import Session
+from ...states.state import (
+    Compacting,
+    Confirming,
+    Dispatching,
+    Executing,
+    Thinking,
+)
+from .call_summary import essence
+
+WIDTH = 80
+"""Columns for what a call is about."""
+
+
+def calls(machine: Machine) -> tuple[ToolCall, ...]:
+    """The calls that *machine*'s run is busy with."""
+    if isinstance(machine.state, Executing | Confirming | Dispatching):
+        return tuple(call.call for call in machine.state.batch.calls)
+    return ()
+
+
+def asked(session: Session) -> Iterator[AskApproval]:
+    """The questions of *session* and its children; also those whose answers nobody has heeded yet."""
+    sessions = (session, *[session.child(link.call) for link in session.children])
+    for machine in [each.machine for each in sessions]:
+        yield from () if machine is None else questions(machine)
+
+
+def told(
+    machine: Machine, config: Config, now: float, unbegun: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """
+    What is done about each piece of work that was open, a line each, by whoever goes on under *config*.
+
+    *now* is in seconds since the epoch. Nobody has begun what is *unbegun*.
+    """
+    ahead = Machine(machine.config, machine.state, machine.memory)
+    ahead.reconfigure(config)
+    recovery = recover(ahead, now, unbegun)
+    names = _names(machine)
+    for event in recovery.events:
+        asked = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
+        yield from _of_event(event, names, asks=bool(asked))
+    for request in recovery.again:
+        if isinstance(request, RunTool) and request.id in unbegun:
+            yield f"handed over: {names.get(request.id, request.tool)} - begins now"
+        elif not isinstance(request, SetTimer):
+            yield from _of_request(request, names)
+        elif isinstance(machine.state, Thinking | Compacting):  # else it is a question's deadline
+            yield "recovered: the model is asked again when its time has come"
+
+
+def _names(machine: Machine) -> dict[str, str]:
+    """What each open request of a batch is about."""
+    if not isinstance(machine.state, Executing | Confirming | Dispatching):
+        return {}
+    return {
+        request: f"{call.call.name} {essence(call.call.name, call.call.arguments, WIDTH)}".rstrip()
+        for call in machine.state.batch.calls
+        for request in call.open
+    }
+
+
+def _of_event(event: Event, names: dict[str, str], *, asks: bool) -> Iterator[str]:
+    """What *event* means for what was open; *asks*: a person is asked about it."""
+    match event:
+        case ModelFailed(failure=Failure.UNBEGUN):
+            yield "handed over: the model is asked now"
+        case ModelFailed():
+            yield "recovered: the answer that was under way is lost, the model is asked again"
+        case AgentFinished(request=request):
+            yield f"recovered: {names.get(request, 'an agent')} - it is not there any more, and may have run"
+        case ToolLost(request=request):
+            then = "; you are asked about it" if asks else " and is not run again"
+            yield f"recovered: {names.get(request, 'a tool')} - it may have run{then}"
+        case ToolFinished(request=request):
+            yield f"recovered: {names.get(request, 'a tool')} - cancelled"
+        case _:
+            pass
+
+
+def _of_request(request: Request | Cancel, names: dict[str, str]) -> Iterator[str]:
+    match request:
+        case RunTool():
+            yield f"recovered: {names.get(request.id, request.tool)} - is run again"
+        case RunAgent():
+            yield f"recovered: agent {request.agent} - goes on"
+        case FireHook(names=hooks):
+            yield f"recovered: hooks are asked again: {', '.join(hooks)}"
+        case _:
+            pass

@@ -1,0 +1,333 @@
+"""What a person sees of a run: text as it comes, calls and what came of them, and the bill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import attrs
+from rich.text import Text
+
+from ...effects.config import Steering
+from ...effects.messages import Outcome
+from ...effects.notices import (
+    AgentNoticed,
+    AgentStarted,
+    AnswerDropped,
+    ApprovalAnswered,
+    ApprovalRequested,
+    CompactionStarted,
+    InputReceived,
+    InputTaken,
+    InterruptRequested,
+    LoopDetected,
+    ModelCalled,
+    Notice,
+    ReasoningDelta,
+    RequestDelayed,
+    RetryScheduled,
+    TextDelta,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+    TurnEnded,
+)
+from ...effects.records import MailKind
+from ...effects.requests import AskApproval
+from ...effects.usage import Spent
+from ...states.context import Mail
+from ..cli.option_types import short
+from .call_summary import (
+    essence,
+    gist,
+    number,
+    took,
+)
+from .children import Children
+from .countdown import Countdown, countdown, waits
+from .notice_lines import decided, details, remarks
+from .sanitize import clean, first_lines, one_line
+from .screen import INDENT, Screen, timer
+from .spend_format import bill
+from .wrap import Wrap
+
+PROMPT_LINES = 6
+"""Lines shown of a prompt: whoever wrote it knows it."""
+
+STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
+"""How running text looks that is not the answer."""
+
+READ = {
+    Steering.NOW: "is read now",
+    Steering.AFTER_TOOL: "is read after what runs",
+    Steering.WHEN_DONE: "is read when all calls are done",
+}
+"""When what was said into a run is read."""
+
+
+@final
+@attrs.define
+class _Call:
+    """A call, as it was told."""
+
+    tool: str
+    arguments: str
+
+
+@final
+class Terminal:
+    """
+    Shows notices on *screen*. While `hold` is in effect, what comes is kept back: a question is being asked.
+
+    *verbose* shows judgements and hooks too. *by* is who answers here, whose answers need not be told. *mail*
+    says what waits, by its id.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        verbose: bool = False,
+        by: str = "",
+        mail: Callable[[str], Mail | None] | None = None,
+    ) -> None:
+        self.screen = screen
+        self._verbose = verbose
+        self._by = by
+        self._mail = mail or (lambda _: None)
+        self._calls: dict[str, _Call] = {}
+        self._questions: dict[str, str] = {}
+        self._at_work: dict[str, str] = {}
+        self._latest = ""
+        self._children = Children(screen)
+        self._loop: LoopDetected | None = None
+        self._speaking: type[Notice] | None = None
+        self._held: list[Notice] | None = None
+        self._wrap = Wrap(lambda: screen.width) if screen.is_terminal else None
+
+    def begin(self, model: str, session: str, more: str = "") -> None:
+        """Say who is asked and where it is kept, and what *more* there is to know."""
+        about = f"  session {session}{'  ' * bool(more)}{more}"
+        self.screen.lines(Text.assemble((clean(model), "bold"), (clean(about), "dim")), Text())
+
+    def know(self, call: str, tool: str, arguments: str) -> None:
+        """Remember a call, so that its end can be told with what it was about."""
+        self._calls[call] = _Call(tool, arguments)
+
+    def know_question(self, question: AskApproval) -> None:
+        """Remember a question, so that its answer can be told with what it was about."""
+        self._questions[question.id] = question.call
+
+    def hold(self) -> None:
+        """Keep back what comes, until `release`."""
+        self.screen.still()
+        self.screen.start_of_line()
+        self._held = []
+
+    def release(self) -> None:
+        """Show what was kept back, and go on."""
+        held, self._held = self._held or [], None
+        for notice in held:
+            self.notice(notice)
+
+    def notice(self, notice: Notice) -> None:
+        """Show *notice*, where it is of interest."""
+        if self._held is not None:
+            self._held.append(notice)
+            return
+        match notice:
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                self._say(text, type(notice))
+            case ToolStarted() | ToolProgress() | ToolEnded():
+                self._tool(notice)
+            case ModelCalled() | TurnEnded() | AnswerDropped():
+                self._model(notice)
+            case RetryScheduled() | RequestDelayed():
+                self._wait(notice)
+            case ApprovalRequested() | ApprovalAnswered():
+                self._question(notice)
+            case InputReceived() | InputTaken():
+                self._input(notice)
+            case AgentStarted() | AgentNoticed():
+                self._child(notice)
+            case _:
+                self._aside(notice)
+
+    # What the model says
+
+    def _say(self, text: str, kind: type[Notice]) -> None:
+        """Running text; thinking and speaking look different and begin on lines of their own."""
+        if self._speaking is not kind:
+            self._end_of_text()
+            self.screen.still()
+            self.screen.start_of_line()
+            text = text.lstrip("\n")
+            self._speaking = kind if text else None
+        shown = text if self._wrap is None else self._wrap.feed(clean(text))
+        if shown:
+            self.screen.run_on(shown, STYLES.get(kind, ""))
+
+    def _end_of_text(self) -> None:
+        """Show the word that was held back."""
+        if self._wrap is not None and self._speaking is not None and (rest := self._wrap.end()):
+            self.screen.run_on(rest, STYLES.get(self._speaking, ""))
+
+    def silence(self) -> None:
+        """End the text that is running, and leave a line free behind it."""
+        if self._speaking is not None:
+            self._end_of_text()
+            self.screen.start_of_line()
+            self.screen.line()
+            self._speaking = None
+
+    def _model(self, notice: ModelCalled | TurnEnded | AnswerDropped) -> None:
+        screen = self.screen
+        match notice:
+            case ModelCalled():
+                self._spin("thinking")
+            case TurnEnded(calls=calls):
+                for call in calls:
+                    self.know(call.id, call.name, call.arguments)
+                screen.still()
+                self.silence()
+            case AnswerDropped():
+                screen.still()
+                self.silence()
+                screen.line("what the model said is void: its answer broke off", "yellow")
+
+    def _wait(self, notice: Countdown) -> None:
+        for text, style in waits(notice, self.screen, self.screen.width):
+            self.silence()
+            self.screen.line(text, style)
+            self.screen.spin(countdown(notice))
+
+    # Calls, and questions about them
+
+    def _tool(self, notice: ToolStarted | ToolProgress | ToolEnded) -> None:
+        match notice:
+            case ToolStarted():
+                self.know(notice.call, notice.tool, notice.arguments)
+                self._begins(notice.call)
+                self._spin_for_tools()
+            case ToolProgress():
+                self.screen.line(f"{INDENT}{one_line(notice.text, self.screen.width - 2)}", "dim")
+                self._spin_for_tools()
+            case ToolEnded():
+                self.silence()
+                self._ended(notice)
+                if self._at_work:
+                    self._spin_for_tools()
+
+    def _headline(self, call: str) -> None:
+        self.screen.lines(self.named(call))
+        self._latest = call
+
+    def named(self, call: str) -> Text:
+        """*call* on a line: its tool, what it is about, and what it is called."""
+        told = self._calls[call]
+        name = one_line(told.tool, 64)
+        number_ = f"  #{clean(short(call))}"
+        about = essence(told.tool, told.arguments, self.screen.width - len(name) - len(number_) - 4)
+        return Text.assemble(
+            (f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
+        )
+
+    def _ended(self, notice: ToolEnded) -> None:
+        """What came of a call, below its headline; that is told again where something else came between."""
+        if notice.call not in self._calls:
+            self.know(notice.call, notice.tool, "")
+        if notice.call != self._latest:
+            self._headline(notice.call)
+        self._at_work.pop(notice.call, None)
+        self._latest = ""
+        self.screen.still()
+        seconds = f"  {took(notice.seconds)}" if notice.seconds else ""
+        room = self.screen.width - len(seconds) - 4
+        came = gist(notice.tool, notice.outcome, notice.content, room)
+        style = "dim" if notice.outcome is Outcome.OK else "red"
+        elbow = f"{INDENT}{self.screen.elbow} "
+        self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
+        for text, looks in self._children.account(notice.call):
+            self.screen.line(text, looks)
+        self.screen.line()
+
+    def _spin_for_tools(self) -> None:
+        self._spin(one_line(", ".join(self._at_work.values()), self.screen.width // 2))
+
+    def _question(self, notice: ApprovalRequested | ApprovalAnswered) -> None:
+        self.silence()
+        if isinstance(notice, ApprovalRequested):
+            self.know(notice.call, notice.tool, notice.arguments)
+            self._questions[notice.request] = notice.call
+        elif notice.by != self._by:
+            call = short(self._questions.get(notice.request, notice.request))
+            by = notice.by or "somebody"
+            self.screen.line(f"#{call} was answered by {by}: {decided(notice.decision)}", "cyan")
+
+    # What comes in
+
+    def _input(self, notice: InputReceived | InputTaken) -> None:
+        self.silence()
+        self._latest = ""
+        if isinstance(notice, InputTaken):
+            for message in notice.messages:
+                self.prompted(message.text)
+        elif (mail := self._mail(notice.id)) is not None:
+            how = "waits for its turn" if mail.lane is MailKind.PROMPT else READ[mail.how]
+            self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "cyan dim")
+
+    def prompted(self, text: str) -> None:
+        """Show what a person said."""
+        lines, more = first_lines(text.strip(), PROMPT_LINES)
+        rest = [f"... {number(more, 'more line')}"] if more else []
+        self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "cyan")
+        self.screen.line()
+
+    # What else there is
+
+    def _child(self, notice: AgentStarted | AgentNoticed) -> None:
+        """What a child does is shown below its own headline."""
+        if isinstance(notice, AgentStarted):
+            self.know(notice.call, notice.agent, notice.prompt)
+            self._begins(notice.call)
+        elif isinstance(notice.notice, ApprovalRequested | ApprovalAnswered):
+            self._question(notice.notice)
+        else:
+            named = notice.call != self._latest or len(self._at_work) > 1
+            for text, style in self._children.lines(notice, named=named and notice.call in self._at_work):
+                if notice.call not in self._at_work:  # it goes on where a lost process was
+                    self._begins(notice.call)
+                self.screen.line(text, style)
+        self._spin_for_tools()
+
+    def _begins(self, call: str) -> None:
+        self.silence()
+        self._at_work[call] = self._calls.setdefault(call, _Call("a child", "")).tool
+        self._headline(call)
+
+    def _aside(self, notice: Notice) -> None:
+        if isinstance(notice, LoopDetected):
+            before, self._loop = self._loop, notice
+            if before is not None and (before.tools, before.count) == (notice.tools, notice.count):
+                return  # it is warned again before each answer; a person need not be
+        if isinstance(notice, InterruptRequested):
+            self._remark("stopping; Ctrl-C again leaves at once", "yellow")
+        for text, style in [*remarks(notice), *(details(notice) if self._verbose else ())]:
+            self._remark(text, style)
+        if isinstance(notice, CompactionStarted):
+            self._spin("summarising")
+
+    def _remark(self, text: str, style: str) -> None:
+        self.silence()
+        self._latest = ""
+        self.screen.say(text, style)
+
+    def _spin(self, what: str) -> None:
+        passed = timer()
+        self.screen.spin(lambda: f"{what} {passed()}")
+
+    def bill(self, spent: Spent) -> None:
+        """Say what the run used."""
+        self.screen.still()
+        self.silence()
+        self.screen.line(f" {self.screen.middle} ".join(bill(spent)), "dim")

@@ -1,0 +1,206 @@
+"""What every setting is checked with: validators that name the value and say what is accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
+
+import attrs
+
+from .errors import ArgumentError, ConfigError, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .messages import Binary
+
+# Text that can be written down.
+
+
+def clean(text: str) -> str:
+    """
+    *text* with lone surrogates replaced by question marks.
+
+    They come from halves of escaped pairs in JSON and from file names that are no UTF-8; no encoder takes
+    them.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
+# How large what comes from outside may be, where more than one place has to know it.
+
+
+MAX_TEXT = 4_000_000
+"""Characters of a prompt, or of what is said into a run: as much as the largest windows take."""
+
+MAX_WORD = 1_000
+"""Characters of what names something: an id, a sender, a session, a file."""
+
+MAX_FILES = 100
+"""Files that come with a prompt."""
+
+MAX_ATTACHED = 20_000_000
+"""Bytes of all files that come with a prompt: in Base64 no provider takes more in a request."""
+
+MAX_ARGUMENTS = 2_000_000
+"""Characters of the arguments of a call, whoever wrote them: room for a whole file."""
+
+MAX_MESSAGE = 100_000
+"""Characters of the message that comes with a no."""
+
+MAX_GLOBS = 100
+"""Arguments that a yes for all such calls names."""
+
+MAX_WAITING = 10_000
+"""Posts that wait for a session to take them up."""
+
+MAX_ENTRY = 128 * 1024 * 1024
+"""Bytes of one entry of a journal: twice as many as the longest answer, the worst to write down, comes to."""
+
+
+def within(what: str, size: int, limit: int, unit: str = "characters") -> None:
+    """Raise `TooLarge` where *what* has more than *limit* of *unit*."""
+    if size > limit:
+        raise TooLarge(what, size, limit, unit)
+
+
+def named(what: str, text: object) -> None:
+    """Raise `TooLarge` where *text*, which is *what*, is longer than any name; it has to be a text."""
+    if not isinstance(text, str):
+        msg = f"{what} is text; got {text!r}"
+        raise ArgumentError(msg)
+    within(what, len(text), MAX_WORD)
+
+
+def attached(files: tuple[Binary, ...]) -> None:
+    """Raise `TooLarge` where *files* are more, or hold more, than may come with a prompt."""
+    within("a prompt", len(files), MAX_FILES, "files")
+    within("the files of a prompt", sum([len(file.data) for file in files]), MAX_ATTACHED, "bytes")
+    for file in files:
+        named("the name of a file", file.name)
+        named("the media type of a file", file.media_type)
+
+
+T = TypeVar("T")
+
+
+def positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    """A number above 0, or None."""
+    if value is not None and not (_is_number(value) and value > 0):
+        where = f"{type(instance).__name__}.{attribute.name}"
+        msg = f"{where} must be a number above 0, or None for no limit; got {value!r}"
+        raise ConfigError(msg)
+
+
+def not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    """A number that is not below 0."""
+    if not (_is_number(value) and value >= 0):
+        msg = f"{type(instance).__name__}.{attribute.name} must be a number, and not negative; got {value!r}"
+        raise ConfigError(msg)
+
+
+def not_empty(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    """A text that says something."""
+    if not value.strip():
+        msg = f"{type(instance).__name__}.{attribute.name} must not be empty; got {value!r}"
+        raise ConfigError(msg)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def share(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    """A part of a whole: above 0, and 1 at most."""
+    if not (_is_number(value) and 0 < value <= 1):
+        where = f"{type(instance).__name__}.{attribute.name}"
+        msg = f"{where} must be a number above 0 and at most 1; got {value!r}"
+        raise ConfigError(msg)
+
+
+def tool_name(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    """A name that every provider takes for a tool."""
+    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value):
+        where = f"{type(instance).__name__}.{attribute.name}"
+        msg = f"{where} must be 1 to 64 letters, digits, '_' or '-'; got {value!r}"
+        raise ConfigError(msg)
+
+
+def of_kind(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
+    """A validator for one value of *kind*."""
+
+    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        if not isinstance(value, kind):
+            where = f"{type(instance).__name__}.{attribute.name}"
+            msg = f"{where} must be a {kind.__name__}; got {value!r}"
+            raise ArgumentError(msg)
+
+    return check
+
+
+def tuple_of(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
+    """A validator for a tuple of values of *kind*."""
+
+    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
+            where = f"{type(instance).__name__}.{attribute.name}"
+            msg = f"{where} must be a tuple of {kind.__name__}; got {value!r}"
+            raise ArgumentError(msg)
+
+    return check
+
+
+def globs(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+    """Pairs of an argument's name and a glob."""
+    if not isinstance(value, tuple) or not all(_is_pair(pair) for pair in value):
+        where = f"{type(instance).__name__}.{attribute.name}"
+        msg = f"{where} must be pairs of a name and a glob, such as (('path', 'src/*'),); got {value!r}"
+        raise ArgumentError(msg)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004  # a pair
+
+
+def json_object(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
+    """The text of a JSON object."""
+    name = getattr(instance, "name", "")
+    try:
+        parsed: object = json.loads(value)
+    except ValueError as error:
+        msg = f"the {attribute.name} of tool {name!r} is no JSON: {value!r} ({error})"
+        raise ConfigError(msg) from error
+    if not isinstance(parsed, dict):
+        msg = f"the {attribute.name} of tool {name!r} must be a JSON object; got {value!r}"
+        raise ConfigError(msg)
+
+
+def as_money(value: Decimal | float | str) -> Decimal:
+    """*value* as an exact amount; a float is taken as it is written."""
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation as error:
+        msg = f"{value!r} is no amount of money; write it as 0.25 or '0.25'"
+        raise ConfigError(msg) from error
+    if not amount.is_finite():
+        msg = f"{value!r} is no amount of money"
+        raise ConfigError(msg)
+    return amount
+
+
+def as_money_or_none(value: Decimal | float | str | None) -> Decimal | None:
+    """As `as_money`; None stays None."""
+    return None if value is None else as_money(value)
+
+
+def once(what: str, names: list[str]) -> None:
+    """Raise `ConfigError` where one of *names* stands there twice; *what* they are the names of."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        msg = f"two {what} of one name: {', '.join(map(repr, twice))}; rename one of each"
+        raise ConfigError(msg)

@@ -1,0 +1,186 @@
+"""
+Going through a session step by step, as it was: nothing is performed, and nothing but its journal is read.
+
+A step is an entry of the journal and has its number. The journal holds what happened; what the machine made
+of it, states and effects, it makes of it again, since it is pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from ...effects import (
+    Effect,
+    is_notice,
+    is_record,
+    is_request,
+)
+from ...effects.config import Config
+from ...effects.errors import InternalError, JournalError, UnknownSession
+from ...effects.events import Event
+from ...effects.notices import Notice
+from ...effects.records import Record
+from ...effects.requests import Cancel, Request
+from ...effects.usage import Spent
+from ...states.context import Memory
+from ...states.state import State
+from ..codec import TAG, converter, in_json, tag_of
+from ..journal.entries import (
+    Entry,
+    Forked,
+    Posted,
+    Stepped,
+    time_of,
+)
+from ..machine import Machine
+from ..session.children import ChildLink, links_of
+from ..session.journal import beginning, kind_of, read
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from ...performers.stores.base import Store
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ReplayedStep:
+    """
+    Entry *number* of the journal of *session*, written *at* seconds since the epoch, and what came of it.
+
+    The machine was in the state *before*, is in *state*, remembers *memory* and works under *config*; none of
+    them is there before the first run. *effects* are what it said. *spent* is the account of the session
+    until now, *children* are those at work now, each with the session that it has.
+
+    *session* is where it was written: in a fork, what was copied is of the session that it was copied from.
+    """
+
+    session: str
+    number: int
+    at: float
+    entry: Entry
+    before: State | None
+    state: State | None
+    memory: Memory | None
+    config: Config | None
+    effects: tuple[Effect, ...] = ()
+    spent: Spent = Spent()
+    children: tuple[ChildLink, ...] = ()
+
+    @property
+    def event(self) -> Event | None:
+        """What happened; None for an entry that is about the run or the session as a whole."""
+        return self.entry.event if isinstance(self.entry, Posted | Stepped) else None
+
+    @property
+    def machine(self) -> Machine | None:
+        """A machine that is where this one was, to be stepped by hand; None before the first run."""
+        if self.config is None or self.state is None or self.memory is None:
+            return None
+        return Machine(self.config, self.state, self.memory)
+
+    @property
+    def label(self) -> str:
+        """The table's name for the state; empty before the first run."""
+        return "" if self.state is None else self.state.label
+
+    @property
+    def run(self) -> str:
+        """The run that was under way, or over; empty before the first."""
+        return "" if self.memory is None else self.memory.run
+
+
+async def replay(store: Store, session: str) -> AsyncIterator[ReplayedStep]:
+    """
+    The steps of *session* of *store*, in their order, as far as they were written when it was asked for.
+
+    It may be at work meanwhile, in whichever process. Raises `UnknownSession`, and `JournalError` as
+    `replayed` does.
+    """
+    entries = await store.load(session)
+    if not entries:
+        raise UnknownSession(session)
+    for step in replayed(entries, session):
+        yield step
+
+
+def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
+    """
+    The steps in the journal *entries* of *session*.
+
+    Raises `JournalError` with the number of the first entry that cannot be read or does not follow from those
+    before it, once all those before it were given.
+    """
+    copies = [(number, entry.session) for number, entry in kind_of(entries, Forked)]
+    folded, before = beginning(entries), None
+    reading = read(entries, session, folded)
+    for number in range(len(entries)):
+        try:
+            entry, effects = next(reading)
+        except InternalError as error:
+            msg = f"entry {number} of session {session!r} makes no sense here: {error}"
+            raise JournalError(msg) from error
+        machine = folded.machine
+        name = next((origin for copied, origin in copies if number < copied), session)
+        yield ReplayedStep(
+            session=name,
+            number=number,
+            at=time_of(entry),
+            entry=entry,
+            before=before,
+            state=None if machine is None else machine.state,
+            memory=None if machine is None else machine.memory,
+            config=None if machine is None else machine.config,
+            effects=effects,
+            spent=folded.spent,
+            children=() if machine is None else links_of(machine.state, name),
+        )
+        before = None if machine is None else machine.state
+
+
+# Steps as data
+
+
+def as_plain(step: ReplayedStep) -> dict[str, Any]:
+    """
+    *step* as what JSON is made of; tags and fields as in a journal, and fields at their default left out.
+
+    The memory is not in it: it is the fold of the records among the effects.
+    """
+    return {
+        "number": step.number,
+        "at": step.at,
+        "session": step.session,
+        "run": step.run,
+        "entry": plain_entry(step.entry),
+        "before": "" if step.before is None else step.before.label,
+        "label": step.label,
+        "state": None if step.state is None else converter.unstructure(step.state, State),
+        "effects": [_plain_effect(effect) for effect in step.effects],
+        "spent": converter.unstructure(step.spent, Spent),
+        "children": [converter.unstructure(child, ChildLink) for child in step.children],
+    }
+
+
+def plain_entry(entry: Entry) -> dict[str, Any]:
+    """*entry* as what JSON is made of, without the version that it is written with."""
+    plain: dict[str, Any] = converter.unstructure(entry, Entry)
+    return plain
+
+
+def _plain_effect(effect: Effect) -> dict[str, Any]:
+    kinds = ((is_request, Request), (is_record, Record), (is_notice, Notice), (_is_cancel, Cancel))
+    kind = next(kind for is_kind, kind in kinds if is_kind(effect))
+    plain: dict[str, Any] = converter.unstructure(effect, kind)
+    return {TAG: tag_of(type(effect)), **plain}
+
+
+def _is_cancel(effect: Effect) -> bool:
+    return isinstance(effect, Cancel)
+
+
+def line(step: ReplayedStep) -> bytes:
+    """*step* as one line of JSON."""
+    return in_json(as_plain(step))

@@ -1,0 +1,111 @@
+"""The runs of a session and how they go on from each other: a tree, since one can go back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.notices import DoneReason
+from ...effects.usage import Spent
+from ...states.state import Done
+from ..journal.entries import (
+    Branched,
+    Forked,
+    RunOpened,
+    Stepped,
+)
+from ..journal.fold import SessionState
+from ..session.journal import beginning, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..journal.entries import Entry
+    from ..machine import Machine
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunInfo:
+    """
+    A run, which began *at* seconds since the epoch and goes on from *parent*, empty for the beginning.
+
+    *prompt* is how what it was asked begins, *reason* why it ended, None while it goes on. *head*: no other
+    run goes on from it. *current*: the session stands there. *copied*: it was run in the session that this
+    one is a fork of, whose account has what it *spent*; of one that was copied in its middle and went on
+    here, this is what it spent here.
+    """
+
+    run: str
+    parent: str
+    prompt: str
+    at: float
+    reason: DoneReason | None = None
+    spent: Spent = Spent()
+    head: bool = True
+    current: bool = False
+    copied: bool = False
+
+
+def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
+    """
+    The runs in the journal *entries* of *session*, in the order they began.
+
+    Raises `JournalError` for what cannot be read.
+    """
+    tree, folded = RunTree(), beginning(entries)
+    for entry, _ in read(entries, session, folded):
+        tree.follow(entry, folded)
+    return tree.runs()
+
+
+@final
+class RunTree:
+    """The runs of a journal, as its entries are read."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, RunInfo] = {}
+        self._here = ""
+        self._lent: dict[str, Spent] = {}
+
+    def follow(self, entry: Entry, folded: SessionState) -> None:
+        """Take in *entry*, which has just happened to *folded*."""
+        match entry:
+            case RunOpened(run=run):
+                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=folded.prompt, at=entry.at)
+                self._here = run
+            case Branched(run=run):
+                self._here = run
+            case Forked(run=run):
+                self._fork(run, folded)
+            case Stepped():
+                self._account(folded.machine)
+            case _:
+                pass
+
+    def _fork(self, run: str, folded: SessionState) -> None:
+        """All that there is was run elsewhere; what was copied in its middle goes on here as *run*."""
+        mine = self._runs.pop(self._here) if run else None
+        self._runs = {name: attrs.evolve(info, copied=True) for name, info in self._runs.items()}
+        if mine is not None:
+            self._runs[run] = attrs.evolve(mine, run=run, spent=Spent())
+            self._here, self._lent = run, {run: folded.lent}
+
+    def _account(self, machine: Machine | None) -> None:
+        """What *machine*'s run has come to."""
+        if machine is not None:
+            over, run = machine.state, machine.memory.run
+            reason = over.reason if isinstance(over, Done) else None
+            spent = machine.memory.spent - self._lent.get(run, Spent())
+            self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
+
+    def runs(self) -> tuple[RunInfo, ...]:
+        """All runs, in the order they began."""
+        parents = {info.parent for info in self._runs.values()}
+        return tuple(
+            [
+                attrs.evolve(info, head=run not in parents, current=run == self._here)
+                for run, info in self._runs.items()
+            ]
+        )

@@ -1,0 +1,284 @@
+"""
+What a journal leads to: the fold of its entries, one after another.
+
+A session that runs goes the same way: what it has written down, it lets happen to what it knows. So what is
+known of a session is the same, whoever looks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.errors import JournalError
+from ...effects.events import (
+    ApprovalGiven,
+    ControlReceived,
+    Interrupted,
+    Post,
+    UserSent,
+    UserSteered,
+)
+from ...effects.records import AppendMessage, MailKind, ReplaceHistory
+from ...effects.usage import Spent
+from ...states.context import Mail, Memory
+from ..inspect.forked_run import forked_run
+from ..machine import Machine, apply_inputs, conversation_of
+from ..recovery import questions
+from .entries import (
+    Branched,
+    Entry,
+    Forked,
+    HandedOver,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    Titled,
+)
+from .full_results import FullResults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...effects import Effect
+    from ...effects.requests import AskApproval
+
+SHOWN = 500
+"""Characters of a prompt by which a run or a session is known again."""
+
+
+@final
+@attrs.frozen
+class RunEnd:
+    """Where one can go back to: *machine* at the end of its run, and what was counted until then."""
+
+    machine: Machine
+    said: int
+    summary: int
+
+
+@final
+@attrs.define
+class SessionState:
+    """
+    What a journal leads to.
+
+    It is the *machine* of the last run, over all that was said before, and what was *posted* and not applied
+    yet. No machine: no run was ever opened. *runs* are counted, and so are the messages that were *said* on
+    the way to where it stands, which a summary does not undo. *summary* is the number of the entry by which
+    the latest one came, 0 for none. *opening* is the beginning of the first prompt, *prompt* that of the
+    latest run's. *title* is what the session is called, *titling* what it cost to find that, of which
+    *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *origins* are that one and
+    those it is a fork of itself, *lent* is what a run that was copied in its middle had used until then,
+    there. *unbegun* are open requests that nobody has begun yet, *begun* those that somebody may have, before
+    the run was taken over. *wholes* are where the results are that the conversation holds a part of.
+
+    *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each holds on to what was said
+    until then, so whoever goes on for long keeps none.
+    """
+
+    machine: Machine | None = None
+    posted: list[Post] = attrs.Factory(list)
+    keeps: frozenset[str] | None = frozenset()
+    ends: dict[str, RunEnd] = attrs.Factory(dict)
+    runs: int = 0
+    said: int = 0
+    summary: int = 0
+    opening: str = ""
+    prompt: str = ""
+    title: str = ""
+    titling: Spent = Spent()
+    unbilled: Spent = Spent()
+    copied: str = ""
+    origins: tuple[str, ...] = ()
+    lent: Spent = Spent()
+    unbegun: frozenset[str] = frozenset()
+    begun: frozenset[str] = frozenset()
+    wholes: FullResults = attrs.Factory(FullResults)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the latest run is not over: it rests, or its process was lost."""
+        return self.machine is not None and not self.machine.done
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody interrupted it, and that is not applied yet."""
+        return any(isinstance(event, Interrupted) for event in self.posted)
+
+    @property
+    def questions(self) -> tuple[AskApproval, ...]:
+        """The questions that are open and that nobody has answered yet."""
+        answered = {event.request for event in self.posted if isinstance(event, ApprovalGiven)}
+        asked = () if self.machine is None or self.stopped else questions(self.machine)
+        return tuple([question for question in asked if question.id not in answered])
+
+    @property
+    def prompts(self) -> tuple[Mail, ...]:
+        """The prompts that wait for a run of their own, in the order they came."""
+        left = () if self.machine is None else self.machine.memory.waiting(MailKind.PROMPT)
+        posted: dict[str, Mail] = {}
+        for event in self.posted:
+            if isinstance(event, UserSent) and not self._received(event):
+                posted.setdefault(event.id, Mail.of(event))
+        return (*left, *posted.values())
+
+    @property
+    def late(self) -> tuple[UserSteered, ...]:
+        """What was said into a run and has not reached it; once that is over, it waits as a prompt does."""
+        steers = [event for event in self.posted if isinstance(event, UserSteered)]
+        return tuple([event for event in steers if not self._received(event)])
+
+    def _received(self, event: Post) -> bool:
+        return self.machine is not None and self.machine.memory.has(event)
+
+    @property
+    def spent(self) -> Spent:
+        """The account of all runs, and of the title."""
+        if self.machine is None:
+            return self.unbilled
+        return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.lent
+
+    def drop_ends(self) -> None:
+        """Hold on to no end of a run any more, and keep none."""
+        self.keeps, self.ends = frozenset(), {}
+
+    def count(self, effects: Iterable[Effect]) -> bool:
+        """Count what the machine said; whether a summary is among it."""
+        summarised = False
+        for effect in effects:
+            if isinstance(effect, AppendMessage):
+                self.said += 1
+            elif isinstance(effect, ReplaceHistory):
+                summarised = True
+        return summarised
+
+
+def apply_entry(folded: SessionState, entry: Entry, number: int, session: str) -> tuple[Effect, ...]:
+    """
+    Let *entry*, which has this *number* in *session*, happen to *folded*; what the machine said to that.
+
+    Raises `JournalError` for one that does not follow from those before it.
+    """
+    where = f"entry {number} of session {session!r}"
+    match entry:
+        case RunOpened():
+            effects = _open(folded, entry)
+        case Stepped():
+            folded.posted = [posted for posted in folded.posted if posted != entry.event]
+            effects = _step(_machine(folded, where), entry, where)
+            folded.wholes.note(entry.event, effects, number)
+        case _:
+            _note(folded, entry, where)
+            return ()
+    if folded.count(effects):
+        folded.summary = number
+    return effects
+
+
+def _note(
+    folded: SessionState, entry: Posted | TakenOver | HandedOver | Branched | Forked | Titled, where: str
+) -> None:
+    """Let *entry* happen."""
+    match entry:
+        case Posted():
+            folded.posted.append(entry.event)
+        case TakenOver():
+            if entry.config is not None:
+                _machine(folded, where).reconfigure(entry.config)
+            if folded.machine is not None:
+                folded.begun = frozenset(folded.machine.state.open) - folded.unbegun
+            folded.unbegun = frozenset()  # from now on they may be begun
+        case HandedOver():
+            folded.unbegun = frozenset(entry.unbegun) - folded.begun  # the process before may have
+        case Branched():
+            _branch(folded, entry, where)
+        case Forked():
+            _fork(folded, entry, where)
+        case Titled():
+            folded.title, folded.titling = entry.title, folded.titling + entry.spent
+            folded.unbilled += entry.spent
+
+
+def _machine(folded: SessionState, where: str) -> Machine:
+    if folded.machine is None:
+        msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
+        raise JournalError(msg)
+    return folded.machine
+
+
+def _open(folded: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
+    before = folded.machine
+    if before is not None:
+        _keep_end(folded, before)
+        if before.config == opened.config:
+            opened = attrs.evolve(opened, config=before.config)  # one of them is enough
+    folded.machine = Machine.open(opened, before, folded.posted, folded.unbilled)
+    folded.posted, folded.unbilled = [], Spent()
+    folded.runs += 1
+    folded.prompt = _prompt(folded.machine.memory)
+    folded.opening = folded.opening or folded.prompt
+    return folded.machine.advance(at=opened.at)
+
+
+def _prompt(memory: Memory) -> str:
+    """The beginning of what a run with *memory*, which has not begun, will be asked."""
+    mail = memory.waiting(MailKind.PROMPT) or memory.mail
+    return mail[0].text[:SHOWN] if mail else ""
+
+
+def _keep_end(folded: SessionState, machine: Machine) -> None:
+    """Keep where *machine* ended, where somebody goes back to it: what was said, and no more."""
+    memory = machine.memory
+    if not memory.run or (folded.keeps is not None and memory.run not in folded.keeps):
+        return
+    then = Memory(run=memory.run, model=memory.model, **conversation_of(memory))
+    kept = Machine(machine.config, machine.state, then)
+    folded.ends[memory.run] = RunEnd(kept, folded.said, folded.summary)
+
+
+def _branch(folded: SessionState, entry: Branched, where: str) -> None:
+    machine = _at_rest(folded, where)
+    _keep_end(folded, machine)
+    end = folded.ends.get(entry.run)
+    if end is None and entry.run:
+        msg = f"{where} goes back to the end of run {entry.run!r}, of which nothing is written before it"
+        raise JournalError(msg)
+    folded.machine = machine.branched(end and end.machine)
+    folded.said, folded.summary = (0, 0) if end is None else (end.said, end.summary)
+
+
+def _fork(folded: SessionState, entry: Forked, where: str) -> None:
+    """What was spent before is the other session's account, and what waits there is answered there."""
+    if folded.unfinished and entry.run:
+        folded.machine = forked_run(_machine(folded, where), entry.run)
+        folded.lent = folded.machine.memory.spent
+    else:
+        machine = _at_rest(folded, where)
+        mine = machine.branched(machine)
+        changes = [event for event in folded.posted if isinstance(event, ControlReceived)]
+        memory = attrs.evolve(mine.memory, earlier=Spent(), mail=())
+        mine.memory = apply_inputs(memory, mine.config, changes)
+        folded.machine, folded.lent = mine, Spent()
+    folded.posted, folded.unbegun = [], frozenset()
+    folded.copied, folded.titling, folded.unbilled = entry.session, Spent(), Spent()
+    folded.origins += (entry.session,)
+
+
+def _at_rest(folded: SessionState, where: str) -> Machine:
+    machine = _machine(folded, where)
+    if not machine.done:
+        msg = f"{where} goes another way while run {machine.memory.run!r} is not over"
+        raise JournalError(msg)
+    return machine
+
+
+def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
+    effects = machine.advance(entry.event)
+    if machine.state.label != entry.label:
+        kind, here = type(entry.event).__name__, machine.state.label
+        msg = f"{where}: {kind} leads to {here} here and led to {entry.label} when it was written"
+        raise JournalError(msg)
+    return effects

@@ -1,0 +1,214 @@
+"""Writing a session down as it happens, and reading it again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar, final
+
+from ...effects.errors import JournalError, StoreConflict
+from ...effects.events import (
+    Event,
+    ModelStreamed,
+    ToolProgressed,
+    joined,
+)
+from ...effects.pieces import merged
+from ...performers.base import noop
+from ..codec import encode
+from ..journal.encoding import decode_entry, encode_entry
+from ..journal.entries import (
+    Branched,
+    Entry,
+    Forked,
+    Posted,
+    Stepped,
+    Titled,
+)
+from ..journal.fold import SessionState, apply_entry
+from ..journal.summary import SessionSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ...effects import Effect
+    from ...performers.stores.base import Store
+    from ..journal.summary import SummaryKey
+
+
+E = TypeVar("E", Branched, Forked)
+
+ConcurrentEntry = Posted | Titled
+"""What anybody may write while somebody else drives."""
+
+Listener = Callable[[int], SessionSummary | None]
+"""What a session will be about once its entry of this number is written; None where that is not worth it."""
+
+
+@final
+class Journal:
+    """
+    The writing end of one session's journal: *length* is how many entries are kept.
+
+    What others write aside meanwhile, from whichever process, is handed to *arrived*; anything else that
+    somebody else wrote is a `StoreConflict`. The pieces of a stream are held back and written as one entry,
+    with the next event that is none.
+    """
+
+    def __init__(
+        self, store: Store, session: str, length: int, arrived: Callable[[ConcurrentEntry], None]
+    ) -> None:
+        self.store = store
+        self.session = session
+        self.length = length
+        self._arrived = arrived
+        self._taken_up = 0
+        self.told: SummaryKey | None = None  # what the store was told last that the session is about
+        self._writing = asyncio.Lock()
+        self._streamed: list[ModelStreamed] = []
+        self._label = ""
+
+    async def write(self, *entries: Entry, about: Listener = noop) -> None:
+        """
+        Keep *entries*, and what the session is *about* then.
+
+        Raises `StoreConflict` where another process went on with this session.
+        """
+        encoded = [encode_entry(entry) for entry in entries]
+        async with self._writing:
+            while not await self._written(encoded, about):
+                pass
+
+    async def add(self, entry: ConcurrentEntry, about: Listener = noop) -> bool:
+        """
+        Keep *entry*, unless others added something first: then that is taken up, and this is False.
+
+        Whoever adds thinks again, since it may be the same. Raises `StoreConflict` as `write` does.
+        """
+        encoded, known = encode_entry(entry), self._taken_up
+        async with self._writing:
+            return self._taken_up == known and await self._written([encoded], about)
+
+    async def _written(self, encoded: Sequence[bytes], about: Listener) -> bool:
+        """Whether *encoded* is kept now; where it is not, what others added has been taken up."""
+        told = about(self.length + len(encoded) - 1)
+        line = None if told is None or told.mark == self.told else encode(told, SessionSummary)
+        try:
+            self.length = await self.store.append(self.session, self.length, encoded, line)
+        except StoreConflict as conflict:
+            await self._catch_up(conflict)
+            return False
+        if told is not None:
+            self.told = told.mark
+        return True
+
+    def passed(self, count: int) -> None:
+        """*count* entries are there that others wrote, who said what the session is about then."""
+        if count:
+            self.length += count
+            self.told = None
+
+    async def look(self) -> None:
+        """See what others added. Raises `StoreConflict` as `write` does."""
+        async with self._writing:
+            await self._catch_up(None)
+
+    async def _catch_up(self, conflict: StoreConflict | None) -> None:
+        """Take up what was added since; raise *conflict*, where there is one, if nothing was."""
+        news = await self.store.load(self.session, self.length)
+        added: list[ConcurrentEntry] = []
+        for number, data in enumerate(news, self.length):
+            entry = decode_entry(data, f"entry {number} of session {self.session!r}")
+            if not isinstance(entry, ConcurrentEntry):
+                raise conflict or StoreConflict(self.session, self.length, self.length + len(news))
+            added.append(entry)
+        if conflict is not None and not news:
+            raise conflict
+        self.passed(len(news))
+        self._taken_up += len(news)
+        for entry in added:
+            self._arrived(entry)
+
+    async def applied(self, event: Event, label: str, about: Listener = noop) -> None:
+        """
+        Keep *event*, which led to the state *label*, and what the session is *about* then.
+
+        A piece of a stream is kept with what follows it.
+        """
+        if isinstance(event, ToolProgressed):
+            return  # it changes nothing, and a chatty tool would fill the store
+        if isinstance(event, ModelStreamed):
+            self._streamed.append(event)
+            self._label = label
+            return
+        await self.write(*self._held_back(), Stepped(event=event, label=label), about=about)
+
+    async def flush(self) -> None:
+        """Keep what was held back of a stream that is being left."""
+        if self._streamed:
+            await self.write(*self._held_back())
+
+    def _held_back(self) -> list[Stepped]:
+        if not self._streamed:
+            return []
+        whole = joined(self._streamed)
+        self._streamed = []
+        pieces = ModelStreamed(
+            at=whole.at,
+            request=whole.request,
+            before=whole.before,
+            count=whole.count,
+            pieces=merged(whole.pieces),
+        )
+        return [Stepped(event=pieces, label=self._label)]
+
+
+def read(
+    entries: Iterable[bytes], session: str, folded: SessionState, known: int = 0
+) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
+    """
+    Each of the *entries* of *session* once it has happened to *folded*, and what the machine said to it.
+
+    *known* are the entries before these. Raises `JournalError` naming the entry that cannot be read or does
+    not follow from those before it.
+    """
+    for number, data in enumerate(entries, known):
+        entry = decode_entry(data, f"entry {number} of session {session!r}")
+        yield entry, apply_entry(folded, entry, number, session)
+
+
+def fold(
+    entries: Sequence[bytes], session: str, folded: SessionState | None = None, known: int = 0
+) -> SessionState:
+    """
+    What the *entries* of *session* lead to; where *known* entries were *folded* before, these come after.
+
+    Raises `JournalError` as `read` does.
+    """
+    if folded is None:
+        folded = beginning(entries)
+    for _ in read(entries, session, folded, known):
+        pass
+    return folded
+
+
+def beginning(entries: Iterable[bytes]) -> SessionState:
+    """What a journal with these *entries* is before the first of them: it keeps what they will go back to."""
+    return SessionState(keeps=gone_back_to(entries))
+
+
+def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
+    """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
+    return frozenset([entry.run for _, entry in kind_of(entries, Branched)])
+
+
+def kind_of(entries: Iterable[bytes], kind: type[E]) -> Iterator[tuple[int, E]]:
+    """Those of *entries* that are of this *kind*, with their numbers; without those that cannot be read."""
+    name = f'"{kind.__name__}"'.encode()
+    for number, data in enumerate(entries):
+        if name in data:  # which text may be, too
+            with suppress(JournalError):
+                entry = decode_entry(data)
+                if isinstance(entry, kind):
+                    yield number, entry

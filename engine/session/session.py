@@ -1,0 +1,406 @@
+"""
+The session: many runs over one history.
+
+A session owns what lies around a run. It opens runs, takes over one that a process left behind, and is where
+prompts, steers, answers, changed settings and interrupts come in, from whichever process. A run that rests
+(only questions are open) holds nothing: it is rows in a store until somebody answers.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, final
+
+from ...effects.config import Steering
+from ...effects.errors import ConfigError, SessionClosed, UnknownSession
+from ...effects.events import Approve, Decision, Interrupted
+from ...effects.history import History
+from ...effects.validators import clean
+from ..journal.entries import Titled
+from .handle import Handle
+from .inputs import (
+    Input,
+    approval_event,
+    cancel_event,
+    check_question,
+    control_event,
+    prompt_input,
+    steer_input,
+)
+from .ownership import Closed
+from .result import Result, result_for
+from .runner import Environment, SessionRunner
+from .titles import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from ...effects.messages import Binary
+    from ...effects.notices import Notice
+    from ...effects.records import Change
+    from ...effects.requests import AskApproval
+    from ...effects.usage import Spent
+    from ...performers.stores.base import Store
+    from ...states.context import Mail
+    from ..inspect.fork import Replacement
+    from ..inspect.run_tree import RunInfo
+    from ..machine import Machine
+    from .broker import Subscription
+    from .children import ChildLink
+
+
+@final
+class Session:
+    """
+    One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
+
+    One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `approve`, `control`, `cancel` and
+    `interrupt` work at any time and from any process; with a store, what they say is kept when they return.
+    All methods belong to one event loop.
+    """
+
+    def __init__(self, id: str, setting: Environment, store: Store | None = None) -> None:  # noqa: A002  # the field's word
+        self.id = id
+        self._lent = False
+        self._conductor = SessionRunner(id, setting, store)
+        self._log = self._conductor.log
+        self._setting = setting
+
+    # What it is
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine of the latest run, or None before the first; look, do not advance."""
+        return self._log.machine
+
+    @property
+    def history(self) -> History:
+        """Everything that was said and not summarised away."""
+        return History.of() if self.machine is None else self.machine.memory.history
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the latest run is not over: it rests, or its process was lost."""
+        return self._log.unfinished
+
+    @property
+    def unbegun(self) -> frozenset[str]:
+        """The open requests that nobody has begun, of a run that was handed over; see `drain`."""
+        return self._log.folded.unbegun
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way here."""
+        return self._conductor.driver is not None
+
+    @property
+    def resting(self) -> bool:
+        """Whether the run that is under way here waits for people, and for nothing else."""
+        driver = self._conductor.driver
+        return driver is not None and driver.resting
+
+    @property
+    def waiting(self) -> tuple[AskApproval, ...]:
+        """The questions that nobody has answered yet: its own, then those of its children."""
+        asked = () if self._log.folded.stopped else self._conductor.children.waiting(self.machine)
+        return (*self._log.questions, *asked)
+
+    @property
+    def children(self) -> tuple[ChildLink, ...]:
+        """The children that are not over, in the order of the calls they work for."""
+        return self._conductor.children.links(self.machine)
+
+    def child(self, call: str) -> Session:
+        """
+        The session of the child that works for *call*, or did: to look at it, steer it, interrupt it.
+
+        It goes on with its parent: it cannot be run by itself, and letting go of it leaves it alone. One that
+        is over takes nothing any more: what is said to it is a `ConfigError`. Raises `UnknownCall` where
+        *call* is not known to be a child's.
+        """
+        lent = copy(self._conductor.children.session(call, self.machine))
+        lent._lent = True  # noqa: SLF001  # it is one of these
+        return lent
+
+    @property
+    def queue(self) -> tuple[Mail, ...]:
+        """The prompts that wait for a run of their own, in the order they came."""
+        return self._log.prompts
+
+    @property
+    def title(self) -> str:
+        """What it is called, empty for nothing yet."""
+        return self._log.folded.title
+
+    @property
+    def spent(self) -> Spent:
+        """The account of all its runs, on every branch, and of its title."""
+        return self._log.folded.spent
+
+    def result(self) -> Result:
+        """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
+        if self.machine is None:
+            raise UnknownSession(self.id)
+        return Result.of(self.id, self.machine, self.waiting)
+
+    def subscribe(self) -> Subscription:
+        """Watch from aside what this object runs from now on; a watcher that is slow misses some of it."""
+        return self._conductor.broker.subscribe()
+
+    async def load(self) -> Session:
+        """
+        Read what is new in the journal; every other method that needs it does this by itself.
+
+        While a run is under way here there is nothing to read: it knows more than the store.
+        """
+        await self._conductor.load()
+        await self._conductor.children.load(self.machine)
+        return self
+
+    # Where it stands, and its way there
+
+    async def runs(self) -> tuple[RunInfo, ...]:
+        """
+        Its runs, in the order they began; they form a tree, of which it stands at one.
+
+        Read from the journal, all of it; `ConfigError` without a store, as in what follows here.
+        """
+        from ..inspect.run_tree import runs_of  # noqa: PLC0415  # it needs the converter
+
+        return runs_of(await self._log.store.load(self.id), self.id)
+
+    async def heads(self) -> tuple[RunInfo, ...]:
+        """Those of its runs that no other goes on from: the ends of its branches."""
+        return tuple([run for run in await self.runs() if run.head])
+
+    async def branch(self, run: str = "") -> None:
+        """
+        Go back to where *run* ended, or to the beginning: the next run goes on from there.
+
+        What was said since stays, as a branch that one can go back to. Raises `SessionBusy` where a run is
+        not over, and `UnknownRun` with those there are.
+        """
+        self._check_own()
+        async with self._conductor.at_rest() as log:
+            await log.branch(run, self._now())
+
+    async def fork(
+        self,
+        id: str | None = None,  # noqa: A002  # the field's word
+        *,
+        at: int | None = None,
+        instead: Replacement | None = None,
+    ) -> Session:
+        """
+        A session of its own, called *id*, that begins with all that was said in this one before step *at*.
+
+        A step is an entry of the journal, as `replay` numbers them; without *at* it is where the session
+        stands, and a run that is not over is a `SessionBusy`. *instead* is what happens in place of that
+        step: an event, such as the one that stands there with something changed; a setting, such as another
+        model; another decision; or the text of another answer, result or prompt. A run that was copied in its
+        middle is gone on with by `resume`, as after a lost process.
+
+        It has the branches, the rules that were granted and the title, but its account begins with nothing,
+        and what waits is answered here only. Raises `ConfigError` where it cannot be cut, and says where.
+        """
+        from ..inspect.fork import ForkPoint  # noqa: PLC0415  # it needs the converter
+
+        name = self._setting.new_id() if id is None else id
+        if at is None:
+            async with self._conductor.at_rest() as log:
+                at = log.length  # as it was when it was seen to be at rest
+        cut = ForkPoint(at=at, now=self._now(), new_id=self._setting.new_id, instead=instead)
+        await self._log.copy(name, cut)
+        return await Session(name, self._setting, self._log.store).load()
+
+    async def retitle(self, text: str) -> None:
+        """Call it *text*, at any time and from any process; empty for nothing."""
+        title = first_line(clean(text))
+        await self._conductor.add(lambda: Titled(at=self._now(), title=title))
+
+    # Running it
+
+    async def run(
+        self,
+        prompt: str,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,  # noqa: A002  # the field's word
+        wait: bool = False,
+    ) -> Result:
+        """
+        Run the agent on *prompt* and *files* to its end, or until it rests on a question.
+
+        Prompts that wait already are answered before, those that come in meanwhile after it, each by a run
+        of its own; the result is this prompt's. *id* is the sender's own: what was sent under it before is
+        not sent again. A resting run's result has no reason and names the questions in `waiting`: answer them
+        with `approve` and go on with `resume`. With *wait*, it does not rest but waits for the answers.
+        Raises `SessionBusy` where a run is under way or unfinished.
+        """
+        sender = self._setting.new_id() if id is None else id
+        return await self._to_the_end(self.stream(prompt, files=files, id=sender, wait=wait), sender)
+
+    async def resume(self, *, wait: bool = False) -> Result:
+        """
+        Go on with the run that rests or was left behind by a lost process, and then with prompts that wait.
+        """
+        return await self._to_the_end(self.stream(wait=wait), None)
+
+    async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
+        mine = await result_for(sender, stream, self.result)
+        if isinstance(self._conductor.use, Closed) or sender in [mail.id for mail in self.queue]:
+            raise SessionClosed(self.id)
+        return mine or self.result()
+
+    def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
+        """As `stream`, in the background, at once: the handle is the stream, the account and the end."""
+        return Handle(self, self.stream(prompt, files=files, wait=True))
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,  # noqa: A002  # the field's word
+        wait: bool = False,
+    ) -> AsyncGenerator[Notice, None]:
+        """
+        As `run`, or as `resume` without a *prompt*, yielding notices as they come.
+
+        It ends when no prompt waits any more. Leaving early stops the work and leaves the run unfinished;
+        `resume` goes on with it.
+        """
+        self._check_own()
+        said = None if prompt is None else self._said(prompt, files, id)
+        return self._conductor.stream(said, wait=wait)
+
+    def _check_own(self) -> None:
+        """Leave a child's conversation to its parent."""
+        if self._lent:
+            msg = f"session {self.id!r} is a child's: it goes on when its parent does"
+            raise ConfigError(msg)
+
+    # What is said to it
+
+    async def send(
+        self,
+        text: str,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,  # noqa: A002  # the field's word
+        sender: str = "",
+    ) -> str:
+        """
+        Queue a prompt for a run of its own; its id, which is *id* where the sender gave one.
+
+        Whoever runs the session answers it; where nobody does, `resume` or `stream` will. What was sent under
+        the same id before is not sent again. *sender* is who and through which channel, in free words.
+        """
+        said = self._said(text, files, id, sender)
+        await self._conductor.post(lambda: prompt_input(said, self._log, self._now()))
+        return said.id
+
+    async def steer(
+        self,
+        text: str,
+        how: Steering | None = None,
+        *,
+        files: tuple[Binary, ...] = (),
+        id: str | None = None,  # noqa: A002  # the field's word
+    ) -> str:
+        """
+        Say something into the run that is under way, which is read when *how* says; its id, as `send`.
+
+        Without *how* the policy's holds. Where no run is under way it is a prompt.
+        """
+        said = self._said(text, files, id)
+        when = self._setting.config.policy.steering if how is None else Steering(how)
+        # What is said to a child before it has begun is no task of its own.
+        always = bool(self._setting.config.agent)
+        await self._conductor.post(lambda: steer_input(said, when, self._log, self._now(), always=always))
+        return said.id
+
+    async def approve(
+        self,
+        request: str,
+        decision: Decision = Approve(),  # noqa: B008  # a frozen value
+        *,
+        by: str = "",
+    ) -> None:
+        """
+        Answer the open question *request* with *decision*: `Approve`, `ApproveAlways` or `Deny`.
+
+        It may be a child's question. A run that rests takes the answer up when it is resumed, here or in
+        another process. *by* is who answers, in free words. Raises `UnknownRequest` where no such question is
+        open, and `ArgumentError` for a decision that is none.
+        """
+        answer = approval_event(request, decision, self._now(), by)
+        await self.load()
+        child = self._conductor.children.asking(request, self.machine)
+        if child is None or self._log.folded.stopped:
+            await self._conductor.post(lambda: check_question(answer, self._log, self.waiting))
+        else:
+            await child.approve(request, decision, by=by)
+
+    async def control(self, change: Change) -> None:
+        """
+        Change a setting, for this run and those after it: `SetModel`, `SetMode` or `SetThinking`.
+
+        A mode is its children's, too, once the run has taken it up. Raises `ConfigError` where that cannot
+        be done, and says why.
+        """
+        control = control_event(change, self._setting.config, self._now(), self._setting.new_id())
+        await self._conductor.post(lambda: control)
+
+    async def cancel(self, call: str) -> None:
+        """
+        Give up the one call whose id is *call*: it does not start, or is told to stop. The run goes on.
+
+        Raises `UnknownCall` where no such call is under way.
+        """
+        await self._conductor.post(lambda: cancel_event(call, self.machine, self._now()))
+
+    async def interrupt(self) -> None:
+        """
+        Ask the run to stop: what runs is cancelled, what was read is kept. Twice: nothing is waited for.
+
+        One that rests is stopped when it is resumed. Without any, nothing happens.
+        """
+        if (driver := self._conductor.heeds) is not None:
+            driver.post(Interrupted(at=self._now()))  # it need not wait until that is written
+            return
+        await self._conductor.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
+
+    def _said(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
+        known = self._setting.new_id() if name is None else name
+        return Input(text=text, files=files, id=known, sender=sender)
+
+    def _now(self) -> float:
+        return self._setting.clock.now()
+
+    # Letting go of it
+
+    async def drain(self, within: float | None = None) -> None:
+        """
+        Let what is at work come to its end, begin nothing any more, and let go as `close` does.
+
+        Whoever goes on with the run begins what follows. What still works after *within* seconds is left. A
+        `run` gives how far it has come; one whose prompt had not come in raises `SessionClosed`.
+        """
+        self._check_own()
+        await self._conductor.drain(within)
+
+    async def close(self) -> None:
+        """
+        Let go. A run that is under way is left: its work stops, and it can be resumed from the store.
+
+        Closing twice is fine.
+        """
+        if not self._lent:
+            await self._conductor.close()
+
+    async def __aenter__(self) -> Session:
+        return await self.load()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

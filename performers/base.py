@@ -1,0 +1,105 @@
+"""
+The seam between the loop and the world: what a performer is given and what it owes.
+
+A performer is an async callable that does the work of one request and returns its one answer. It never
+raises for what the world did wrong: that is an answer too. When it is cancelled it stops the work as soon as
+it can and still returns its answer, so that what was really used and done is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, final
+
+import attrs
+
+from ..effects.config import Config
+from ..effects.events import Answer, Event
+from ..effects.history import History
+from ..effects.notices import AgentNoticed, RequestDelayed
+
+LEAVING = "leaving"
+"""
+The message of a cancellation that asks for nothing but to stop: nobody waits for the answer any more, and
+the run goes on later, perhaps in another process. Without it, a cancellation is somebody's decision.
+"""
+
+PassThroughNotice = AgentNoticed | RequestDelayed
+"""What a performer says that is only to be seen: it goes to whoever watches and changes nothing."""
+
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Clock(Protocol):
+    """Where time comes from: `now` in seconds since the epoch, never going back within a process."""
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        ...
+
+    async def sleep_until(self, due: float) -> None:
+        """Return when `now` is at or past *due*."""
+        ...
+
+
+@final
+class SystemClock:
+    """
+    The real clock: the epoch time of its creation plus what the monotonic clock says has passed.
+
+    So it never goes back; where the monotonic clock stands still while a machine sleeps, it lags by that.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._offset + time.monotonic()
+
+    async def sleep_until(self, due: float) -> None:
+        """Return when `now` is at or past *due*."""
+        while (wait := due - self.now()) > 0:  # noqa: ASYNC110  # time is waited for, not an event
+            await asyncio.sleep(wait)
+
+
+def noop(*_: object) -> None:
+    """Do nothing: the default of a callback that no caller gave."""
+
+
+async def no_full_result(_: str) -> None:
+    """No whole result of any call."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PerformContext:
+    """
+    What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
+
+    *emit* takes the events that come before the answer, such as `ModelStreamed`, and what is only to be seen;
+    it never blocks. *whole* finds the whole result of a call by its id, of which the history may hold the
+    beginning and the end; None where there is none.
+    """
+
+    session: str
+    run: str
+    config: Config
+    history: History
+    clock: Clock
+    emit: Callable[[Event | PassThroughNotice], None]
+    whole: Callable[[str], Awaitable[str | None]] = no_full_result
+
+
+class Performer(Protocol[R_contra]):
+    """Does the work of one kind of request."""
+
+    async def __call__(self, request: R_contra, scene: PerformContext, /) -> Answer | None:
+        """
+        Perform *request* and return its one answer.
+
+        None leaves it to somebody else, for a question, or to later, for a child.
+        """
+        ...

@@ -1,0 +1,455 @@
+"""The performer for Anthropic's Messages and everybody who speaks them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from functools import lru_cache, partial
+from math import inf
+from typing import TYPE_CHECKING, Any, final
+
+import attrs
+
+from ...effects.config import DEFAULT_OUTPUT_TOKENS
+from ...effects.history import History
+from ...effects.messages import (
+    Binary,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    user,
+)
+from ...effects.requests import Transcript
+from .anthropic_stream import MessagesParser
+from .encoding import (
+    HEADERS,
+    MAX_KEPT,
+    CallIds,
+    Encoded,
+    Kept,
+    effort,
+    is_object,
+    kind_of,
+    named,
+    to_json,
+    tool_name,
+    wire_name,
+)
+from .http import (
+    MAX_ANSWER,
+    WHOLE,
+    Endpoint,
+    HTTPModel,
+    Timeouts,
+    key_of,
+)
+from .throttle import LIMIT
+from .transcript import transcript
+from .wire import Post
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import httpx
+
+    from ...effects.config import Config, ToolSpec
+    from ...effects.messages import ToolResult
+    from ...effects.requests import CallModel
+    from ..base import PerformContext
+
+# The content blocks of the Messages dialect: parts of messages, results and tools as JSON.
+
+
+MARK = b',"cache_control":{"type":"ephemeral"}'
+"""What stands before the closing brace of a block up to which the provider shall cache."""
+
+IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The pictures that the API takes."""
+
+NO_SCHEMA = b'{"type":"object"}'
+
+
+def marked(block: bytes) -> bytes:
+    """*block* with the mark up to which the provider shall cache."""
+    return block[:-1] + MARK + b"}"
+
+
+def text_block(text: str) -> bytes:
+    """*text*, which the API refuses where it is nothing but white space."""
+    return to_json(_text(text))
+
+
+def thought_block(thought: Reasoning) -> bytes:
+    """A signed or redacted *thought*, as it came."""
+    if thought.redacted:
+        return to_json({"type": "redacted_thinking", "data": thought.redacted})
+    return to_json({"type": "thinking", "thinking": thought.text, "signature": thought.signature})
+
+
+def call_block(call: ToolCall, wire_id: str) -> bytes:
+    """*call* with its arguments as the model wrote them, or none where they are no object."""
+    arguments = call.arguments.encode() if is_object(call.arguments) else b"{}"
+    parts = to_json(wire_id), to_json(tool_name(call.name)), arguments
+    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
+
+
+def result_block(result: ToolResult, wire_id: str) -> bytes:
+    """*result* with its files; those of an error are named only, since the API takes text alone there."""
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
+    content = [_text(result.content)] if result.content.strip() else []
+    if result.is_error:
+        content += [_text(named(file)) for file in result.files]
+        return to_json(block | {"is_error": True, "content": content or [_text(result.outcome)]})
+    content += [_attached(file) for file in result.files]
+    return to_json(block | {"content": content} if content else block)
+
+
+def attached_block(part: Binary) -> bytes:
+    """*part* as a picture or a document, or named in text where the API takes neither."""
+    return to_json(_attached(part))
+
+
+@lru_cache(maxsize=1024)
+def tool_block(tool: ToolSpec) -> bytes:
+    """What a model is told of *tool*."""
+    schema = tool.schema.encode("utf-8", "replace")
+    if "type" not in (properties := json.loads(tool.schema)):
+        schema = to_json({"type": "object"} | properties)  # elsewhere it may be left out
+    described = b'"description":%b,' % to_json(tool.description) if tool.description else b""
+    return b'{"name":%b,%b"input_schema":%b}' % (to_json(tool.name), described, schema)
+
+
+def bare_tool_block(name: str) -> bytes:
+    """A tool of which nothing is known but its *name*."""
+    return b'{"name":%b,"input_schema":%b}' % (to_json(name), NO_SCHEMA)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _attached(part: Binary) -> dict[str, Any]:
+    kind = kind_of(part)
+    if part.data and kind in IMAGES:
+        return {"type": "image", "source": _base64(kind, part)}
+    title = {"title": part.name} if part.name else {}
+    if part.data and kind == "application/pdf":
+        return {"type": "document", "source": _base64(kind, part)} | title
+    if kind.startswith("text/") and (text := part.data.decode("utf-8", "replace")).strip():
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+        return {"type": "document", "source": source} | title
+    return _text(named(part))
+
+
+def _base64(kind: str, part: Binary) -> dict[str, str]:
+    return {"type": "base64", "media_type": kind, "data": base64.b64encode(part.data).decode()}
+
+
+# The Messages dialect: a request's body out of what was already encoded.
+
+
+PREFIX = "anthropic"
+"""What stands before the first colon of a model's name to choose this wire; it is not sent."""
+
+MIN_THINKING = 1_024
+"""The least tokens of thinking that the API takes."""
+
+ADAPTIVE = (4, 7)
+"""
+The first version of the models that decide for themselves how much they think.
+
+They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
+"""
+
+OPENING = "Begin."
+"""What the user says where a conversation begins with the model, or with nothing, which the API refuses."""
+
+GO_ON = "Continue."
+"""
+What the user says where the model spoke last.
+
+Newer models refuse to go on with what they said, older ones do where it ends in white space.
+"""
+
+_Said = Text | Reasoning | ToolCall | Binary
+"""What a model's message says."""
+
+_USER, _ASSISTANT = b"user", b"assistant"
+_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
+_OTHER_WIRE = re.compile(r"[a-z]+:")
+
+
+@final
+class MessagesWire:
+    """
+    Anthropic's Messages.
+
+    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept.
+    """
+
+    def __init__(self, prefix: str = PREFIX, keep: int = MAX_KEPT) -> None:
+        self._prefix = prefix
+        self._kept = Kept(partial(_Encoded, prefix), keep)
+
+    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+        """The HTTP request that asks for the answer to *request*, streamed."""
+        view, history = request.view, scene.history
+        again = not isinstance(view, Transcript)  # what is sent only once is not worth caching
+        if isinstance(view, Transcript):
+            encoded = _Encoded(self._prefix)
+            place = encoded.until(History.of(user(transcript(history.slice(0, view.length), view.limit))), 1)
+        else:
+            encoded = self._kept.of(history.log)
+            place = encoded.until(history, view.length, view.cleared)
+        model = wire_name(request.model, self._prefix)
+        options = _options(request, model, scene.config, may_think=place.may_think)
+        head = [
+            to_json({"model": model, "stream": True} | options)[:-1],
+            *_system(request, again=again),
+            *_tools(request, scene.config, place.called),
+        ]
+        return Post(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
+
+    def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
+        """A new parser for one answer."""
+        return MessagesParser()
+
+
+@final
+@attrs.frozen
+class _Place:
+    """
+    Where the buffer stands behind a message: *end* is behind its last block, *role* says whose turn it is.
+
+    *before* is behind the last block of the user's turn before this one, or 0. *newest* is the time of the
+    newest message so far, *called* are the tools that were called. *asked*: the user said something that no
+    model has answered yet; *thought*: the model's latest answer to the user began with thinking.
+    """
+
+    end: int = 0
+    role: bytes = b""
+    before: int = 0
+    newest: float = -inf
+    called: tuple[str, ...] = ()
+    asked: bool = True
+    thought: bool = True
+
+    @property
+    def may_think(self) -> bool:
+        """Whether a model that is given tokens to think may think from here on."""
+        # Behind a model's own words, too: then the user says something, which begins a turn.
+        return self.thought or self.asked or self.role == _ASSISTANT
+
+
+@final
+class _Encoded(Encoded[_Place]):
+    """The messages of one log as JSON, the last one open."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(_Place())
+        self._prefix = prefix
+        self._ids = CallIds()
+
+    def add(self, message: Message) -> None:
+        """Encode *message* into the turn of its speaker."""
+        if message.role is Role.ASSISTANT:
+            self._answer(message)
+        elif message.role is Role.TOOL:
+            self._say(_USER, [result_block(one, self._ids.of(one)) for one in message.results])
+        else:
+            self._ask(message)
+        if message.at > self.place.newest:
+            self._move(newest=message.at)
+
+    def body(self, head: list[bytes], place: _Place, *, again: bool) -> bytes:
+        """A body of *head* and the messages up to *place*, marked where they will be sent *again*."""
+        if not place.end:
+            return b"".join((*head, b',"messages":[', _users(OPENING), b"]}"))
+        mark, tail = MARK if again else b"", b"}]}"
+        if place.role == _ASSISTANT:
+            tail += b"," + _users(GO_ON)
+        before, end = max(place.before - 1, 0), place.end - 1  # in front of the braces
+        # What looks into the buffer has to be gone before it grows.
+        with memoryview(self.buffer) as buffer, buffer[:before] as first, buffer[before:end] as rest:
+            parts = first, mark if before else b"", rest, mark, tail
+            return b"".join((*head, b',"messages":[', *parts, b"]}"))
+
+    def _ask(self, message: Message) -> None:
+        blocks = [
+            text_block(part.text) if isinstance(part, Text) else attached_block(part)
+            for part in message.parts
+            if isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip())
+        ]
+        if blocks and self.place.role != _USER:  # behind results it is a remark within the turn
+            self._move(asked=True)
+        self._say(_USER, blocks)
+
+    def _answer(self, message: Message) -> None:
+        parts = self._answered(message)
+        if not parts:
+            return
+        if self.place.role != _USER:
+            self._move(asked=True)
+            self._say(_USER, [text_block(GO_ON if self.place.role else OPENING)])
+        if self.place.asked:
+            self._move(asked=False, thought=isinstance(parts[0], Reasoning))
+        self._say(_ASSISTANT, [self._block(part) for part in parts])
+
+    def _answered(self, message: Message) -> list[_Said]:
+        """The parts of *message* that can go back: there may be none, and the last one is never a thought."""
+        proven = message.at >= self.place.newest and self._is_own(message.model)
+        parts: list[_Said] = []
+        for part in message.parts:
+            match part:
+                case Reasoning():
+                    if proven and (part.signature or part.redacted):
+                        parts.append(part)
+                case Text():
+                    if part.text.strip():
+                        parts.append(part)
+                case ToolCall() | Binary():
+                    parts.append(part)
+                case _:
+                    pass  # why it ended
+        while parts and isinstance(parts[-1], Reasoning):
+            parts.pop()
+        return parts
+
+    def _is_own(self, model: str) -> bool:
+        return model.startswith(f"{self._prefix}:") or not _OTHER_WIRE.match(model)
+
+    def _block(self, part: _Said) -> bytes:
+        match part:
+            case Reasoning():
+                return thought_block(part)
+            case Text():
+                return text_block(part.text)
+            case Binary():
+                return text_block(named(part))
+            case ToolCall():
+                if (name := tool_name(part.name)) not in self.place.called:
+                    self._move(called=(*self.place.called, name))
+                return call_block(part, self._ids.new(part))
+
+    def _say(self, role: bytes, blocks: list[bytes]) -> None:
+        if not blocks:
+            return
+        last = self.place
+        if last.role == role:
+            self.buffer += b","
+        else:
+            self.buffer += b'%b{"role":"%b","content":[' % (b"]}," if last.role else b"", role)
+        self.buffer += b",".join(blocks)
+        before = last.end if (last.role, role) == (_USER, _ASSISTANT) else last.before
+        self._move(end=len(self.buffer), role=role, before=before)
+
+    def _move(self, **changes: Any) -> None:  # noqa: ANN401  # fields of a place
+        self.place = attrs.evolve(self.place, **changes)
+
+
+def _users(text: str) -> bytes:
+    return b'{"role":"user","content":[%b]}' % text_block(text)
+
+
+def _system(request: CallModel, *, again: bool) -> list[bytes]:
+    blocks = [text_block(text) for text in (request.system, request.instructions) if text.strip()]
+    if again and request.system.strip():
+        blocks[0] = marked(blocks[0])
+    return [b',"system":[', b",".join(blocks), b"]"] if blocks else []
+
+
+def _tools(request: CallModel, config: Config, called: Iterable[str]) -> list[bytes]:
+    offered = frozenset(request.tools)
+    tools = [tool_block(tool) for tool in config.tools if tool.name in offered]
+    if tools:
+        return [b',"tools":[', b",".join([*tools[:-1], marked(tools[-1])]), b"]"]
+    # The API refuses calls in a conversation where there are no tools, even those that were made before.
+    there_were = [bare_tool_block(name) for name in called]
+    return [b',"tool_choice":{"type":"none"},"tools":[', b",".join(there_were), b"]"] if there_were else []
+
+
+def _options(request: CallModel, model: str, config: Config, *, may_think: bool) -> dict[str, Any]:
+    spec, adaptive = config.spec(request.model), _version(model) >= ADAPTIVE
+    limit = request.max_output or spec.max_output or DEFAULT_OUTPUT_TOKENS
+    options: dict[str, Any] = {}
+    if request.thinking is not None and (adaptive or may_think):
+        tokens = max(request.thinking, MIN_THINKING)
+        limit += tokens if limit <= tokens else 0  # they are a part of the output
+        if adaptive:
+            options["thinking"] = {"type": "adaptive", "display": "summarized"}
+            options["output_config"] = {"effort": effort(request.thinking)}
+        else:
+            options["thinking"] = {"type": "enabled", "budget_tokens": tokens}
+    elif spec.temperature is not None and not adaptive:
+        options["temperature"] = spec.temperature
+    options["max_tokens"] = limit
+    if config.stop:
+        options["stop_sequences"] = config.stop
+    return options
+
+
+def _version(model: str) -> tuple[int, int]:
+    """The version in the name of *model*: ``claude-opus-4-7`` is 4.7; 0.0 where there is none."""
+    found = _VERSION.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+
+
+ANTHROPIC = "https://api.anthropic.com/v1"
+"""Where models are asked when no other address is given."""
+
+KEY = "ANTHROPIC_API_KEY"
+"""The environment variable that holds the key when none is given."""
+
+VERSION = "2023-06-01"
+"""The version of the API, which names its shape and not the newest of its features."""
+
+FIRST_BYTE = 300.0
+"""Seconds until an answer begins: the API does not ping before it has read the whole conversation."""
+
+IDLE = 120.0
+"""Seconds between two bytes of an answer: the API itself pings more often, proxies do not."""
+
+
+@final
+class AnthropicMessages(HTTPModel):
+    """
+    Performs `CallModel` with Anthropic's Messages, or any server that speaks them at *base_url*.
+
+    *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent. A
+    *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
+    one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
+    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
+    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
+    *betas* are features that are asked for by name.
+    """
+
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        *,
+        connect_timeout: float | None = 10.0,
+        first_byte_timeout: float | None = FIRST_BYTE,
+        idle_timeout: float | None = IDLE,
+        answer_timeout: float | None = WHOLE,
+        prefix: str = PREFIX,
+        limit: int | None = LIMIT,
+        max_answer: int = MAX_ANSWER,
+        betas: Sequence[str] = (),
+    ) -> None:
+        key = key_of(api_key, KEY)
+        endpoint = Endpoint(
+            base_url=(base_url or ANTHROPIC).rstrip("/"),
+            headers={"anthropic-version": VERSION}
+            | ({"x-api-key": key} if key else {})
+            | ({"anthropic-beta": ",".join(betas)} if betas else {}),
+            login=f"set {KEY} or pass api_key",
+        )
+        timeouts = Timeouts(
+            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
+        )
+        super().__init__(MessagesWire(prefix), endpoint, timeouts, client, limit, max_answer)

@@ -1,0 +1,311 @@
+"""
+What the parsers of all dialects share, sans-I/O: the bytes of one answer in, decoded chunks out.
+
+Theory of operation. Chunks are decoded to plain dicts and every field is looked at before it is used, since
+many servers speak each dialect and no two of them alike. What can be read is read, what cannot is passed
+over, and the answer is judged at its end. An answer that is one JSON object instead of a stream is read as a
+stream of one chunk; its first byte, not its content type, tells the two apart.
+
+What decodes to many times its own size, or is nested so deep that it depends on the caller whether it can be
+decoded, cannot be read either: `is_bearable` tells it before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, final
+
+import attrs
+import msgspec
+
+from ...effects.events import Failure
+from .errors import in_stream
+from .lenient_json import SurrogateJoiner, as_object, objects
+from .wire import Broken, Ending
+
+if TYPE_CHECKING:
+    from ...effects.pieces import Piece
+    from ...effects.usage import Usage
+    from .lenient_json import Object
+
+# Server-sent events, sans-I/O: bytes in at any split, events out.
+
+
+MAX_LINE = 8 * 1024 * 1024
+"""
+Bytes of one line, or of one event's data, that are kept before giving up.
+
+A whole answer of 128k tokens is under a megabyte; images in base64 are a few. More is no event stream.
+"""
+
+BOM = b"\xef\xbb\xbf"
+
+Event = tuple[bytes, bytes]
+"""An event's name, empty where none was given, and its data."""
+
+
+@final
+class EventSplitter:
+    """
+    Cuts one stream into its events; `feed` it what arrives, then call `end` once.
+
+    The events do not depend on where the bytes were split. Where a line, or the data of an event, has more
+    than `MAX_LINE` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
+    """
+
+    __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail", "oversized")
+
+    def __init__(self) -> None:
+        self.oversized = False
+        self._tail = bytearray()  # the line that has not ended
+        self._data: list[bytes] = []  # the data lines of the event that has not ended
+        self._size = 0
+        self._name = b""
+        self._cr = False  # the last byte was a CR: an LF that follows belongs to it
+        self._first = True  # no line has ended: it may begin with a byte order mark
+        self._clean = True  # nothing is kept, the next byte begins an event
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that *data* completes."""
+        if self._clean and data.endswith(b"\n\n") and len(data) <= MAX_LINE and b"\r" not in data:
+            events: list[Event] = []
+            for block in data[:-2].split(b"\n\n"):
+                if not block.startswith(b"data: ") or b"\n" in block:
+                    break
+                events.append((b"", block[6:]))
+            else:
+                self._first = False
+                return events
+        events = self._take(self._lines(data))
+        if len(self._tail) > MAX_LINE:
+            self._give_up()
+        self._clean = not (self._tail or self._data or self._name or self._cr or self.oversized)
+        return events
+
+    def end(self) -> list[Event]:
+        """The event that the end of the stream cut short of its blank line, if there is one."""
+        # The standard drops it, but some servers forget the blank line behind their last event.
+        line, self._tail = bytes(self._tail), bytearray()
+        return self._take([line, b""])
+
+    def _give_up(self) -> None:
+        self.oversized = True
+        self._tail, self._data = bytearray(), []
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        if self._cr and data:
+            data = data.removeprefix(b"\n")
+            self._cr = False
+        if b"\r" in data:
+            self._cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        head, *rest = data.split(b"\n")
+        self._tail += head
+        if not rest:
+            return []
+        lines = [bytes(self._tail), *rest]
+        self._tail = bytearray(lines.pop())
+        if self._first:
+            lines[0] = lines[0].removeprefix(BOM)
+            self._first = False
+        return lines
+
+    def _take(self, lines: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        for line in lines:
+            if self.oversized:
+                break
+            if line:
+                self._field(line)
+            elif self._data:
+                events.append((self._name, b"\n".join(self._data)))
+                self._data, self._size, self._name = [], 0, b""
+            else:
+                self._name = b""
+        return events
+
+    def _field(self, line: bytes) -> None:
+        if len(line) > MAX_LINE:
+            self._give_up()
+            return
+        # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            value = value.removeprefix(b" ")
+            self._size += len(value) + 1  # empty ones take room, too
+            if self._size > MAX_LINE:
+                self._give_up()
+            else:
+                self._data.append(value)
+        elif field == b"event":
+            self._name = value.removeprefix(b" ")
+
+
+MAX_WHOLE = 16 * 1024 * 1024
+"""Bytes of an unstreamed answer that are kept: twice the largest event of a stream."""
+
+MAX_PARTS = 1_000_000
+"""Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little."""
+
+MAX_NESTING = 200
+"""
+How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
+
+The deepest that anybody sends has ten levels; from some 900 on it depends on the caller what can be read.
+"""
+
+_SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
+
+_HEAD = 60  # bytes of a body's beginning that are kept, to be shown where it is no answer
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # taken whole, with nothing remembered
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+
+_decode = msgspec.json.Decoder().decode
+
+
+class BodyParser(ABC):
+    """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
+
+    def __init__(self) -> None:
+        self.done = False  # the stream has ended or failed: whatever comes behind that is not read
+        self._broken: Broken | None = None
+        self._head = b""
+        self._started = False  # the body's first byte is known
+        self._events = EventSplitter()
+        self._halves: SurrogateJoiner | None = None  # from the first torn character on
+        self._whole: bytearray | None = None  # the body so far, where it is one JSON object
+
+    @property
+    @abstractmethod
+    def usage(self) -> Usage | None:
+        """What the answer said it used so far, or None."""
+
+    @abstractmethod
+    def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
+        """Read *chunk*: its pieces are added to *pieces*, an error is told to `_fail`, the end is `done`."""
+
+    @abstractmethod
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+        """How an answer without an error ended; *cut* and *pieces* are as in `end` and in `Complete`."""
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces that *data*, the next bytes of the body, completes."""
+        if len(self._head) < _HEAD:
+            data = self._start(data)
+        if self.done:
+            return []
+        if self._whole is not None:
+            self._keep(self._whole, data)
+            return []
+        return self._read(self._events.feed(data))
+
+    def end(self, cut: Broken | None = None) -> Ending:
+        """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
+        pieces = self._read(self._rest())
+        if self._halves is not None:
+            pieces += self._halves.rest()
+        ending = self._broken or self._ending(cut, tuple(pieces))
+        return attrs.evolve(ending, usage=self.usage) if isinstance(ending, Broken) else ending
+
+    def _fail(self, broken: Broken) -> None:
+        """It failed as *broken* says."""
+        self._broken, self.done = broken, True
+
+    def _nothing(self, missing: str) -> Broken:
+        """The ending of an answer that holds nothing, or, where *missing* names it, lacks its end."""
+        if not self._started:
+            message = "the answer is empty"
+        elif missing:
+            message = f"the stream ended without {missing}"
+        else:
+            message = f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}"
+        return Broken(failure=Failure.CUT, message=message)
+
+    def _start(self, data: bytes) -> bytes:
+        if self._started:
+            self._head = (self._head + data)[:_HEAD]
+            return data
+        # White space may come for a while before an unstreamed answer, to keep the connection alive.
+        begun = (self._head + data).lstrip()
+        if BOM.startswith(begun):
+            self._head = begun
+            return b""
+        begun = begun.removeprefix(BOM)
+        self._started = True
+        self._head = begun[:_HEAD]
+        if begun.startswith((b"{", b"[")):
+            self._whole = bytearray()
+        return begun
+
+    def _keep(self, whole: bytearray, data: bytes) -> None:
+        whole += data
+        if len(whole) > MAX_WHOLE:
+            whole.clear()
+            message = f"an unstreamed answer is larger than {MAX_WHOLE} bytes"
+            self._fail(Broken(failure=Failure.CUT, message=message))
+
+    def _rest(self) -> list[Event]:
+        if self.done:
+            return []
+        return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
+
+    def _read(self, events: list[Event]) -> list[Piece]:
+        pieces: list[Piece] = []
+        for name, data in events:
+            if len(data) > _SMALL and not is_bearable(data):
+                chunk: Object = {}
+            elif data.startswith(b"{"):
+                try:
+                    chunk = _decode(data)
+                except (ValueError, RecursionError):
+                    chunk = as_object(_decode_leniently(data))
+                    self._halves = self._halves or SurrogateJoiner()
+            else:
+                chunk = self._other(data)
+            if name == b"error" and not self.done:
+                self._fail(in_stream(chunk or data.decode("utf-8", "replace")))
+            elif chunk:
+                self._chunk(chunk, pieces)
+            if self.done:
+                break
+        else:
+            if self._events.oversized and not self.done:
+                message = f"an event of the stream is larger than {MAX_LINE} bytes"
+                self._fail(Broken(failure=Failure.CUT, message=message))
+        return pieces if self._halves is None else self._halves.join(pieces)
+
+    def _other(self, data: bytes) -> Object:
+        data = data.strip()
+        if data == b"[DONE]":
+            self.done = True
+            return {}
+        # Gemini's compatible endpoint wraps an error in a list.
+        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
+        return next(iter(objects(value)), as_object(value))
+
+
+def is_bearable(data: bytes) -> bool:
+    """Whether the JSON *data*, once it is decoded, has bounded size and depth; what is none is borne."""
+    opened = data.count(b"{") + data.count(b"[")
+    if opened + data.count(b",") > MAX_PARTS:
+        return False
+    if opened <= MAX_NESTING:
+        return True
+    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
+    for _ in range(MAX_NESTING):
+        outer = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if len(outer) == len(brackets):
+            return True  # there are none any more, or they do not match
+        brackets = outer
+    return not brackets
+
+
+def _decode_leniently(data: bytes) -> object:
+    """What the standard library makes of *data*, or None: it takes NaN and half a surrogate pair."""
+    try:
+        return json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,208 @@
+"""
+What the encoders of all dialects share: JSON, names and ids that every provider takes, and what is kept.
+
+A message is encoded when a request first reaches it. What came of it is kept under the identity of the
+history's log, whose prefix never changes. Only where old results are left out from another message on is it
+gone back, to the first message that looks different now, and encoded from there again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from itertools import count
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from ...effects.history import clear_results, placeholder_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...effects.history import History, Log
+    from ...effects.messages import (
+        Binary,
+        Message,
+        ToolCall,
+        ToolResult,
+    )
+
+HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
+"""The headers of a request that asks for a streamed answer."""
+
+MAX_KEPT = 1_000
+"""
+Conversations whose encoded messages are kept, the least recently used going first.
+
+At a typical 100 KB each that is 100 MB. One that went is encoded again when it speaks again.
+"""
+
+MAX_ID = 40
+"""Characters of a call's id: OpenAI refuses longer ones, though other providers make them."""
+
+MAX_NAME = 64
+"""Characters of a tool's name, alike."""
+
+EFFORTS = ((4_096, "low"), (16_384, "medium"))
+"""
+Up to how many tokens of thinking an effort stands for; more is ``high``.
+
+Where an API takes a word, the steps lie between those that proxies translate the words to.
+"""
+
+_ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+_encode = msgspec.json.Encoder().encode
+
+E = TypeVar("E")
+
+
+class Place(Protocol):
+    """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
+
+    @property
+    def end(self) -> int:
+        """Its end in the buffer."""
+        ...
+
+
+P = TypeVar("P", bound=Place)
+
+
+def to_json(value: object) -> bytes:
+    """*value* as JSON; half a surrogate pair, which is no character, becomes a question mark."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def is_object(text: str) -> bool:
+    """Whether *text* is a JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def wire_name(model: str, prefix: str) -> str:
+    """What *model* is called on the wire: without *prefix*, so ``qwen3:8b`` stays as it is."""
+    return model.removeprefix(f"{prefix}:")
+
+
+def tool_name(name: str) -> str:
+    """*name*, which a model may have made up, in characters that providers take."""
+    return _NO_NAME.sub("_", name)[:MAX_NAME] or "_"
+
+
+def effort(tokens: int) -> str:
+    """The word for thinking as much as *tokens*."""
+    return next((word for limit, word in EFFORTS if tokens <= limit), "high")
+
+
+def kind_of(part: Binary) -> str:
+    """The media type of *part*, without parameters."""
+    return part.media_type.partition(";")[0].strip().lower()
+
+
+def named(part: Binary) -> str:
+    """The text that stands for *part* where it cannot be sent itself."""
+    return f"[attachment {part.name or part.media_type}{'' if part.data else ', which is empty'}]"
+
+
+@final
+class CallIds:
+    """
+    The ids that the calls of one conversation have on the wire: no two alike, and such as providers take.
+
+    Providers repeat their ids, leave them empty or make them long, and then refuse to see them.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}  # our id of a call to the one it has on the wire
+        self._used: set[str] = set()
+
+    def new(self, call: ToolCall) -> str:
+        """The id of *call*, made when it is first met: what is encoded again has the ids it had."""
+        if (known := self._ids.get(call.id)) is not None:
+            return known
+        wire_id = call.wire_id
+        if not _ID.fullmatch(wire_id) or wire_id in self._used:
+            made = (f"call{number:05}" for number in count(len(self._used)))
+            wire_id = next(one for one in made if one not in self._used)
+        self._used.add(wire_id)
+        self._ids[call.id] = wire_id
+        return wire_id
+
+    def of(self, result: ToolResult) -> str:
+        """The id of the call that *result* answers."""
+        return self._ids.get(result.call) or result.wire_id or result.call
+
+
+class Encoded(ABC, Generic[P]):
+    """
+    The messages of one log, one behind the other in one buffer. A dialect says how one is added.
+
+    *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
+    """
+
+    def __init__(self, start: P) -> None:
+        self.buffer = bytearray()
+        self.place = start
+        self._start = start
+        self._places: list[P] = []
+        self._cleared = 0
+
+    @abstractmethod
+    def add(self, message: Message) -> None:
+        """Encode *message* into `buffer`, and move `place` behind it."""
+
+    def until(self, history: History, length: int, before: int = 0) -> P:
+        """
+        The place behind the first *length* messages; those not met before are encoded now.
+
+        Those before index *before* are encoded as they are shown when they are old.
+        """
+        if before != self._cleared:
+            self._clear(history.log, before)
+        begun = len(self._places)
+        for index, message in enumerate(history.slice(begun, length), begun):
+            self.add(clear_results(message) if index < before else message)
+            self._places.append(self.place)
+        return self._places[length - 1] if length else self._start
+
+    def _clear(self, log: Log[Message], before: int) -> None:
+        """Go back to the first message that is shown otherwise, old results being those before *before*."""
+        first, last = sorted((self._cleared, before))
+        self._cleared = before
+        # The log has all that was ever encoded, also where the history that is asked for is shorter.
+        for index in range(first, min(last, len(self._places))):
+            if any(map(placeholder_for, log.items[index].parts)):
+                del self._places[index:]
+                self.place = self._places[-1] if self._places else self._start
+                del self.buffer[self.place.end :]
+                break
+
+
+@final
+class Kept(Generic[E]):
+    """What was made of each conversation, by its log; a log that is gone takes its own along."""
+
+    def __init__(self, make: Callable[[], E], limit: int = MAX_KEPT) -> None:
+        self._make = make
+        self._limit = limit
+        self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
+
+    def of(self, log: Log[Message]) -> E:
+        """What is kept of the conversation in *log*, or a new one; the least recently used makes room."""
+        kept = self._kept.pop(log, None)
+        if kept is None:
+            kept = self._make()
+        self._kept[log] = kept  # at the end again: the order is the order of use
+        while len(self._kept) > self._limit:
+            del self._kept[next(iter(self._kept))]
+        return kept

@@ -1,0 +1,245 @@
+"""
+What a provider's refusal means: status, headers and body, or an error in a stream, read as a `Broken`.
+
+Providers agree on little here: codes are numbers, numbers in strings or names, bodies are JSON of five
+shapes, plain text or a web page, and a conversation that is too long has a wording of its own everywhere.
+What is recognised stands in the tables below.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
+
+import msgspec
+
+from ...effects.events import Failure
+from ...effects.validators import clean
+from .encoding import to_json
+from .lenient_json import as_object, first_text, objects
+from .wire import Broken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .lenient_json import Object
+
+# Keeping the keys that a request was sent with out of whatever is said of its answer: servers quote them.
+
+
+SHORTEST = 8
+"""Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message."""
+
+MARK = "[hidden]"
+"""What stands in the place of a key."""
+
+_TELLS = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)  # names of headers that hold one
+_USERINFO = re.compile(r"(?<=//)[^/?#@]*(?:@[^/?#@]*)*@")
+
+
+def keys_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys that *headers* hold, by their names; of ``Bearer abc`` that is ``abc``."""
+    values = [value.split()[-1] for name, value in headers.items() if _TELLS.search(name) and value.split()]
+    return tuple([value for value in values if len(value) >= SHORTEST])
+
+
+def hidden(text: str, keys: Iterable[str]) -> str:
+    """*text* without *keys*, also where one is quoted for a URL, or cut at the end of what was shortened."""
+    for key in keys:
+        for form in dict.fromkeys((key, quote(key, safe=""))):
+            text = text.replace(form, MARK)
+            for length in range(len(form) - 1, SHORTEST - 1, -1):
+                text = text.replace(f"{form[:length]}...", f"{MARK}...")
+    return text
+
+
+def without_login(url: str) -> str:
+    """*url* without the name and the password that may stand before its host."""
+    return _USERINFO.sub("", url)
+
+
+MAX_MESSAGE = 500
+"""Characters of a provider's message that are kept: it ends up in logs, notices and journals."""
+
+MAX_READ = 64 * 1024
+"""Characters of it that are looked at: as much as is read of a refusal."""
+
+STATUSES: dict[int, Failure] = {
+    401: Failure.AUTH,
+    402: Failure.AUTH,  # the account has no money left, which waiting does not mend
+    403: Failure.AUTH,
+    404: Failure.NOT_FOUND,
+    408: Failure.TIMEOUT,
+    409: Failure.SERVER,  # two requests met inside the provider; trying again is what its own client does
+    413: Failure.OVERFLOW,
+    429: Failure.RATE_LIMIT,
+    529: Failure.OVERLOADED,
+}
+"""What a status means; other 5xx are `SERVER`, everything else is `BAD_REQUEST`."""
+
+NAMES: dict[str, Failure] = {
+    "context_length_exceeded": Failure.OVERFLOW,
+    "model_context_window_exceeded": Failure.OVERFLOW,
+    "model_max_prompt_tokens_exceeded": Failure.OVERFLOW,
+    "exceed_context_size_error": Failure.OVERFLOW,
+    "request_too_large": Failure.OVERFLOW,
+    "too_many_prompt_tokens": Failure.OVERFLOW,
+    "insufficient_quota": Failure.AUTH,  # sent as a 429, but no waiting mends it
+    "billing_error": Failure.AUTH,
+    "authentication_error": Failure.AUTH,
+    "invalid_api_key": Failure.AUTH,
+    "permission_error": Failure.AUTH,
+    "rate_limit_error": Failure.RATE_LIMIT,
+    "rate_limit_exceeded": Failure.RATE_LIMIT,
+    "engine_overloaded": Failure.OVERLOADED,
+    "overloaded": Failure.OVERLOADED,
+    "overloaded_error": Failure.OVERLOADED,
+    "timeout_error": Failure.TIMEOUT,
+    "tool_use_failed": Failure.CUT,  # a model's malformed call, which the provider refuses: ask again
+    "model_not_found": Failure.NOT_FOUND,
+    "not_found_error": Failure.NOT_FOUND,
+}
+"""What an error's `code` or `type` means where it is a name. The code is asked first."""
+
+QUOTED = re.compile(r'"(?:code|type)\\*": ?\\*"(\w+)')
+"""
+A name in what a proxy quotes, however often it was quoted.
+
+LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message only.
+"""
+
+OVERFLOW = re.compile(
+    r"maximum context length|maximum prompt length|max context length|context limit|context window|"
+    r"contextwindowexceeded|exceeds the available context|maximum number of tokens allowed|"
+    r"prompt (is )?too long|input is too long|longer than the maximum model length|"
+    r"total length of all messages is too long|too large for model with \d+ maximum context|"
+    r"longer than the model's context length|greater than the context length|context length of only|"
+    r"exceeded model token limit|prompt token count of \d+ exceeds|prompt exceeds max|"
+    r"configured context size is|range of input length should be|reduce the length of the messages|"
+    r"max_new_tokens` must be <=|inputs` must have less than|context[ _]length[ _]exceeded",
+    re.IGNORECASE,
+)
+"""The wordings of "the conversation is larger than the window"."""
+
+TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNORECASE | re.DOTALL)
+"""A rate limit that no waiting mends: this one request is more than may be sent in a whole minute."""
+
+DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
+"""Headers that ask to wait, the most exact first, and their unit in seconds."""
+
+_REDIRECTS = range(300, 400)
+_CLIENT_ERROR = 400
+_SERVER_ERROR = 500
+_WRAPPINGS = 2  # a list, and an error in an error
+_VAGUE = {Failure.BAD_REQUEST, Failure.SERVER, Failure.RATE_LIMIT}  # where a name or wording knows better
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Broken:
+    """What an answer of *status* other than 2xx means; *now* in seconds since the epoch is for dates."""
+    error = _error_of(_json(body))
+    text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
+    if status in _REDIRECTS:
+        text = f"redirected to {headers.get('location', '')!r}; give that as the base URL"
+    failure = _by_number(status) or Failure.BAD_REQUEST
+    if failure in _VAGUE:
+        failure = _by_name(error) or failure
+    too_long = TOO_LARGE if failure is Failure.RATE_LIMIT else OVERFLOW
+    if failure in _VAGUE and too_long.search(text):
+        failure = Failure.OVERFLOW
+    message = f"http {status}: {shorten(text)}" if text else f"http {status} without a message"
+    return Broken(failure=failure, message=message, retry_after=retry_after(headers, now))
+
+
+def in_stream(error: object) -> Broken:
+    """
+    What an *error* sent in the middle of a stream means.
+
+    One that says nothing better than "something broke here" is a stream cut short.
+    """
+    found = _error_of(error)
+    text = _message(found)
+    failure = _by_name(found) or _by_number(_number(found))
+    if failure is None and found.get("type") == "invalid_request_error":
+        failure = Failure.BAD_REQUEST
+    if failure is None or failure is Failure.SERVER:
+        failure = Failure.CUT
+    if failure in {Failure.BAD_REQUEST, Failure.CUT} and OVERFLOW.search(text):
+        failure = Failure.OVERFLOW
+    return Broken(failure=failure, message=f"error in the stream: {shorten(text) or 'without a message'}")
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that *headers* ask to wait, or None; a date is counted from *now*."""
+    for name, unit in DELAYS:
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            seconds = _until(value, now)
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
+    """*text*, fit to be written down and shortened to *limit* characters with a sign that it was."""
+    return clean(text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)")
+
+
+def _until(date: str, now: float) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _json(body: bytes) -> object:
+    # The content type is not asked: DeepSeek sends JSON as application/octet-stream.
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _error_of(value: object) -> Object:
+    """The object that holds message, code and type, whichever way it was wrapped."""
+    for _ in range(_WRAPPINGS):
+        if isinstance(value, list):
+            value = next(iter(objects(cast("object", value))), None)
+        value = as_object(value).get("error") or value
+    return {"message": value} if isinstance(value, str) else as_object(value)
+
+
+def _message(error: Object) -> str:
+    text = next((error[key] for key in ("message", "detail", "msg") if error.get(key)), error or "")
+    text = text if isinstance(text, str) else to_json(text).decode()
+    # OpenRouter says "Provider returned error" and puts what the provider said beside it.
+    raw = first_text(as_object(error.get("metadata")), "raw")
+    return (f"{text}: {raw}" if raw else text)[:MAX_READ]
+
+
+def _by_name(error: Object) -> Failure | None:
+    names = [error.get("code"), error.get("type"), *QUOTED.findall(_message(error))]
+    found = (NAMES.get(name.lower()) for name in names if isinstance(name, str))
+    return next(filter(None, found), None)
+
+
+def _by_number(status: int) -> Failure | None:
+    if status >= _SERVER_ERROR:
+        return STATUSES.get(status, Failure.SERVER)
+    return STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
+
+
+def _number(error: Object) -> int:
+    for key in ("code", "status_code", "status"):
+        value = error.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            return int(value[:4])
+        if isinstance(value, int):
+            return value
+    return 0

@@ -1,0 +1,112 @@
+"""
+Characters that a server tore in two.
+
+A server that cuts its text by UTF-16 units sends a character outside the basic plane as two halves, each in a
+delta of its own. A half is no character: it is held back until the other one comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast, final
+
+from ...effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+)
+
+# Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
+
+
+Object = dict[str, Any]
+"""A JSON object."""
+
+MOST = 1_000_000_000
+"""The largest number that is believed: no answer has a thousand times the tokens of the largest window."""
+
+LONGEST = 1_000
+"""Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met."""
+
+
+def as_object(value: object) -> Object:
+    """*value* where it is an object, else an empty one."""
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[Object]:
+    """The objects in *value*, where that is a list."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Object", item) for item in items if isinstance(item, dict)]
+
+
+def first_text(holder: Object, *keys: str) -> str:
+    """The first of *keys* that is a text and not empty, else an empty one."""
+    for key in keys:
+        value = holder.get(key)
+        if value and isinstance(value, str):
+            return value
+    return ""
+
+
+def first_word(holder: Object, *keys: str) -> str:
+    """As `first_text`, for what is a word: of a longer one the beginning, with a mark."""
+    return word(first_text(holder, *keys))
+
+
+def word(text: str) -> str:
+    """*text*, or its beginning with a mark where it is longer than any word."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def number(holder: Object, *keys: str) -> int:
+    """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
+    for key in keys:
+        value = holder.get(key)
+        if isinstance(value, int | float) and value is not True and 0 < value <= MOST and value == value // 1:
+            return int(value)
+    return 0
+
+
+_HIGH = ("\ud800", "\udbff")
+
+
+def _joined(text: str) -> str:
+    """*text* with pairs of halves as the characters they are, and what stays alone as U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@final
+class SurrogateJoiner:
+    """Joins the halves in the pieces of one answer; a half belongs to text, to thinking or to one call."""
+
+    def __init__(self) -> None:
+        self._held: dict[object, str] = {}
+
+    def join(self, pieces: list[Piece]) -> list[Piece]:
+        """*pieces* with whole characters only; a half at the end of a part waits for the next call."""
+        return [self._mended(piece) for piece in pieces]
+
+    def rest(self) -> list[Piece]:
+        """What is left when the answer is over: halves that stayed alone, which no other came for."""
+        left = [key for key in self._held if not isinstance(key, int)]
+        self._held.clear()
+        return [TextPiece("\ufffd") if key is TextPiece else ReasoningPiece("\ufffd") for key in left]
+
+    def _mended(self, piece: Piece) -> Piece:
+        match piece:
+            case TextPiece():
+                return TextPiece(self._take(TextPiece, piece.text))
+            case ReasoningPiece():
+                text = self._take(ReasoningPiece, piece.text)
+                return ReasoningPiece(text, _joined(piece.signature), _joined(piece.redacted))
+            case CallPiece():
+                arguments = self._take(piece.index, piece.arguments)
+                return CallPiece(piece.index, _joined(piece.wire_id), _joined(piece.name), arguments)
+
+    def _take(self, key: object, text: str) -> str:
+        text = self._held.pop(key, "") + text
+        if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
+            self._held[key] = text[-1]
+            text = text[:-1]
+        return _joined(text)

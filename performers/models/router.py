@@ -1,0 +1,139 @@
+"""Which wire a model is asked on, by what stands before the colon of its name."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, final
+
+from ...effects.errors import ConfigError
+from ...effects.events import Failure, ModelFailed
+from .anthropic import AnthropicMessages
+from .openai import OpenAIChat
+from .throttle import LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import httpx
+
+    from ...effects.events import Answer
+    from ...effects.requests import CallModel
+    from ..base import PerformContext, Performer
+    from .http import HTTPModel
+
+
+class Maker(Protocol):
+    """Makes the performer of a wire."""
+
+    def __call__(
+        self,
+        base_url: str | None,
+        api_key: str | None,
+        client: httpx.AsyncClient | None,
+        *,
+        limit: int | None,
+    ) -> HTTPModel:
+        """The performer that asks at *base_url*, and has at most *limit* requests under way."""
+        ...
+
+
+WIRES: Mapping[str, Maker] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
+"""The wires that come along, each by its prefix."""
+
+DEFAULT = "openai"
+"""The wire of a name without a prefix, where nothing else is said: most servers speak it."""
+
+
+def wire_of(model: str, wires: Collection[str] = WIRES) -> str | None:
+    """Which of *wires* the name of *model* begins with: ``openai:gpt-5`` with one, ``qwen3:8b`` with none."""
+    wire, colon, _ = model.partition(":")
+    return wire if colon and wire in wires else None
+
+
+@final
+class Models:
+    """
+    Performs `CallModel` on the wire that the model's name begins with.
+
+    *default* is the wire of the first model. It is the only one that *base_url*, *api_key* and *client* are
+    for, and it takes the names that begin with no wire. All others ask their own providers, with the keys of
+    the environment, and are made when they are first needed.
+
+    Each provider has at most *limit* requests under way at a time, whoever made them; None for any number.
+    *betas* are features that Anthropic's Messages are asked for by name.
+
+    *wires* adds performers by their prefix, or puts them in the place of those that come along. They stay the
+    caller's, who also closes them.
+    """
+
+    def __init__(  # noqa: PLR0913  # each is a setting of its own
+        self,
+        default: str = DEFAULT,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        wires: Mapping[str, Performer[CallModel]] | None = None,
+        limit: int | None = LIMIT,
+        betas: Sequence[str] = (),
+    ) -> None:
+        self._limit = limit
+        self._wires: Mapping[str, Maker] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
+        self._given = dict(wires or {})
+        self._known = frozenset((*WIRES, *self._given))
+        self._default = default
+        self._made: dict[str, HTTPModel] = {}
+        # The provider of a wire has no model with the prefix of another one; elsewhere names are any.
+        self._takes_any = base_url is not None or default in self._given
+        if default not in self._known:
+            msg = f"no wire {default!r}: known are {self._list()}"
+            raise ConfigError(msg)
+        if default not in self._given:
+            self._made[default] = self._wires[default](base_url, api_key, client, limit=limit)
+        elif (base_url, api_key, client) != (None, None, None):
+            msg = f"the wire {default!r} is given ready-made: give it base_url, api_key and client yourself"
+            raise ConfigError(msg)
+
+    def wire_of(self, model: str) -> str | None:
+        """The wire that *model* is asked on, or None where its name begins with one that is not there."""
+        wire = wire_of(model, self._known)
+        if wire is None and (self._takes_any or ":" not in model):
+            return self._default
+        return wire
+
+    def check(self, model: str) -> None:
+        """Raise `ConfigError` where *model* cannot be asked: it has no wire, or one with a wrong setting."""
+        self._performer(model)
+
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Answer | None:
+        """Ask the model on its wire; one that cannot be asked is a bad request."""
+        try:
+            performer = self._performer(request.model)
+        except ConfigError as error:
+            return ModelFailed(
+                at=scene.clock.now(), request=request.id, failure=Failure.BAD_REQUEST, message=str(error)
+            )
+        return await performer(request, scene)
+
+    async def aclose(self) -> None:
+        """Close the connections of the wires that were made here; a later request opens new ones."""
+        async with AsyncExitStack() as stack:
+            for model in list(self._made.values()):  # another task may make one meanwhile
+                stack.push_async_callback(model.aclose)
+
+    def _performer(self, model: str) -> Performer[CallModel]:
+        wire = self.wire_of(model)
+        if wire is None:
+            wire = model.partition(":")[0]
+            known = f"known are {self._list()}; put one in front, or give the base_url of another server"
+            msg = f"no wire {wire!r} for model {model!r}: {known}"
+            raise ConfigError(msg)
+        if wire in self._given:
+            return self._given[wire]
+        if wire not in self._made:
+            self._made[wire] = self._wires[wire](None, None, None, limit=self._limit)
+        return self._made[wire]
+
+    def _list(self) -> str:
+        return ", ".join(map(repr, sorted(self._known)))

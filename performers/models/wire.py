@@ -1,0 +1,104 @@
+"""
+What a wire is: how a request becomes bytes and how bytes become pieces, without touching the network.
+
+The HTTP part knows only this. A dialect is one `Wire` and one `Parser`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, final
+
+import attrs
+
+from ...effects.events import Failure
+from ...effects.messages import StopReason
+from ...effects.pieces import Piece
+from ...effects.requests import CallModel
+from ...effects.usage import Usage
+from ..base import PerformContext
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Complete:
+    """
+    An answer came to its end. *pieces* are those that only the end brought, *sequence* the stop sequence met.
+    """
+
+    stop: StopReason
+    usage: Usage = Usage()
+    sequence: str = ""
+    pieces: tuple[Piece, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Broken:
+    """An answer failed; *retry_after* in seconds where the provider gave it, *usage* where it told."""
+
+    failure: Failure
+    message: str
+    retry_after: float | None = None
+    usage: Usage | None = None
+
+
+Ending = Complete | Broken
+"""How an answer ended."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Post:
+    """A request to send: *path* is added to the wire's base URL."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Parser(Protocol):
+    """
+    Reads one answer. No bytes make it raise, and how they were cut makes no difference to what it reads.
+
+    What it has given out it stands by: a call's pieces have the call's number, from 0 in the order the calls
+    began, whatever the wire calls them. It never makes up what a stream did not say: one that stopped before
+    it said why is `Broken`.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is read: the stream has said its end, or it has failed."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the answer said it used so far, or None."""
+        ...
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The pieces that *data*, the next bytes of the body, completes; as early as they can be told."""
+        ...
+
+    def end(self, cut: Broken | None = None) -> Ending:
+        """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
+        ...
+
+
+class Wire(Protocol):
+    """A dialect that models are spoken to in. One wire serves any number of sessions at a time."""
+
+    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+        """
+        The HTTP request that asks for the answer to *request*, streamed.
+
+        It shows the first ``request.view.length`` messages of the scene's history, those before index
+        ``cleared`` as `shown.cleared` gives them, or all as a text of at most ``limit`` tokens; and the tools
+        that the request names. Its settings are those of ``scene.config.spec(request.model)``, but for what
+        the request says itself.
+        """
+        ...
+
+    def parser(self, scene: PerformContext) -> Parser:
+        """A new parser for one answer."""
+        ...

@@ -1,0 +1,95 @@
+"""The store of tests and of sessions nobody will resume: it ends with the process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import final
+
+import attrs
+
+from ...effects.errors import StoreConflict, StoreError
+from .base import SessionInfo
+
+
+@final
+@attrs.define(eq=False)
+class _Session:
+    """The entries of one session, when they were written, and what it is about."""
+
+    created: float
+    updated: float
+    entries: list[bytes] = attrs.field(factory=list)
+    about: bytes = b""
+
+    def info(self, name: str) -> SessionInfo:
+        """What `MemoryStore.list` tells of it."""
+        return SessionInfo(
+            session=name,
+            length=len(self.entries),
+            created=self.created,
+            updated=self.updated,
+            about=self.about,
+        )
+
+
+@final
+class MemoryStore:
+    """
+    Keeps everything in this process, as a `Store`. *now* tells the time, in seconds since the epoch.
+
+    Event loops in several threads may share one.
+    """
+
+    def __init__(self, *, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._sessions: dict[str, _Session] | None = {}
+        self._lock = threading.Lock()
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
+        with self._lock:
+            sessions = self._open()
+            kept = sessions.get(session)
+            actual = len(kept.entries) if kept else 0
+            if actual != expected:
+                raise StoreConflict(session, expected, actual)
+            if entries:
+                at = self._now()
+                kept = sessions.setdefault(session, _Session(at, at))
+                kept.entries.extend(entries)
+                kept.updated = at
+            if kept is not None and about is not None:
+                kept.about = about
+            return actual + len(entries)
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        """The entries of *session* from index *start* on; see `Store.load`."""
+        with self._lock:
+            kept = self._open().get(session)
+            return kept.entries[max(start, 0) :] if kept else []
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """All sessions, last written first."""
+        with self._lock:
+            infos = [kept.info(name) for name, kept in self._open().items()]
+        return sorted(infos, key=lambda info: (-info.updated, info.session))
+
+    async def delete(self, session: str) -> bool:
+        """Forget *session*; whether there was one."""
+        with self._lock:
+            return self._open().pop(session, None) is not None
+
+    async def close(self) -> None:
+        """Forget everything. Closing twice is fine."""
+        with self._lock:
+            self._sessions = None
+
+    def _open(self) -> dict[str, _Session]:
+        if self._sessions is None:
+            msg = "the memory store is closed and what it held is gone; make a new one"
+            raise StoreError(msg)
+        return self._sessions

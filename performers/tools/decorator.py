@@ -1,0 +1,518 @@
+"""`tool`: a plain function becomes something a model can call."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    final,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+import attrs
+import msgspec
+
+from ...effects.config import Approval, SideEffect, ToolSpec
+from ...effects.errors import ToolDefinitionError
+from ...effects.history import History
+from ...effects.secrets import (
+    ANY,
+    Secrets,
+    arguments_in,
+    secrets_in,
+)
+from ..base import no_full_result
+
+# What a tool is told besides its arguments.
+
+
+D_co = TypeVar("D_co", covariant=True)
+
+
+def _unheard(text: str) -> None:
+    """Where progress goes when nobody listens."""
+
+
+def _only_cwd(context: ToolContext[object]) -> tuple[Path, ...]:
+    return (context.cwd,)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ToolContext(Generic[D_co]):
+    """
+    Where a tool runs and for whom. A parameter annotated with it is filled in and never shown to the model.
+
+    *directories* are all roots the file tools may touch, *cwd* among them; an absolute one is taken as it is
+    and must be free of symlinks. *key* is the idempotency key: a call that is run again after a crash has the
+    key it had before. *deps* is whatever the host handed to its `ToolRunner`. *history* is the conversation
+    as it was when the call started, and does not change.
+
+    *room* is how many characters of a result the conversation holds whole, None for all of them: a tool that
+    can be asked for the next part returns no more. *whole* finds the whole result of a call, by its id, that
+    was longer; None where there is none. A test of a tool may build one with *cwd* and *deps* alone.
+    """
+
+    cwd: Path
+    deps: D_co
+    directories: tuple[Path, ...] = attrs.field(default=attrs.Factory(_only_cwd, takes_self=True))
+    session: str = ""
+    call: str = ""
+    key: str = ""
+    history: History = attrs.field(factory=History.of, repr=False)
+    room: int | None = None
+    whole: Callable[[str], Awaitable[str | None]] = attrs.field(default=no_full_result, repr=False, eq=False)
+    emit: Callable[[str], None] = attrs.field(default=_unheard, repr=False, eq=False)
+
+    def progress(self, text: str) -> None:
+        """
+        Tell whoever watches how far the tool is; the model does not read it. Fine to call from any thread.
+
+        What is said after the call was answered, by a tool that did not stop in time, is dropped.
+        """
+        self.emit(text)
+
+
+# What a docstring says to a model: its first paragraph, and a text for each parameter.
+
+
+_SECTION = re.compile(r"([A-Z][a-z]+(?: [A-Za-z][a-z]+)?):\s*")
+"""A heading of a Google-style section, such as ``Args:`` or ``Returns:``."""
+
+_ARGUMENTS = frozenset({"Args", "Arguments", "Parameters"})
+
+_ENTRY = re.compile(r"(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+"""``path (str): where it is``, the type being optional."""
+
+_FIELD = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
+"""``:param str path: where it is``, the type being optional."""
+
+_ANY_FIELD = re.compile(r":\w+[^:]*:")
+"""``:returns:`` and the like, which end the first paragraph."""
+
+
+def parse(doc: str | None) -> tuple[str, dict[str, str]]:
+    """The first paragraph of *doc* on one line, and the descriptions of its parameters by name."""
+    lines = inspect.cleandoc(doc or "").splitlines()
+    return _summary(lines), _fields(lines) | _section(lines)
+
+
+def _summary(lines: list[str]) -> str:
+    """The lines before the first empty one, section or field, as one."""
+    kept: list[str] = []
+    for line in lines:
+        if not line.strip() or _SECTION.fullmatch(line) or _ANY_FIELD.match(line):
+            break
+        kept.append(line.strip())
+    return " ".join(kept)
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """The reST fields: each goes on over the indented lines below it."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in lines:
+        if match := _FIELD.fullmatch(line.rstrip()):
+            current = found.setdefault(match[1], [])
+            current.append(match[2])
+        elif current is not None and line[:1].isspace():
+            current.append(line.strip())
+        else:
+            current = None
+    return _joined(found)
+
+
+def _section(lines: list[str]) -> dict[str, str]:
+    """The Google-style section: entries at its indentation, each going on over deeper lines."""
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for depth, line in _entries(lines):
+        match = _ENTRY.fullmatch(line)
+        if depth == 0 and match:
+            current = found.setdefault(match[1], [])
+            current.append(match[2])
+        else:
+            current.append(line)
+    return _joined(found)
+
+
+def _entries(lines: list[str]) -> list[tuple[int, str]]:
+    """The filled lines of the arguments section, each with its depth below the section's indentation."""
+    body: list[str] = []
+    inside = False
+    for line in lines:
+        if not line.strip():
+            continue
+        if not line[0].isspace():
+            heading = _SECTION.fullmatch(line)
+            inside = heading is not None and heading[1] in _ARGUMENTS
+        elif inside:
+            body.append(line)
+    # What stands deeper than the shallowest line goes on with the entry above it.
+    base = min((_indent(line) for line in body), default=0)
+    return [(_indent(line) - base, line.strip()) for line in body]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _joined(found: dict[str, list[str]]) -> dict[str, str]:
+    return {name: " ".join(filter(None, texts)) for name, texts in found.items()}
+
+
+# From a function's signature to what a model may pass: a struct that decodes it and a JSON Schema of it.
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+# The way out of every refused type.
+_USE = (
+    "use str, int, float, bool, None, list, dict, Literal, an Enum, or a dataclass, attrs class or "
+    "msgspec.Struct of these"
+)
+
+_REF = "#/$defs/"
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+"""``{name}`` in the key of a resource."""
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
+"""What a schema is made of."""
+
+
+@attrs.frozen
+class Parameters:
+    """*struct* decodes what the model wrote; *injected* are the names of the parameters we fill in."""
+
+    struct: type[msgspec.Struct]
+    injected: tuple[str, ...]
+
+
+def refusal(function: Callable[..., object], problem: str) -> ToolDefinitionError:
+    """The error that says why *function* cannot be a tool."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
+
+
+def parameters(function: Callable[..., object]) -> Parameters:
+    """Read the signature of *function*; raises `ToolDefinitionError` where a model could not fill it in."""
+    fields: list[tuple[str, Any, Any]] = []
+    injected: list[str] = []
+    for parameter in _signature(function).parameters.values():
+        if parameter.kind not in _NAMED:
+            shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
+            problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
+            raise refusal(function, problem)
+        hint = _hint(function, parameter)
+        if hint is ToolContext or get_origin(hint) is ToolContext:
+            injected.append(parameter.name)
+        else:
+            _check(function, parameter.name, hint)
+            fields.append((parameter.name, hint, _default(parameter.default)))
+    try:
+        struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
+    except (TypeError, ValueError) as error:
+        raise refusal(function, f"its parameters cannot be decoded: {error}") from error
+    return Parameters(struct, tuple(injected))
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    """The signature of *function*, or of what it wraps."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise refusal(function, f"its signature cannot be read: {error}") from error
+
+
+def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
+    """The type of *parameter*, evaluated by itself: a name known to type checkers only harms no other."""
+    name = parameter.name
+    if parameter.annotation is inspect.Parameter.empty:
+        raise refusal(function, f"parameter {name!r} has no type; annotate it")
+    holder = SimpleNamespace(__annotations__={name: parameter.annotation})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return get_type_hints(holder, scope, include_extras=True)[name]
+    except Exception as error:  # an annotation is any code
+        problem = f"the type {parameter.annotation!r} of parameter {name!r} cannot be evaluated ({error})"
+        raise refusal(function, f"{problem}; import or define it at the top of the module") from error
+
+
+def _check(function: Callable[..., object], name: str, hint: object) -> None:
+    """Refuse a type *hint* that has no JSON; by itself, since an error of the whole names no parameter."""
+    try:
+        msgspec.json.schema_components([hint])
+    except Exception as error:  # msgspec looks into classes of any making
+        *_, reason = str(error).splitlines() or [type(error).__name__]
+        raise refusal(function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}") from error
+
+
+def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
+    """*value* as a struct takes it: a filled list or dict is copied for every call."""
+    if value is inspect.Parameter.empty:
+        return msgspec.NODEFAULT
+    if type(value).__hash__ is None and value:
+        return msgspec.field(default_factory=partial(copy.deepcopy, value))
+    return value
+
+
+def resource_keys(
+    function: Callable[..., object], keys: Iterable[str], accepted: Parameters
+) -> tuple[str, ...]:
+    """
+    *keys* of what *function* works on; raises `ToolDefinitionError` where one could never be filled in.
+
+    Such as ``account:{id}``, in which ``{id}`` stands for an argument that a model passes.
+    """
+    if isinstance(keys, str):
+        raise refusal(function, f"its resources are several keys; write [{keys!r}]")
+    found = tuple(keys)
+    for key in found:
+        if problem := _unfillable(key, accepted.struct.__struct_fields__):
+            raise refusal(function, f"the resource {key!r} {problem}")
+    return found
+
+
+def names_in(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
+    """*names* of arguments of *function*; raises `ToolDefinitionError` where they are none."""
+    if isinstance(names, str):
+        raise refusal(function, f"several names are wanted, not one: write [{names!r}]")
+    found = tuple(names)
+    if wrong := [name for name in found if not isinstance(name, str)]:
+        raise refusal(function, f"a name is text, not {wrong[0]!r}")
+    return tuple(map(str, found))
+
+
+def _unfillable(key: object, arguments: tuple[str, ...]) -> str:
+    """What is wrong with the *key* of a resource, where *arguments* are what there is; empty if nothing."""
+    if not isinstance(key, str):
+        return "is no text"
+    if re.search(r"[{}]", _PLACEHOLDER.sub("", key)):
+        return "has a brace that belongs to no {name}"
+    missing = [name for name in _PLACEHOLDER.findall(key) if name not in arguments]
+    return f"names no argument {missing[0]!r}; there are: {', '.join(arguments) or 'none'}" if missing else ""
+
+
+def schema_of(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
+    """
+    The JSON Schema of *struct* as text, an object with the parameters as its properties.
+
+    Types within are written where they are used, since not every provider follows references; only one
+    that contains itself stays a reference. A description given by `msgspec.Meta` goes before *descriptions*.
+    """
+    (reference,), defs = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
+    own = defs[reference["$ref"].removeprefix(_REF)]
+    del own["title"]
+    for name, property_ in own["properties"].items():
+        if name in descriptions:
+            property_.setdefault("description", descriptions[name])
+    kept: set[str] = set()
+    schema = {key: _inline(value, defs, frozenset(), kept) for key, value in own.items()}
+    written: dict[str, Json] = {}
+    while missing := sorted(kept - written.keys()):
+        for name in missing:
+            written[name] = _inline(defs[name], defs, frozenset({name}), kept)
+    if written:
+        schema["$defs"] = written
+    return msgspec.json.encode(schema).decode()
+
+
+def _inline(node: Json, defs: Mapping[str, Json], inside: frozenset[str], kept: set[str]) -> Json:
+    """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
+    if isinstance(node, list):
+        return [_inline(item, defs, inside, kept) for item in node]
+    if not isinstance(node, dict):
+        return node
+    ref = node.get("$ref")
+    if not isinstance(ref, str) or (name := ref.removeprefix(_REF)) not in defs:
+        return {key: _inline(value, defs, inside, kept) for key, value in node.items()}
+    if name in inside:
+        kept.add(name)
+        return node
+    named = _inline(defs[name], defs, inside | {name}, kept)
+    beside = {key: value for key, value in node.items() if key != "$ref"}
+    return named | beside if isinstance(named, dict) else named
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+SideEffectName = SideEffect | Literal["read_only", "idempotent", "unsafe"]
+"""A side-effect class, or its value."""
+
+ApprovalName = Approval | Literal["by_side_effect", "always", "never"]
+"""When to ask, or its value."""
+
+
+@final
+@attrs.frozen
+class Tool(Generic[P, R_co]):
+    """
+    A function a model can call, made by `tool`. Calling it is calling the function.
+
+    *spec* is what the loop and the model know of it, *parameters* how its arguments are decoded. *plain* are
+    names that are no secrets of its, in its arguments and in what it returns.
+    """
+
+    spec: ToolSpec
+    function: Callable[P, R_co]
+    parameters: Parameters = attrs.field(repr=False)
+    plain: tuple[str, ...] = ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is to be awaited; others run in a thread."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def spec_with(self, secrets: Secrets) -> ToolSpec:
+        """What the loop knows of it where an agent takes for a secret what *secrets* says."""
+        names = self.spec.secrets if secrets.redact else ()
+        if names or secrets.words:
+            more = secrets_in(self.spec.schema, secrets.words) if secrets.redact else ()
+            names = tuple(sorted({*names, *more} - {*self.plain, *secrets.plain}))
+        return self.spec if names == self.spec.secrets else attrs.evolve(self.spec, secrets=names)
+
+    def bind(self, arguments: str, context: ToolContext[object]) -> dict[str, object]:
+        """
+        What to call the function with, from the JSON text *arguments* and the *context*.
+
+        Types are taken strictly: ``"5"`` is no number. No text at all counts as no arguments, since several
+        providers send that. Raises `ValueError` with a text for the model.
+        """
+        struct = self.parameters.struct
+        try:
+            decoded = msgspec.json.decode(arguments.strip() or "{}", type=struct)
+        except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
+            raise ValueError(self._complaint(error)) from error
+        passed: dict[str, object] = {name: getattr(decoded, name) for name in struct.__struct_fields__}
+        return passed | dict.fromkeys(self.parameters.injected, context)
+
+    def _complaint(self, error: Exception) -> str:
+        """What to tell a model that passed the wrong arguments: what is wrong, and what there is."""
+        kind = "" if isinstance(error, msgspec.ValidationError) else "not a JSON object: "
+        fields = msgspec.structs.fields(self.parameters.struct)
+        takes = ", ".join(field.name if field.required else f"{field.name} (optional)" for field in fields)
+        return f"Invalid arguments for tool {self.spec.name!r}: {kind}{error}; it takes: {takes or 'nothing'}"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    side_effect: SideEffectName = ...,
+    approval: ApprovalName = ...,
+    timeout: float | None = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+    edits: bool = ...,
+    resources: Iterable[str] | None = ...,
+    secrets: Iterable[str] = ...,
+    plain: Iterable[str] = ...,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(  # noqa: PLR0913  # the function, and settings that each have a name and a default
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    side_effect: SideEffectName = SideEffect.UNSAFE,
+    approval: ApprovalName = Approval.BY_SIDE_EFFECT,
+    timeout: float | None = 30.0,
+    name: str | None = None,
+    description: str | None = None,
+    edits: bool = False,
+    resources: Iterable[str] | None = None,
+    secrets: Iterable[str] = (),
+    plain: Iterable[str] = (),
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    """
+    Make a function, sync or async, a tool: ``@tool`` or ``@tool(side_effect="read_only", timeout=5)``.
+
+    The schema comes from the annotations, which may be anything `msgspec` decodes, constraints in
+    `msgspec.Meta` included. The docstring's first paragraph is the description; its ``Args:`` section or its
+    ``:param x:`` fields describe the parameters. A parameter annotated `ToolContext` is filled in by us.
+
+    It may return text, a `Binary` (a picture, a PDF), or a list or tuple with several of both: the model sees
+    the files, of `MAX_FILE` bytes each at most, beside the text. Any other value is shown as JSON.
+
+    *side_effect* says what happens to parallel runs, approval and a crash in the middle; unless told, the
+    worst is assumed. *timeout* is in seconds. *name* and *description* take the place of the function's own.
+    *edits*: it changes files and does nothing else, so it runs where edits are accepted. *resources* are keys
+    of what it works on, such as ``account:{id}``, where ``{id}`` stands for an argument of its: calls with no
+    key in common may run side by side.
+
+    Arguments that are secret by their name, such as ``password``, are seen by the function alone; model,
+    journal and approvers see placeholders. *secrets* are names of more of them, *plain* of some that are
+    none. Raises `ToolDefinitionError` where the function cannot be a tool.
+    """
+
+    def make(function: Callable[P, R]) -> Tool[P, R]:
+        _check_tool(function)
+        accepted = parameters(function)
+        summary, described = parse(inspect.getdoc(function))
+        none = names_in(function, plain)
+        try:
+            schema = schema_of(accepted.struct, described)
+            spec = ToolSpec(
+                name=function.__name__ if name is None else name,
+                description=summary if description is None else description,
+                schema=schema,
+                side_effect=SideEffect(side_effect),
+                approval=Approval(approval),
+                timeout=timeout,
+                edits=edits,
+                resources=None if resources is None else resource_keys(function, resources, accepted),
+                secrets=_secrets(function, secrets, none, schema),
+            )
+        except ToolDefinitionError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise refusal(function, str(error.args[0])) from error
+        return Tool(spec, function, accepted, none)
+
+    return make if function is None else make(function)
+
+
+def _secrets(
+    function: Callable[..., object], told: Iterable[str], plain: tuple[str, ...], schema: str
+) -> tuple[str, ...]:
+    """
+    The names of the secrets among the arguments of *schema*: those that were *told* and those known anyway.
+
+    Raises `ToolDefinitionError` for a name that no argument has, since it would hide nothing.
+    """
+    mine, found = names_in(function, told), secrets_in(schema)
+    there = arguments_in(schema)
+    if ANY not in found and (missing := [name for name in mine if name not in there]):
+        listed = ", ".join(sorted(there)) or "none"
+        raise refusal(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
+    return tuple(sorted({*mine, *found} - {*plain}))
+
+
+def _check_tool(function: Callable[..., object]) -> None:
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        raise refusal(function, "it is no function; write one that calls it")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise refusal(function, "it yields; return one value, and report with ToolContext.progress meanwhile")

@@ -1,0 +1,185 @@
+"""
+What a model gets of how a tool ended: text and files, whatever was returned or raised, of a bounded size.
+
+Values and exceptions come from code of any quality: their `repr` and `__str__` may raise in turn, they may
+contain themselves, and they may be ten megabytes. Turning them to text happens where the tool ran, so that a
+large result of a sync tool does not hold up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import final
+
+import attrs
+import msgspec
+
+from ...effects.messages import Binary, Outcome
+from ...effects.validators import clean
+
+MAX_RESULT = 1_000_000
+"""
+Characters kept of a result: more than any model can read, and about as much as a file with it may have.
+
+It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when the
+result enters it; all that is kept here can be read there, a part at a time.
+"""
+
+MAX_OUTPUT = MAX_RESULT - 10_000
+"""Bytes kept of what a command says: as much as a result may have, and room to say how it ended."""
+
+NOTE = 100
+"""Characters, at most, of the line with which a tool that returns a part says how to go on."""
+
+MAX_FILE = 750_000
+"""Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most."""
+
+MAX_FILES = 5 * MAX_FILE
+"""Bytes of all files of a result."""
+
+MAX_COUNT = 20
+"""Files of a result: of more in one request, some providers take small pictures only."""
+
+_MAX_NAME = 255
+"""Characters of a file's name: what a file system takes."""
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
+
+
+@final
+@attrs.frozen
+class End:
+    """How a tool ended, the text a model reads of it and the files that go with it."""
+
+    outcome: Outcome
+    content: str = ""
+    files: tuple[Binary, ...] = ()
+
+
+def guarded(function: Callable[[], object]) -> End:
+    """Call *function*; never raises."""
+    try:
+        return returned(function())
+    except BaseException as error:  # noqa: BLE001  # a tool that calls sys.exit() must not end the service
+        return failed(error)
+
+
+async def guarded_async(function: Callable[[], Awaitable[object]]) -> End:
+    """Await what *function* returns; never raises, not even when it is cancelled."""
+    try:
+        return returned(await function())
+    except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
+        return failed(error)
+
+
+def failed(error: BaseException) -> End:
+    """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
+    if isinstance(error, asyncio.CancelledError):
+        return End(Outcome.CANCELLED)
+    if isinstance(error, Exception):
+        return End(Outcome.ERROR, f"Tool raised an exception: {message(error)}")
+    kind = type(error).__name__
+    text = f"Tool execution crashed: {kind}: {message(error)}".removesuffix(f": {kind}")
+    return End(Outcome.CRASHED, text)
+
+
+def message(error: BaseException) -> str:
+    """The text of *error* and of what it groups; the name of its type where it has none or refuses."""
+    kind = type(error).__name__
+    try:
+        text = str(error) or kind
+        inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+        if isinstance(error, BaseExceptionGroup):
+            text += ": " + "; ".join(map(message, inner))
+    except BaseException as another:  # noqa: BLE001  # __str__ is any code
+        return f"{kind}, whose message cannot be shown ({type(another).__name__})"
+    return text
+
+
+def returned(value: object) -> End:
+    """
+    The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
+
+    Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
+    `TypeError` for one that cannot be written down, and for what should have been awaited.
+    """
+    if isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value):
+        return _mixed(value)
+    return _mixed([value])
+
+
+def _mixed(parts: Iterable[object]) -> End:
+    """The end of a tool that returned *parts*: texts and files."""
+    texts: list[str] = []
+    files: list[Binary] = []
+    for part in parts:
+        if not isinstance(part, Binary):
+            texts.append(shown(part))
+            continue
+        file = _writable(part.media_type, part.data, part.name)
+        label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
+        if problem := _misfit(file, files):
+            texts.append(f"[left out: {label}; {problem}]")
+        else:
+            texts.append(f"[{label}]")
+            files.append(file)
+    return End(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
+
+
+def _writable(media_type: object, data: object, name: object) -> Binary:
+    """A file as every journal and provider takes it; nothing has checked what a tool put in its own."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        msg = f"the data of a Binary must be bytes; got {type(data).__name__}"
+        raise TypeError(msg)
+    if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
+        msg = f"the media type of a Binary must be such as 'image/png'; got {media_type!r}"
+        raise TypeError(msg)
+    return Binary(media_type=media_type, data=bytes(data), name=clean(str(name))[:_MAX_NAME])
+
+
+def _misfit(file: Binary, files: list[Binary]) -> str:
+    """Why *file* cannot go along with *files*; empty where it can."""
+    size = len(file.data)
+    if not size:  # providers refuse it, and with it the whole conversation
+        return "it is empty"
+    if size > MAX_FILE:
+        return f"the limit for a file is {MAX_FILE:,} bytes"
+    if size + sum(len(other.data) for other in files) > MAX_FILES:
+        return f"the limit for all files of a result is {MAX_FILES:,} bytes"
+    if len(files) == MAX_COUNT:
+        return f"the limit for a result is {MAX_COUNT} files"
+    return ""
+
+
+def shown(value: object) -> str:
+    """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return str(value)
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        msg = "it returned something to be awaited: declare the tool with 'async def'"
+        raise TypeError(msg)
+    try:
+        return msgspec.json.encode(value).decode()
+    except Exception:  # noqa: BLE001  # of a type without JSON, or too deep
+        return repr(value)
+
+
+def cut(text: str, limit: int) -> str:
+    """
+    *text* with at most about *limit* characters kept, from its beginning and its end, and fit for UTF-8.
+
+    What is cut from the middle is counted in its place. Lone surrogates, as in file names that are not
+    UTF-8, become question marks.
+    """
+    if len(text) > limit:
+        head, tail = limit - limit // 2, limit // 2
+        gone = len(text) - limit
+        text = f"{text[:head]}\n[... {gone:,} characters cut ...]\n{text[len(text) - tail :]}"
+    return clean(text)

@@ -1,0 +1,267 @@
+"""
+The `sdk` messages: what a program that drives an agent reads.
+
+`system/init` is the first message of a run and `result` the last; an `assistant` comes before the
+`tool_progress` of its calls. What a child says names the call that it works on in `parent_tool_use_id`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ..effects.messages import (
+    Finish,
+    Message,
+    Outcome,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+)
+from ..effects.notices import (
+    AgentNoticed,
+    AgentStarted,
+    AnswerDropped,
+    Compacted,
+    Notice,
+    ReasoningDelta,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
+from ..effects.usage import Usage
+from .json_events import (
+    BUDGET,
+    MODES,
+    SUCCESS,
+    WORDS,
+    Events,
+    Plain,
+    shown,
+    subtype,
+)
+from .run_view import RunView, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OF_CHILDREN = frozenset({"assistant", "stream_event", "tool_progress"})
+"""What is passed on of a child: it is part of its parent's run and has none of its own."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Voice:
+    """
+    How it is said: *partial* with a `stream_event` for each delta.
+
+    *budget* is the subtype of a result that ran into one, *parent* the call that a child speaks from.
+    """
+
+    partial: bool = False
+    budget: str = BUDGET
+    parent: str | None = None
+
+
+@final
+class SdkMessages:
+    """The `sdk` messages of one session: feed `take` its notices, in order."""
+
+    def __init__(self, told: RunView, voice: Voice) -> None:
+        self.told = told
+        self.voice = voice
+
+    @classmethod
+    def of(cls, session: str, *, include_partial: bool = False, budget_subtype: str = BUDGET) -> SdkMessages:
+        """
+        Messages of *session*; with *include_partial* also a `stream_event` for each delta.
+
+        *budget_subtype* is the subtype of the result of a run that used up a budget, for readers that know it
+        as `error_max_budget_usd`.
+        """
+        return cls(RunView(session=session), Voice(partial=include_partial, budget=budget_subtype))
+
+    def take(self, notice: Notice) -> Events:
+        """The messages that *notice* is."""
+        self.told, messages = project(self.told, notice, self.voice)
+        return messages
+
+
+def project(told: RunView, notice: Notice, voice: Voice = Voice()) -> tuple[RunView, Events]:
+    """What has been *told* with *notice*, and the messages that it is in this *voice*."""
+    opening: Plain = {"type": "system", "subtype": "init", "session_id": told.session}
+    return tell(told, notice, partial(_say, voice), (opening,))
+
+
+def _say(voice: Voice, before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
+    match notice:
+        case RunStarted():
+            yield _init(notice, after)
+        case TextDelta() | ReasoningDelta() | AnswerDropped():
+            if voice.partial:
+                yield _stream_event(voice, notice, after)
+        case ToolStarted() | AgentStarted() | ToolEnded():
+            yield _progress(voice, notice, after)
+        case AgentNoticed():
+            yield from _of_child(voice, before, notice, after)
+        case Compacted():
+            yield _boundary(notice, after)
+        case RunEnded():
+            yield from _assistants(voice, before, notice, after)
+            yield _result(voice, notice, after)
+        case _:
+            yield from _assistants(voice, before, notice, after)
+
+
+def _init(notice: RunStarted, told: RunView) -> Plain:
+    return {
+        "type": "system",
+        "subtype": "init",
+        "session_id": told.session,
+        "run_id": notice.run,
+        "model": notice.model,
+        "tools": list(notice.tools),
+        "cwd": notice.cwd,
+        "permissionMode": MODES[notice.mode],
+    }
+
+
+def _of(voice: Voice, told: RunView, name: str) -> Plain:
+    return {"type": name, "session_id": told.session, "parent_tool_use_id": voice.parent}
+
+
+def _of_child(voice: Voice, before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[Plain]:
+    child = attrs.evolve(voice, parent=notice.call)
+    said = _say(child, before.child(notice.call), notice.notice, after.child(notice.call))
+    yield from (message for message in said if message["type"] in OF_CHILDREN)
+
+
+# Answers
+
+
+def _stream_event(voice: Voice, notice: TextDelta | ReasoningDelta | AnswerDropped, told: RunView) -> Plain:
+    event: Plain
+    match notice:
+        case TextDelta(text):
+            delta: Plain = {"type": "text_delta", "text": text}
+            event = {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
+        case ReasoningDelta(text):
+            delta = {"type": "thinking_delta", "thinking": text}
+            event = {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
+        case AnswerDropped():
+            event = {"type": "message_dropped"}
+    return {**_of(voice, told, "stream_event"), "event": event}
+
+
+def _assistants(voice: Voice, before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
+    """The answers that are over with *notice*: whole, or because it shows that somebody cut one short."""
+    usage = notice.usage if isinstance(notice, TurnEnded) else Usage()
+    for message in after.messages.slice(len(before.messages), len(after.messages)):
+        if message.role is Role.ASSISTANT:
+            said = {
+                "id": before.answer.request,
+                "type": "message",
+                "role": "assistant",
+                "model": message.model,
+                "content": [block for part in message.parts for block in _block(part)],
+                **_stop(message),
+                "usage": _usage(usage),
+            }
+            yield {**_of(voice, before, "assistant"), "message": said}
+
+
+def _stop(message: Message) -> Plain:
+    finish = next(part for part in message.parts if isinstance(part, Finish))
+    return {"stop_reason": finish.reason.value, "stop_sequence": finish.sequence or None}
+
+
+def _block(part: Part) -> Iterator[Plain]:
+    match part:
+        case Text(text=text):
+            yield {"type": "text", "text": text}
+        case Reasoning(text=text):
+            yield {"type": "thinking", "thinking": text}
+        case ToolCall():
+            yield {"type": "tool_use", "id": part.id, "name": part.name, "input": shown(part.arguments)}
+        case _:
+            pass
+
+
+# Calls
+
+
+def _progress(voice: Voice, notice: ToolStarted | AgentStarted | ToolEnded, told: RunView) -> Plain:
+    """The start of a call, at 0 seconds, or its end, which has an outcome."""
+    ended = notice if isinstance(notice, ToolEnded) else None
+    return {
+        **_of(voice, told, "tool_progress"),
+        "tool_use_id": notice.call,
+        "tool_name": told.tool(notice),
+        "elapsed_time_seconds": 0.0 if ended is None else ended.seconds,
+        "outcome": None if ended is None else ended.outcome.value,
+    }
+
+
+# The whole run
+
+
+def _boundary(notice: Compacted, told: RunView) -> Plain:
+    metadata: Plain = {"trigger": "auto", "pre_tokens": notice.before, "post_tokens": notice.after}
+    return {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "session_id": told.session,
+        "compact_metadata": metadata,
+    }
+
+
+def _result(voice: Voice, notice: RunEnded, told: RunView) -> Plain:
+    named, spent = subtype(notice.reason, voice.budget), notice.spent
+    answer = told.last_answer
+    return {
+        "type": "result",
+        "subtype": named,
+        "session_id": told.session,
+        "is_error": named != SUCCESS,
+        "exit_reason": WORDS[notice.reason].exit,
+        "num_turns": spent.turns,
+        "duration_ms": round(told.lasted(notice) * 1000),
+        "total_cost_usd": float(spent.cost),
+        "usage": _usage(spent.usage),
+        "stop_reason": None if answer is None else _stop(answer)["stop_reason"],
+        "result": "" if answer is None else answer.text,
+        "errors": [notice.detail] if notice.detail else [],
+        "permission_denials": _denials(told),
+    }
+
+
+def _denials(told: RunView) -> list[Plain]:
+    """The calls that were denied, and what was wished."""
+    wishes = {call.id: call for message in told.messages for call in message.calls}
+    return [
+        {
+            "tool_name": result.name,
+            "tool_use_id": result.call,
+            "tool_input": shown(wishes[result.call].arguments) if result.call in wishes else None,
+        }
+        for message in told.messages
+        for result in message.results
+        if result.outcome is Outcome.DENIED
+    ]
+
+
+def _usage(usage: Usage) -> Plain:
+    """Tokens as these messages count them: what a cache held is no part of the input."""
+    return {
+        "input_tokens": max(0, usage.input - usage.cached - usage.cache_write),
+        "output_tokens": usage.output,
+        "cache_read_input_tokens": usage.cached,
+        "cache_creation_input_tokens": usage.cache_write,
+    }

@@ -1,0 +1,271 @@
+"""
+The `turns` events: what a terminal or a chat window draws an agent from, turn by turn.
+
+`agent_start` is the first event of a run and `agent_end` or `agent_abort` the last. `turn_end` comes after an
+answer that has calls, and before they run; the last answer has none, and its run's end in its place. What a
+child does is an event of its own inside a `sub_agent_event`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ..effects.messages import (
+    Binary,
+    Message,
+    Outcome,
+    Reasoning,
+    Role,
+    ToolCall,
+    ToolResult,
+)
+from ..effects.notices import (
+    AgentNoticed,
+    AgentStarted,
+    AnswerDropped,
+    Compacted,
+    CompactionFailed,
+    CompactionStarted,
+    FallbackUsed,
+    InputBlocked,
+    InputReceived,
+    InputTaken,
+    LoopDetected,
+    LoopStage,
+    Notice,
+    ReasoningDelta,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+    SettingRefused,
+    TextDelta,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+    TurnEnded,
+)
+from .json_events import BROKEN, STOPPED, Events, Plain, shown
+from .run_view import RunView, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UNRUN = frozenset({Outcome.SKIPPED, Outcome.DENIED, Outcome.CANCELLED, Outcome.ERROR})
+"""Outcomes that a call can have without having been started."""
+
+OWN = frozenset({"agent_start", "agent_end", "agent_abort", "message_queued", "message_applied"})
+"""Events of a child's that are not passed on: the start and the end of its call say as much."""
+
+
+@final
+class TurnEvents:
+    """The `turns` events of one session: feed `take` its notices, in order."""
+
+    def __init__(self, told: RunView) -> None:
+        self.told = told
+
+    @classmethod
+    def of(cls, session: str) -> TurnEvents:
+        """Events of *session*."""
+        return cls(RunView(session=session))
+
+    def take(self, notice: Notice) -> Events:
+        """The events that *notice* is."""
+        self.told, events = project(self.told, notice)
+        return events
+
+
+def project(told: RunView, notice: Notice) -> tuple[RunView, Events]:
+    """What has been *told* with *notice*, and the events that it is."""
+    return tell(told, notice, _say, ({"type": "agent_start", "session_id": told.session},))
+
+
+def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
+    match notice:
+        case RunStarted():
+            yield _start(notice, after)
+        case TextDelta() | ReasoningDelta():
+            yield from _delta(before, notice, after)
+        case AnswerDropped():
+            yield {"type": "message_dropped", "characters": before.answer.characters}
+        case TurnEnded(calls=calls):
+            if calls:
+                yield _turn_end(after)
+        case ToolStarted() | AgentStarted() | ToolProgress() | ToolEnded():
+            yield from _called(notice, after)
+        case AgentNoticed():
+            yield from _of_child(before, notice, after)
+        case CompactionStarted() | Compacted() | CompactionFailed():
+            yield from _compacted(before, notice)
+        case RunEnded():
+            yield from _ended(before, notice, after)
+        case _:
+            yield from _besides(notice)
+
+
+def _start(notice: RunStarted, told: RunView) -> Plain:
+    return {
+        "type": "agent_start",
+        "session_id": told.session,
+        "run_id": notice.run,
+        "model": notice.model,
+        "tools": list(notice.tools),
+    }
+
+
+# Answers
+
+
+def _delta(before: RunView, notice: TextDelta | ReasoningDelta, after: RunView) -> Iterator[Plain]:
+    """A bit of an answer; where it begins a block of text or thought, that first."""
+    kind = "message" if isinstance(notice, TextDelta) else "thinking"
+    if after.answer.blocks > before.answer.blocks:
+        yield {"type": f"{kind}_start"}
+    yield {"type": f"{kind}_delta", "delta": notice.text}
+
+
+def _turn_end(told: RunView) -> Plain:
+    """An answer with calls; *tool_results* are none yet."""
+    answer = told.last_answer
+    message = None if answer is None else next(_messages(answer))
+    return {"type": "turn_end", "message": message, "tool_results": []}
+
+
+def _messages(message: Message) -> Iterator[Plain]:
+    """*message* as it is told: one for each result, where it is made of results."""
+    if message.role is Role.TOOL:
+        yield from (_tool_result(result) for result in message.results)
+        return
+    said: Plain = {"role": message.role.value, "content": message.text}
+    if message.role is Role.ASSISTANT:
+        thoughts = [part.text for part in message.parts if isinstance(part, Reasoning)]
+        said |= {"thinking": "".join(thoughts), "tool_calls": [_tool_call(call) for call in message.calls]}
+    files = [part for part in message.parts if isinstance(part, Binary)]
+    if files:
+        said["files"] = [{"name": file.name, "media_type": file.media_type} for file in files]
+    yield said
+
+
+def _tool_call(call: ToolCall) -> Plain:
+    return {"call_id": call.id, "tool": call.name, "arguments": shown(call.arguments)}
+
+
+def _tool_result(result: ToolResult) -> Plain:
+    return {
+        "role": "tool_result",
+        "call_id": result.call,
+        "tool": result.name,
+        "content": result.content,
+        "is_error": result.is_error,
+    }
+
+
+# Calls
+
+
+def _called(notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded, told: RunView) -> Iterator[Plain]:
+    of: Plain = {"call_id": notice.call, "tool": told.tool(notice)}
+    match notice:
+        case ToolStarted(arguments=arguments):
+            yield {"type": "tool_execution_start", **of, "arguments": shown(arguments)}
+        case AgentStarted(agent=agent, prompt=prompt):
+            task: Plain = {"agent": agent, "prompt": prompt}
+            yield {"type": "tool_execution_start", **of, "arguments": task}
+            yield {"type": "sub_agent_start", "call_id": notice.call, **task}
+        case ToolProgress(text=text):
+            yield {"type": "tool_output", **of, "output": text}
+        case ToolEnded(outcome=outcome, content=content):
+            of |= {"outcome": outcome.value}
+            if _never_ran(notice, told):
+                yield {"type": "tool_skipped", **of, "reason": content}
+            else:
+                end: Plain = {"is_error": outcome is not Outcome.OK, "seconds": notice.seconds}
+                yield {"type": "tool_execution_end", **of, **end, "result": content}
+
+
+def _never_ran(notice: ToolEnded, told: RunView) -> bool:
+    """Whether its answer was seen and its start was not, although it may have had none."""
+    batch = told.batch
+    return notice.call in batch.calls and notice.call not in batch.started and notice.outcome in UNRUN
+
+
+def _of_child(before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[Plain]:
+    call, agent = notice.call, after.batch.agents.get(notice.call, "")
+    for event in _say(before.child(call), notice.notice, after.child(call)):
+        if event["type"] not in OWN:
+            yield {"type": "sub_agent_event", "call_id": call, "agent": agent, "event": event}
+
+
+# The whole run
+
+
+def _compacted(before: RunView, notice: CompactionStarted | Compacted | CompactionFailed) -> Iterator[Plain]:
+    """Starts and ends come in pairs: one that is begun anew goes on, one that never began had no end."""
+    match notice:
+        case CompactionStarted(size=size, reason=reason):
+            if before.compacting is None:
+                yield {"type": "compaction_start", "tokens": size, "reason": reason}
+        case Compacted():
+            yield _compaction_end(notice.before, notice.after)
+        case CompactionFailed(reason=reason):
+            if before.compacting is None:
+                yield _error(reason, fatal=False)
+            else:
+                yield _compaction_end(before.compacting, before.compacting, reason)
+
+
+def _compaction_end(before: int, after: int, error: str | None = None) -> Plain:
+    return {"type": "compaction_end", "tokens_before": before, "tokens_after": after, "error": error}
+
+
+def _ended(before: RunView, notice: RunEnded, after: RunView) -> Iterator[Plain]:
+    reason, spent, usage = notice.reason, notice.spent, notice.spent.usage
+    if before.compacting is not None:
+        yield _compaction_end(before.compacting, before.compacting, reason.value)
+    if reason in BROKEN:
+        yield _error(notice.detail or reason.value, fatal=True)
+    yield {
+        "type": "agent_abort" if reason in STOPPED else "agent_end",
+        "reason": reason.value,
+        "messages": [plain for message in after.messages for plain in _messages(message)],
+        "usage": {
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "cached_tokens": usage.cached,
+            "cache_write_tokens": usage.cache_write,
+            "reasoning_tokens": usage.reasoning,
+            "total_tokens": usage.total,
+        },
+        "turns": spent.turns,
+        "cost_usd": float(spent.cost),
+        "unpriced_tokens": spent.unpriced,
+    }
+
+
+def _besides(notice: Notice) -> Iterator[Plain]:
+    """What came in from outside, what could not, and what else was not as it should be."""
+    match notice:
+        case InputReceived(id=sender):
+            yield {"type": "message_queued", "id": sender}
+        case InputTaken(ids=ids, messages=messages):
+            applied = [plain for message in messages for plain in _messages(message)]
+            yield {"type": "message_applied", "ids": list(ids), "messages": applied}
+        case InputBlocked(reason=reason, ids=ids):
+            yield _error(reason, fatal=False) | {"ids": list(ids)}
+        case SettingRefused(reason=reason):
+            yield _error(reason, fatal=False)
+        case FallbackUsed(model=model, instead_of=other, message=message):
+            why = f"{notice.failure.value}: {message}"
+            yield _error(f"{model} is asked instead of {other}: {why}", fatal=False)
+        case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
+            yield _error(text, fatal=False)  # one that was stopped is told by the error that ends the run
+        case RetryScheduled(attempt=attempt, due=due, message=message):
+            why = f"{notice.failure.value}: {message}"
+            yield {"type": "retry", "attempt": attempt, "due": due, "reason": why}
+        case _:
+            pass
+
+
+def _error(message: str, *, fatal: bool) -> Plain:
+    """What went wrong; after a *fatal* error the run ends."""
+    return {"type": "error", "message": message, "fatal": fatal}

@@ -1,0 +1,231 @@
+"""
+The keys of all settings, as the classes have them.
+
+A key is the way to a setting: ``limits.usd`` in a file is ``usd`` in the table ``limits``, and
+``TURNWHEEL_LIMITS__USD`` in the environment. Agents are told by name, so their keys have a ``NAME`` in them;
+the keys of what a list holds have ``[]``.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Union, final, get_args, get_origin
+
+import attrs
+
+from ..effects.config import ChildSpec
+from ..effects.permissions import Rule
+from ..effects.validators import (
+    not_empty,
+    not_negative,
+    positive,
+    share,
+)
+from .settings import SECRET, Settings
+
+PREFIX = "TURNWHEEL_"
+"""What a variable of the environment begins with that is a setting."""
+
+NESTED = "__"
+"""What stands in a variable for the dot of a key."""
+
+NAME = "NAME"
+"""Stands in a key for the name of an agent."""
+
+ITEM = "[]"
+"""Stands behind a key for each item of its list."""
+
+NONE = "none"
+"""What is written for no limit, where there is one by default: TOML has no word of its own."""
+
+NEAR = 0.75
+"""How much a name must look like one of ours to be taken for a slip of the pen, from 0 to 1."""
+
+ELSEWHERE: Mapping[str, str] = {
+    "additional_dirs": "directories",
+    "auto_title": "session.titles",
+    "allowed_tools": "rules",
+    "auto_save": "session.persist",
+    "coalescing_window": "policy.coalesce",
+    "continue": "session.latest",
+    "debug_file": "debug.file",
+    "fallback_model": "fallback",
+    "include_partial": "watch.include_partial",
+    "max_budget_usd": "limits.usd",
+    "max_output_tokens": "model.max_output",
+    "max_retries": "retries.overloaded",
+    "max_session_tokens": "session_limits.tokens",
+    "max_thinking_tokens": "model.thinking",
+    "max_turns": "limits.turns",
+    "permission_mode": "policy.mode",
+    "persist_session": "session.persist",
+    "session_dir": "store",
+    "session_id": "session.id",
+    "setting_sources": "instructions",
+    "system_prompt": "system",
+}
+"""What a setting is called elsewhere, and what it is called here."""
+
+NOT_DATA: Mapping[str, str] = {
+    "can_use_tool": "it is code, and handed to Settings.agent as its approver",
+    "context": "a run is stopped with Session.interrupt, or by cancelling whoever waits for it",
+    "mcp_servers": "tools of MCP servers cannot be had yet",
+}
+"""What is a setting elsewhere and none here, and why."""
+
+Area = Settings | ChildSpec
+"""Where keys stand: any of the classes with settings, of which these two are looked at specially."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Key:
+    """A setting: the *path* to it, its *kind*, and whether it may be *none*."""
+
+    path: tuple[str, ...]
+    kind: Any
+    optional: bool
+    attribute: attrs.Attribute[Any]
+
+    def __str__(self) -> str:
+        return ".".join(self.path).replace(f".{ITEM}", ITEM)
+
+    @property
+    def variable(self) -> str:
+        """What it is called in the environment; empty for what is told with the list that it is in."""
+        return "" if ITEM in self.path else variable(self.path)
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value is never shown."""
+        return self.attribute.metadata == SECRET
+
+    @property
+    def accepts(self) -> str:
+        """What it takes, in words."""
+        return accepts(self.kind, self.attribute, optional=self.optional)
+
+
+def variable(path: tuple[str, ...]) -> str:
+    """What the setting at *path* is called in the environment."""
+    return PREFIX + NESTED.join(path).upper()
+
+
+def bare(annotation: Any) -> tuple[Any, bool]:  # noqa: ANN401  # an annotation
+    """*annotation* without its None, and whether it had one."""
+    if get_origin(annotation) not in {Union, types.UnionType}:
+        return annotation, False
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    return kinds[0], True
+
+
+def item_of(kind: Any) -> Any:  # noqa: ANN401  # an annotation
+    """What *kind* is a list of; None where it is no list."""
+    return get_args(kind)[0] if get_origin(kind) is tuple else None
+
+
+@cache
+def fields_of(area: type) -> Mapping[str, tuple[Any, bool, attrs.Attribute[Any]]]:
+    """For each setting of *area* its kind, whether it may be none, and its attribute."""
+    hints = typing.get_type_hints(area)
+    return {
+        each.name: (*bare(hints[each.name]), each) for each in attrs.fields(area) if each.name != "sources"
+    }
+
+
+def is_area(kind: Any) -> bool:  # noqa: ANN401  # an annotation
+    """Whether *kind* is a table of settings of its own; a rule is written in one line."""
+    return isinstance(kind, type) and attrs.has(kind) and kind is not Rule
+
+
+def keys(area: type = Settings, path: tuple[str, ...] = ()) -> Iterator[Key]:
+    """The keys of *area*, which stands at *path*, and of all that is in it."""
+    for name, (kind, optional, attribute) in fields_of(area).items():
+        here = (*path, name)
+        if kind == tuple[ChildSpec, ...]:
+            named = (*here, NAME)
+            yield from (key for key in keys(ChildSpec, named) if key.path != (*named, "name"))
+        elif is_area(kind):
+            yield from keys(kind, here)
+        else:
+            yield Key(path=here, kind=kind, optional=optional, attribute=attribute)
+            if is_area(item_of(kind)):
+                yield from keys(item_of(kind), (*here, ITEM))
+
+
+WORDS: Mapping[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Decimal: "an amount in USD",
+    Path: "a path",
+    Rule: "a rule such as 'allow write:path=docs/*'",
+    tuple[tuple[str, str], ...]: "a table of globs by the names of arguments",
+}
+"""What the kinds of settings are, in words."""
+
+SEVERAL: Mapping[Any, str] = {
+    str: "texts",
+    Path: "paths",
+    Rule: "rules such as 'allow write:path=docs/*'",
+}
+"""As `WORDS`, for lists of them."""
+
+MORE: Mapping[Any, str] = {
+    positive: " above 0",
+    not_negative: ", not negative",
+    share: " above 0 and at most 1",
+    not_empty: " that is not empty",
+}
+"""What the checks ask for beyond that."""
+
+
+def accepts(kind: Any, attribute: attrs.Attribute[Any] | None = None, *, optional: bool = False) -> str:  # noqa: ANN401  # an annotation
+    """What a setting of *kind* takes, in words; *optional*: it may be none as well."""
+    said = _words(kind) + ("" if attribute is None else MORE.get(attribute.validator, ""))
+    return f"{said}, or {NONE!r}" if optional and kind not in {str, Path} else said
+
+
+def _words(kind: Any) -> str:  # noqa: ANN401  # an annotation
+    if kind in WORDS:
+        return WORDS[kind]
+    item = item_of(kind)
+    if item is not None:
+        return f"a list of {SEVERAL[item] if item in SEVERAL else f'tables with some of {_names(item)}'}"
+    if issubclass(kind, StrEnum):
+        return f"one of {', '.join(kind)}"
+    return f"a table with some of {_names(kind)}"
+
+
+def _names(area: type) -> str:
+    return ", ".join(fields_of(area))
+
+
+def meant(way: tuple[str, ...], area: type) -> str:
+    """What to say to what is told at the end of *way*, where *area* knows no such setting."""
+    if way[-1] in NOT_DATA:
+        return NOT_DATA[way[-1]]
+    if way[-1] in ELSEWHERE:
+        return f"it is {ELSEWHERE[way[-1]]} here"
+    near = nearest(way)
+    return f"there are {_names(area)}" if near is None else f"did you mean {near}?"
+
+
+def nearest(way: tuple[str, ...]) -> str | None:
+    """The key of the setting, or of the table, that looks most like *way*; None where none does."""
+    ways: set[tuple[str, ...]] = {key.path[:end] for key in keys() for end in range(1, len(key.path) + 1)}
+    ordered = sorted(sorted(ways), key=len)
+    for each in ordered:
+        if each[-1] == way[-1] and len(each) > 1:
+            return ".".join(each)
+    told = {"_".join(each): each for each in ordered if each != way[: len(each)]}
+    near = get_close_matches("_".join(way), told, n=1, cutoff=NEAR)
+    return ".".join(told[near[0]]) if near else None

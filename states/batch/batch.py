@@ -1,0 +1,253 @@
+"""
+The batch: all calls of one assistant message, each in its own phase on its way to its result.
+
+`state.Executing`, `state.Confirming` and `state.Dispatching` are one batch under three names.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import final
+
+import attrs
+
+from ...effects.config import Limits
+from ...effects.hooks import Hook, HookSaid
+from ...effects.messages import ToolCall, ToolResult
+from ...effects.permissions import Basis
+from ...effects.usage import Spent
+
+
+class Stopping(IntEnum):
+    """
+    How much of a state's work is being given up. It only rises.
+
+    Denied skips queued calls and leaves open questions; steered withdraws questions too; hurried, by a
+    person who steers and does not want to wait, also cancels what runs; over budget starts nothing any more;
+    interrupted cancels what runs and ends the run.
+    """
+
+    NONE = 0
+    DENIED = 1
+    STEERED = 2
+    HURRIED = 3
+    OVER_BUDGET = 4
+    INTERRUPTED = 5
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Queued:
+    """Its turn has not come."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookRound:
+    """The host's hooks that were *asked* about a call before it runs, and what they *said* so far."""
+
+    asked: tuple[str, ...] = ()
+    said: tuple[HookSaid, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AwaitingHooks:
+    """It has not been judged, and hooks are asked about it."""
+
+    request: str
+    hooks: HookRound = HookRound()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Timer:
+    """A timer, *request*, that is set to *due*, in seconds since the epoch."""
+
+    request: str
+    due: float
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Forever:
+    """A question waits as long as it takes."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Asked:
+    """
+    A person was asked and has until the *deadline*, because of *ground*; *why* says more.
+
+    *hooks* are those that have had their say.
+    """
+
+    request: str
+    ground: Basis = Basis.TOOL
+    why: str = ""
+    hooks: HookRound = HookRound()
+    deadline: Timer | Forever = Forever()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AllowedAwaitingHooks:
+    """It was allowed on *ground*, and hooks are asked about it."""
+
+    request: str
+    ground: Basis
+    hooks: HookRound = HookRound()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Allowed:
+    """It may run when its turn comes; *ground* is why."""
+
+    ground: Basis
+
+
+class Order(StrEnum):
+    """What whoever is at work was told last: to run, or to stop, after which its answer is still awaited."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Running:
+    """A tool is at work."""
+
+    request: str
+    told: Order = Order.RUN
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunningChild:
+    """A child agent is at work; *limits* are set aside for it, of which it has *spent* so much."""
+
+    request: str
+    limits: Limits = Limits()
+    spent: Spent = Spent()
+    told: Order = Order.RUN
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Reviewed:
+    """It is over, with *result*, and hooks are asked about that; *hook* says which."""
+
+    request: str
+    hook: Hook
+    result: ToolResult
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Settled:
+    """It has its result."""
+
+    result: ToolResult
+
+
+Phase = (
+    Queued
+    | AwaitingHooks
+    | Asked
+    | AllowedAwaitingHooks
+    | Allowed
+    | Running
+    | RunningChild
+    | Reviewed
+    | Settled
+)
+"""Where a call is on its way to its result."""
+
+AtWork = AwaitingHooks | Asked | AllowedAwaitingHooks | Running | RunningChild | Reviewed
+"""Phases that wait for an answer to their *request*."""
+
+
+class PriorAttempt(StrEnum):
+    """Whether a call was tried before: never, or by a process that was lost, so that it may have run."""
+
+    NEVER = "never"
+    LOST = "lost"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Call:
+    """
+    One call of a batch. *call* has the arguments it will run with, which a person may have edited.
+
+    *tried* is about what was before its *phase*.
+    """
+
+    call: ToolCall
+    phase: Phase = Queued()
+    tried: PriorAttempt = PriorAttempt.NEVER
+
+    def at(self, phase: Phase) -> Call:
+        """This call in *phase*."""
+        return Call(call=self.call, phase=phase, tried=self.tried)
+
+    def given(self, arguments: str) -> Call:
+        """This call with other *arguments*."""
+        wish = attrs.evolve(self.call, arguments=arguments)
+        return Call(call=wish, phase=self.phase, tried=self.tried)
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The ids of this call's open requests."""
+        phase = self.phase
+        if isinstance(phase, Asked) and isinstance(phase.deadline, Timer):
+            return (phase.request, phase.deadline.request)
+        return (phase.request,) if isinstance(phase, AtWork) else ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Batch:
+    """
+    All calls of one assistant message, in the model's order.
+
+    *offered* are the tools of the request that was answered: no other runs, whatever is configured later.
+    """
+
+    calls: tuple[Call, ...]
+    offered: tuple[str, ...] = ()
+    stopping: Stopping = Stopping.NONE
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The ids of the requests that are open."""
+        return tuple([request for call in self.calls for request in call.open])
+
+    def waiting_for(self, request: str) -> int | None:
+        """The index of the call that has *request* open, or None."""
+        for index, call in enumerate(self.calls):
+            if request in call.open:
+                return index
+        return None
+
+    @property
+    def rests(self) -> bool:
+        """Whether all that is open are questions and their deadlines."""
+        waiting = [call.phase for call in self.calls if isinstance(call.phase, AtWork)]
+        return bool(waiting) and all(isinstance(phase, Asked) for phase in waiting)
+
+    def with_call(self, index: int, call: Call) -> Batch:
+        """This batch with *call* at *index*."""
+        return self.with_calls([*self.calls[:index], call, *self.calls[index + 1 :]], self.stopping)
+
+    def with_calls(self, calls: list[Call], stopping: Stopping) -> Batch:
+        """This batch with *calls* in place of its own, and *stopping*."""
+        return Batch(calls=tuple(calls), offered=self.offered, stopping=stopping)
+
+    @property
+    def suffix(self) -> str:
+        """What a state's label gets where the batch is being given up."""
+        return ".stopping" if self.stopping else ""

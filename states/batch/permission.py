@@ -1,0 +1,275 @@
+"""
+Between a model's wish and its start: the tool, the arguments, the hooks, the rules, a person.
+
+Whoever changes the arguments has what they made of it checked again: the schema and the denials, always.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...effects.config import Gates, OnLost, ToolSpec
+from ...effects.hooks import Hook
+from ...effects.messages import Outcome, ToolCall
+from ...effects.notices import ApprovalRequested, CallJudged
+from ...effects.permissions import Basis, PermissionMode, Verdict
+from ...effects.records import GrantRule
+from ...effects.requests import AskApproval, SetTimer
+from ..builder import ask_hooks, record_answers
+from ..rules import model_messages
+from ..rules.hooks import (
+    Opinion,
+    asked_at,
+    opinion,
+    told_of_call,
+)
+from ..rules.permission import Judgement, PermissionPolicy
+from ..rules.schema import arguments_of, problem
+from .batch import (
+    Allowed,
+    AllowedAwaitingHooks,
+    Asked,
+    AwaitingHooks,
+    Batch,
+    Call,
+    Forever,
+    HookRound,
+    Order,
+    PriorAttempt,
+    Running,
+    Stopping,
+    Timer,
+)
+from .settle import settled
+
+if TYPE_CHECKING:
+    from ...effects.events import HookAnswered
+    from ..builder import Draft
+    from ..context import Context
+
+# A call that may have run when the process was lost in which it was at work: whether it is asked about.
+
+
+def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) -> Call | None:
+    """
+    *call*, which was at work in *phase*, and a person asked whether it runs again; None where nobody is.
+
+    That is so by policy, in a mode in which nobody is asked, and where it would not run whatever they said.
+    Hooks that looked at its arguments have done so.
+    """
+    if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.mode is PermissionMode.DONT_ASK:
+        return None
+    if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
+        return None
+    found = Judgement(Verdict.ASK, Basis.LOST, model_messages.AGAIN)
+    tell_judged(call, found, draft)
+    doubted = Call(call=call.call, phase=phase, tried=PriorAttempt.LOST)
+    return ask(doubted, found, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
+
+
+def _may_run(call: Call, batch: Batch, ctx: Context, draft: Draft) -> bool:
+    """Whether the tool of *call* is there, takes its arguments, and nothing denies it."""
+    spec = spec_of(batch, call, ctx)
+    if spec is None or fault_in(call.call, spec, batch.offered):
+        return False
+    return law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}) is None
+
+
+def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
+    """
+    The tool of *call* as it is configured now, if it was offered then.
+
+    Both matter: a run may be taken over under another configuration while a call waits for its turn, and
+    neither a tool that is gone nor one that has come since may run for it.
+    """
+    name = call.call.name
+    return ctx.config.tool(name) if name in batch.offered else None
+
+
+def law(ctx: Context, draft: Draft) -> PermissionPolicy:
+    """What judges calls now, with what a person granted in this very step."""
+    granted = [effect.rule for effect in draft.effects if isinstance(effect, GrantRule)]
+    memory = ctx.memory
+    return PermissionPolicy(mode=memory.mode, rules=ctx.config.rules, granted=(*memory.granted, *granted))
+
+
+def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) -> str:
+    """
+    Why *wish* cannot run, as its model will read it; empty where it can.
+
+    Checked before a person is asked: nobody should be bothered about a call that cannot run.
+    """
+    if spec is None:
+        return model_messages.not_found(wish.name, offered)
+    arguments = arguments_of(wish.arguments)
+    if arguments is None:
+        return model_messages.invalid_arguments(wish.name, "they are no valid JSON object")
+    found = problem(spec.schema, arguments, spec.secrets)
+    return model_messages.invalid_arguments(wish.name, found) if found else ""
+
+
+def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """*call*, whose turn to be judged has come: allowed, asked about, with the hooks, or settled."""
+    spec = spec_of(batch, call, ctx)
+    fault = fault_in(call.call, spec, batch.offered)
+    if spec is None or fault:
+        return settled(call, Outcome.ERROR, fault, draft)
+    if ctx.config.policy.gates is Gates.HOOKS_FIRST and (names := unheard(call.call, HookRound(), ctx)):
+        request, hooks = _ask_hooks(call.call, names, HookRound(), draft)
+        return call.at(AwaitingHooks(request=request, hooks=hooks))
+    return judged(call, spec, HookRound(), ctx, draft)
+
+
+def unheard(wish: ToolCall, hooks: HookRound, ctx: Context) -> tuple[str, ...]:
+    """The hooks that are to be asked before *wish* runs with its arguments, and have not been."""
+    if not ctx.config.hooks:
+        return ()
+    names = asked_at(ctx.config, Hook.PRE_TOOL_USE, wish.name, arguments_of(wish.arguments))
+    return tuple([name for name in names if name not in hooks.asked])
+
+
+def _ask_hooks(
+    wish: ToolCall, names: tuple[str, ...], hooks: HookRound, draft: Draft
+) -> tuple[str, HookRound]:
+    """Ask *names*; the id of the request, and whose opinions there will be then."""
+    payload = told_of_call(wish.name, arguments_of(wish.arguments) or {})
+    request = ask_hooks(Hook.PRE_TOOL_USE, names, payload, draft, wish.id)
+    return request, HookRound(asked=(*hooks.asked, *names), said=hooks.said)
+
+
+def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
+    """*call* after the rules have spoken, in the light of what the *hooks* said."""
+    arguments = arguments_of(call.call.arguments) or {}
+    found = law(ctx, draft).judge(spec, arguments, opinion(hooks.said))
+    tell_judged(call, found, draft)
+    match found.verdict:
+        case Verdict.DENY:
+            return settled(call, Outcome.DENIED, model_messages.denied(found), draft)
+        case Verdict.ASK:
+            return ask(call, found, hooks, ctx, draft)
+        case Verdict.ALLOW:
+            return cleared(call, found.ground, hooks, ctx, draft)
+
+
+def tell_judged(call: Call, found: Judgement, draft: Draft) -> None:
+    """Tell whoever watches what was *found* about *call*."""
+    wish = call.call
+    draft.add(
+        CallJudged(
+            call=wish.id, tool=wish.name, verdict=found.verdict, ground=found.ground, detail=found.detail
+        )
+    )
+
+
+def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
+    """*call*, about which a person is asked, because of what was *found*."""
+    wish, within = call.call, ctx.config.policy.answer_within
+    request = draft.new_id()
+    deadline = Forever() if within is None else Timer(request=draft.new_id(), due=ctx.now + within)
+    why = f"{found.ground}: {found.detail}"
+    phase = Asked(request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline)
+    asked = question(wish, phase)
+    draft.add(asked)
+    if isinstance(deadline, Timer):
+        draft.add(SetTimer(id=deadline.request, due=deadline.due))
+    draft.add(
+        ApprovalRequested(
+            request=request,
+            call=wish.id,
+            tool=wish.name,
+            arguments=wish.arguments,
+            why=why,
+            due=asked.due,
+        )
+    )
+    return call.at(phase)
+
+
+def question(wish: ToolCall, asked: Asked) -> AskApproval:
+    """The question whether *wish* may run, as it was *asked*."""
+    return AskApproval(
+        id=asked.request,
+        call=wish.id,
+        tool=wish.name,
+        arguments=wish.arguments,
+        why=asked.why,
+        due=asked.deadline.due if isinstance(asked.deadline, Timer) else None,
+    )
+
+
+def cleared(call: Call, ground: Basis, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
+    """*call*, which was allowed on *ground*; hooks that have not been heard are asked now."""
+    names = unheard(call.call, hooks, ctx)
+    if not names:
+        return call.at(Allowed(ground=ground))
+    request, asked = _ask_hooks(call.call, names, hooks, draft)
+    return call.at(AllowedAwaitingHooks(request=request, ground=ground, hooks=asked))
+
+
+# The hooks answered
+
+
+def hooks_answered(
+    call: Call,
+    phase: AwaitingHooks | AllowedAwaitingHooks,
+    event: HookAnswered,
+    batch: Batch,
+    ctx: Context,
+    draft: Draft,
+) -> tuple[Call, Opinion]:
+    """
+    *call* after the hooks answered, with the arguments they gave it, and what these said.
+
+    Hooks that are for other arguments than the model's are asked when it comes to have such.
+    """
+    latest = record_answers(Hook.PRE_TOOL_USE, event, draft, call.call.id)
+    hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *event.said))
+    said = opinion(hooks.said)
+    # What is denied is denied as the model wrote it: it would not know what was wrong with anything else.
+    if latest.arguments and said.verdict is not Verdict.DENY:
+        call = call.given(latest.arguments)
+    spec = spec_of(batch, call, ctx)
+    fault = fault_in(call.call, spec, batch.offered)
+    if spec is None or fault:
+        return settled(call, Outcome.ERROR, fault, draft), latest
+    if isinstance(phase, AllowedAwaitingHooks) and phase.ground is Basis.PERSON:
+        # A person has said yes to it, and is not asked twice; a denial still holds.
+        denied = denied_now(call, spec, said, ctx, draft)
+        return denied or cleared(call, Basis.PERSON, hooks, ctx, draft), latest
+    if said.verdict is not Verdict.DENY and (names := unheard(call.call, hooks, ctx)):
+        request, asked = _ask_hooks(call.call, names, hooks, draft)
+        return call.at(attrs.evolve(phase, request=request, hooks=asked)), latest
+    return judged(call, spec, hooks, ctx, draft), latest
+
+
+def denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
+    """*call*, settled, where a rule, a hook or the mode denies it whoever has allowed it; None where not."""
+    found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said)
+    if found is None:
+        return None
+    tell_judged(call, found, draft)
+    return settled(call, Outcome.DENIED, model_messages.denied(found), draft)
+
+
+def still_allowed(call: Call, spec: ToolSpec, ctx: Context, draft: Draft) -> bool:
+    """Whether rules, mode and tool allow *call* now, hooks aside."""
+    found = law(ctx, draft).judge(spec, arguments_of(call.call.arguments) or {})
+    return found.verdict is Verdict.ALLOW
+
+
+def approved(call: Call, phase: Asked, edited: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """
+    *call*, to which a person said yes, with their arguments where they *edited* them.
+
+    No second question is asked: arguments that do not fit are an error result, since the person has had
+    their say and the model can try again. Denials are looked up when it starts. The history keeps what the
+    model wrote: it is what the model said.
+    """
+    if edited:
+        call = call.given(edited)
+    tell_judged(call, Judgement(Verdict.ALLOW, Basis.PERSON, "with other arguments" if edited else ""), draft)
+    if fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered):
+        return settled(call, Outcome.ERROR, fault, draft)
+    return cleared(call, Basis.PERSON, phase.hooks, ctx, draft)

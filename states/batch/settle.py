@@ -1,0 +1,184 @@
+"""
+Giving calls their results: the one a tool gave, or the one it gets for not having run.
+
+`Batch.stopping` only rises, and raising it settles at once whatever has not started. What runs is cancelled,
+where it is to be, but keeps its place until its own answer has come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...effects.config import SideEffect
+from ...effects.messages import Binary, Outcome, ToolResult
+from ...effects.notices import ApprovalWithdrawn, ToolEnded
+from ...effects.permissions import Basis
+from ...effects.records import AddUsage
+from ...effects.requests import Cancel
+from ...effects.usage import Spent
+from ..rules import model_messages
+from .batch import (
+    Allowed,
+    AllowedAwaitingHooks,
+    Asked,
+    AwaitingHooks,
+    Batch,
+    Call,
+    Order,
+    Phase,
+    PriorAttempt,
+    Queued,
+    Reviewed,
+    Running,
+    RunningChild,
+    Settled,
+    Stopping,
+)
+
+if TYPE_CHECKING:
+    from ...effects.config import Config
+    from ..builder import Draft
+
+
+def settled(
+    call: Call,
+    outcome: Outcome,
+    content: str,
+    draft: Draft,
+    *,
+    seconds: float = 0.0,
+    files: tuple[Binary, ...] = (),
+) -> Call:
+    """*call* with its result, which is told to whoever watches."""
+    result = result_of(call, outcome, content, files)
+    tell(result, seconds, draft)
+    return call.at(Settled(result=result))
+
+
+def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
+    """The result of *call*; where an earlier try of it may have run, it does not say that it did not."""
+    wish = call.call
+    if call.tried is PriorAttempt.LOST:
+        outcome, content = _doubtful(call.phase, outcome, content)
+    return ToolResult(
+        call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
+    )
+
+
+def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, str]:
+    """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
+    if not isinstance(phase, Running):
+        return Outcome.UNKNOWN, model_messages.not_run_again(content)
+    return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, model_messages.run_again(content)
+
+
+def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
+    """Tell whoever watches that a call is over."""
+    draft.add(
+        ToolEnded(
+            call=result.call,
+            tool=result.name,
+            outcome=result.outcome,
+            content=result.content,
+            seconds=seconds,
+        )
+    )
+
+
+def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
+    """
+    *batch* with `stopping` raised to *level*: what has not started gets its result now.
+
+    Work is told to stop only by who will not wait for it, and stays where it is until its answer comes: it
+    may have done something worth telling.
+    """
+    if level > batch.stopping:
+        batch = batch.with_calls([_given_up(call, level, draft) for call in batch.calls], level)
+    if level not in {Stopping.HURRIED, Stopping.INTERRUPTED}:
+        return batch
+    return batch.with_calls([told_to_stop(call, draft) or call for call in batch.calls], batch.stopping)
+
+
+def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
+    """
+    *call* when its batch rises to *level*.
+
+    A denial leaves alone what a person has allowed or is still being asked about.
+    """
+    match call.phase:
+        case Queued() | AwaitingHooks():
+            return unstarted(call, level, draft)
+        case Allowed(ground=ground) | AllowedAwaitingHooks(ground=ground) if (
+            level > Stopping.DENIED or ground is not Basis.PERSON
+        ):
+            return unstarted(call, level, draft)
+        case Asked() if level > Stopping.DENIED:
+            return unstarted(call, level, draft)
+        case Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
+            draft.add(Cancel(request=request))
+            return call.at(Settled(result=result))
+        case _:
+            return call
+
+
+def told_to_stop(call: Call, draft: Draft) -> Call | None:
+    """*call*, told to stop where it is at work and has not been told; None where that is not so."""
+    phase = call.phase
+    if not isinstance(phase, Running | RunningChild) or phase.told is Order.STOP:
+        return None
+    draft.add(Cancel(request=phase.request))
+    return call.at(attrs.evolve(phase, told=Order.STOP))
+
+
+def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
+    """*call*, which will not run, with the result that tells its model why; nobody is asked about it now."""
+    withdraw(call, draft)
+    match level:
+        case Stopping.DENIED:
+            return settled(call, Outcome.SKIPPED, model_messages.SKIPPED_AFTER_DENIAL, draft)
+        case Stopping.STEERED | Stopping.HURRIED:
+            return settled(call, Outcome.SKIPPED, model_messages.SKIPPED_AFTER_STEER, draft)
+        case Stopping.OVER_BUDGET:
+            return settled(call, Outcome.CANCELLED, model_messages.OVER_BUDGET, draft)
+        case _:
+            return settled(call, Outcome.CANCELLED, model_messages.CANCELLED, draft)
+
+
+def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) -> None:
+    """
+    Wait no longer for what is asked about *call*, a person or hooks; *closed* is a request that is over.
+
+    A question that nobody answered is told as withdrawn; *late*: it waited as long as it might.
+    """
+    phase = call.phase
+    if not isinstance(phase, Asked | AwaitingHooks | AllowedAwaitingHooks):
+        return
+    draft.add(*[Cancel(request=request) for request in call.open if request != closed])
+    if isinstance(phase, Asked) and (late or closed != phase.request):
+        draft.add(ApprovalWithdrawn(request=phase.request, late=late))
+
+
+def account_of(child: Spent) -> Spent:
+    """What of a *child*'s account is its parent's: all but the turns, which are its own."""
+    return attrs.evolve(child, turns=0)
+
+
+def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:
+    """*batch* with nothing waited for any more: what was at work may have done its work."""
+    calls = [
+        _abandoned(call, config, draft) if isinstance(call.phase, Running | RunningChild) else call
+        for call in batch.calls
+    ]
+    return batch.with_calls(calls, batch.stopping)
+
+
+def _abandoned(call: Call, config: Config, draft: Draft) -> Call:
+    """*call*, which is not waited for: a read did nothing, of anything else nobody knows."""
+    if isinstance(call.phase, RunningChild) and call.phase.spent != Spent():
+        draft.add(AddUsage(spent=account_of(call.phase.spent)))
+    spec = config.tool(call.call.name)
+    if spec is not None and spec.side_effect is SideEffect.READ_ONLY:
+        return settled(call, Outcome.CANCELLED, model_messages.CANCELLED, draft)
+    return settled(call, Outcome.UNKNOWN, model_messages.MAY_HAVE_RUN, draft)

@@ -1,0 +1,237 @@
+"""
+Starting calls: which may be judged, which may run, and what that asks of the world.
+
+Serial by default: a call is judged when its turn comes. Where calls may run side by side, one starts when no
+earlier call that it could disturb is left, and all may be judged ahead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from ...effects.config import Concurrency, ToolKind, ToolSpec
+from ...effects.messages import Outcome, ToolCall
+from ...effects.notices import AgentStarted, ToolStarted
+from ...effects.permissions import Basis
+from ...effects.records import AddUsage
+from ...effects.requests import RunAgent, RunTool
+from ..rules import model_messages
+from ..rules.conflicts import ResourceUse, resource_use
+from ..rules.limits import child_prompt, child_tools, granted, left, out_of_budget
+from ..rules.schema import arguments_of
+from .batch import (
+    Allowed,
+    Batch,
+    Call,
+    HookRound,
+    Queued,
+    Running,
+    RunningChild,
+    Settled,
+    Stopping,
+)
+from .permission import (
+    denied_now,
+    fault_in,
+    judge_queued,
+    judged,
+    spec_of,
+    still_allowed,
+    unheard,
+)
+from .settle import give_up, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...effects.config import ChildSpec, Config, Limits
+    from ...effects.permissions import PermissionMode
+    from ...effects.usage import Spent
+    from ..builder import Draft
+    from ..context import Context
+
+
+def _account(ctx: Context, draft: Draft) -> Spent:
+    """
+    What the run has spent, with what this very step has recorded.
+
+    A handler does not see its own records in the memory, and a child that is started right after another
+    one ended must not be given what that one used.
+    """
+    spent = ctx.memory.spent
+    for effect in draft.effects:
+        if isinstance(effect, AddUsage):
+            spent += effect.spent
+    return spent
+
+
+def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """
+    *batch*, given up where the budget is used up.
+
+    What has not started never will; what runs is let finish, since it is paid for.
+    """
+    if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
+        return batch
+    return give_up(batch, Stopping.OVER_BUDGET, draft)
+
+
+@final
+@attrs.frozen
+class _Room:
+    """
+    What other calls leave room for: the reach of those before this one that are not settled, and free places.
+
+    One pass in call order is enough: what a call may do depends on those before it, and a call that is
+    settled on the spot (no such tool, wrong arguments) makes room in the same pass. What is at work *behind*
+    it counts too: a hook or a person may have led this call, by other arguments, to where that one is.
+    """
+
+    concurrency: Concurrency
+    free: int
+    behind: tuple[ResourceUse, ...]
+    unsettled: tuple[ResourceUse, ...] = ()
+
+    @classmethod
+    def of(cls, batch: Batch, ctx: Context) -> _Room:
+        """The room for the first call of *batch*."""
+        policy = ctx.config.policy
+        at_work = [call for call in batch.calls if isinstance(call.phase, Running | RunningChild)]
+        reached = [_reach(call, spec_of(batch, call, ctx), policy.concurrency) for call in at_work]
+        return cls(policy.concurrency, policy.max_parallel - len(at_work), tuple(reached))
+
+    def may_be_judged(self) -> bool:
+        """Whether the next call's turn to be judged has come."""
+        return self.concurrency is not Concurrency.SERIAL or not self.unsettled
+
+    def may_run(self, call: Call, spec: ToolSpec | None) -> bool:
+        """Whether *call*, of *spec*, may start now."""
+        others = (*self.unsettled, *self.behind)
+        if self.free <= 0 or (others and self.concurrency is Concurrency.SERIAL):
+            return False
+        reached = _reach(call, spec, self.concurrency) if others else ResourceUse()
+        return all(reached.apart_from(other) for other in others)
+
+    def after(self, call: Call, spec: ToolSpec | None, *, newly: bool) -> _Room:
+        """What is left behind *call*, of *spec*, which was *newly* changed in this pass."""
+        if isinstance(call.phase, Settled):
+            return self
+        at_work = isinstance(call.phase, Running | RunningChild)
+        return _Room(
+            self.concurrency,
+            self.free - (at_work and newly),
+            self.behind[1:] if at_work and not newly else self.behind,
+            (*self.unsettled, _reach(call, spec, self.concurrency)),
+        )
+
+
+def _reach(call: Call, spec: ToolSpec | None, concurrency: Concurrency) -> ResourceUse:
+    keyed = concurrency is Concurrency.PARALLEL
+    return resource_use(spec, arguments_of(call.call.arguments) if keyed else None)
+
+
+def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch* with everything judged and started whose turn it is."""
+    room = _Room.of(batch, ctx)
+    calls: list[Call] = []
+    for index, queued in enumerate(batch.calls):
+        call = queued
+        spec = spec_of(batch, call, ctx)
+        if isinstance(call.phase, Queued) and room.may_be_judged():
+            call = judge_queued(call, batch, ctx, draft)
+        if isinstance(call.phase, Allowed) and room.may_run(call, spec):
+            if call is queued:
+                call = _doubted(call, spec, call.phase.ground, batch, ctx, draft)
+            call = _run(call, spec, (*calls, *batch.calls[index + 1 :]), ctx, draft)
+        room = room.after(call, spec, newly=call is not queued)
+        calls.append(call)
+    return batch.with_calls(calls, batch.stopping)
+
+
+# The requests of a call: made when it starts, and again when a process that was lost left one open
+
+
+def tool_run(wish: ToolCall, spec: ToolSpec, request: str) -> RunTool:
+    """The order to run *wish* with the tool *spec*."""
+    return RunTool(id=request, call=wish.id, tool=wish.name, arguments=wish.arguments, timeout=spec.timeout)
+
+
+def child_run(  # what a child gets of its parent
+    wish: ToolCall, child: ChildSpec, config: Config, limits: Limits, mode: PermissionMode, request: str
+) -> RunAgent:
+    """The order to run *child* for *wish* within the *limits* that are set aside for it."""
+    _, prompt = child_prompt(arguments_of(wish.arguments) or {})
+    return RunAgent(
+        id=request,
+        call=wish.id,
+        agent=child.name,
+        prompt=prompt,
+        tools=child_tools(config, child),
+        limits=limits,
+        mode=mode,
+    )
+
+
+def _doubted(
+    call: Call, spec: ToolSpec | None, ground: Basis, batch: Batch, ctx: Context, draft: Draft
+) -> Call:
+    """
+    *call*, which was allowed on *ground* some time ago; settled or asked about where it may not run any more.
+
+    Configuration and mode may be others than when it was judged. What a person or a hook has allowed only a
+    denial takes back.
+    """
+    fault = fault_in(call.call, spec, batch.offered)
+    if spec is None or fault:
+        return settled(call, Outcome.ERROR, fault, draft)
+    if denied := denied_now(call, spec, None, ctx, draft):
+        return denied
+    if ground in {Basis.PERSON, Basis.HOOK} or still_allowed(call, spec, ctx, draft):
+        return call
+    return judged(call, spec, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
+
+
+def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
+    """
+    *call* at work beside *others*, if it may.
+
+    The id of its request is its idempotency key, also when it is run again.
+    """
+    wish = call.call
+    if spec is None or not isinstance(call.phase, Allowed):
+        return call
+    if spec.kind is ToolKind.AGENT:
+        return _delegate(call, others, ctx, draft)
+    request = draft.new_id()
+    draft.add(
+        tool_run(wish, spec, request),
+        ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
+    )
+    return call.at(Running(request=request))
+
+
+def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
+    """*call* in the hands of a child, with a subset of the tools and no more than what *others* leave."""
+    wish = call.call
+    name, prompt = child_prompt(arguments_of(wish.arguments) or {})
+    child = ctx.config.child(name)
+    if child is None:
+        there = ", ".join(child.name for child in ctx.config.children) or "none"
+        return settled(call, Outcome.ERROR, f"No agent named {name!r}. There are: {there}.", draft)
+    if not prompt:
+        fault = model_messages.invalid_arguments(wish.name, "prompt must be a text that says what to do")
+        return settled(call, Outcome.ERROR, fault, draft)
+    held = [one.phase.limits for one in others if isinstance(one.phase, RunningChild)]
+    limits = granted(child.limits, left(ctx.config, _account(ctx, draft), ctx.memory.earlier), held)
+    if isinstance(limits, str):
+        return settled(
+            call, Outcome.ERROR, model_messages.no_budget_for(name, limits, at_work=bool(held)), draft
+        )
+    request = draft.new_id()
+    draft.add(
+        child_run(wish, child, ctx.config, limits, ctx.memory.mode, request),
+        AgentStarted(call=wish.id, agent=name, prompt=prompt),
+    )
+    return call.at(RunningChild(request=request, limits=limits))

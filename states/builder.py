@@ -1,0 +1,101 @@
+"""What comes in from outside and leaves a state as it is: prompts and steers that wait, changed settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, final
+
+from ..effects.events import ControlReceived, UserSent, UserSteered
+from ..effects.notices import HookAsked, HookReplied, Ignored, InputReceived, SettingChanged, SettingRefused
+from ..effects.records import AddContext, UseIds
+from ..effects.requests import FireHook
+from .rules import inputs
+from .rules.hooks import Opinion, opinion
+
+if TYPE_CHECKING:
+    from ..effects import Effect
+    from ..effects.events import HookAnswered
+    from ..effects.hooks import Hook
+    from .context import Context
+    from .state import State
+
+# Collecting the effects of one transition, and numbering its requests.
+
+
+S = TypeVar("S")
+
+
+@final
+class Draft:
+    """
+    The effects of one transition while it is being decided. It never outlives the transition.
+
+    Ids are ``run-counter``; the counter comes from the memory, and `to` records how far it got.
+    """
+
+    __slots__ = ("_first", "_next", "_run", "effects")
+
+    def __init__(self, ctx: Context) -> None:
+        self._run = ctx.memory.run
+        self._first = self._next = ctx.memory.next_id
+        self.effects: list[Effect] = []
+
+    def new_id(self) -> str:
+        """An id that no other request or call of this run has."""
+        number = self._next
+        self._next = number + 1
+        return f"{self._run}-{number}"
+
+    def add(self, *effects: Effect) -> None:
+        """Add *effects*, in this order."""
+        self.effects.extend(effects)
+
+    def to(self, state: S) -> tuple[S, tuple[Effect, ...]]:
+        """The transition to *state* with everything collected."""
+        if self._next != self._first:
+            self.effects.append(UseIds(next=self._next))
+        return state, tuple(self.effects)
+
+
+def ignore(state: State, ctx: Context) -> tuple[Ignored, ...]:
+    """The effects of an event that does not apply in *state*: it is named and nothing is touched."""
+    return (Ignored(event=type(ctx.event).__name__, state=state.label),)
+
+
+# Asking hooks, and taking note of what they said: the same at every place where a host has a say.
+
+
+def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, call: str = "") -> str:
+    """Ask the hooks *names*; the id of the request."""
+    request = draft.new_id()
+    draft.add(
+        FireHook(id=request, hook=hook, names=names, payload=payload, call=call),
+        HookAsked(request=request, hook=hook, names=names, call=call),
+    )
+    return request
+
+
+def record_answers(hook: Hook, event: HookAnswered, draft: Draft, call: str = "") -> Opinion:
+    """What the hooks said, which is told to whoever watches; the context they add is kept."""
+    said = opinion(event.said)
+    draft.add(HookReplied(request=event.request, hook=hook, said=event.said, call=call))
+    draft.add(*[AddContext(text=text) for text in said.context])
+    return said
+
+
+def received(state: State, ctx: Context) -> tuple[Effect, ...]:
+    """
+    The effects of *ctx*'s event, which does not move *state*.
+
+    An input waits in the mail, a setting holds from the next time it is looked at, and anything else does not
+    apply here.
+    """
+    event = ctx.event
+    match event:
+        case UserSent() | UserSteered():
+            return (InputReceived(id=event.id),)
+        case ControlReceived(change=change):
+            if why := inputs.refusal(ctx.config, change):
+                return (SettingRefused(change=change, reason=why),)
+            return (change, SettingChanged(change=change))
+        case _:
+            return ignore(state, ctx)

@@ -1,0 +1,98 @@
+"""What a model reads when a call did not run, or not to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...effects.permissions import Basis
+
+if TYPE_CHECKING:
+    from .permission import Judgement
+
+CANCELLED = "Cancelled"
+INTERRUPTED_BEFORE = "interrupted before it came in"
+SKIPPED_AFTER_STEER = "Skipped: the user said something new, which comes next."
+SKIPPED_AFTER_DENIAL = "Skipped: a person denied another call of this message."
+DENIED = "Denied by the user. Do not try this again without asking."
+OVER_BUDGET = "Cancelled: the budget of this run is used up."
+CUT_OFF = "Not run: the answer ended before its calls could be trusted."
+MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
+LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
+AGAIN = "it may have run when its process was lost; run it again?"
+FROM_OUTSIDE = (
+    "Not run: this conversation was taken up again from outside. Ask again where it is still wanted."
+)
+CONTINUE = "Continue where you left off."
+
+
+def not_found(name: str, offered: tuple[str, ...]) -> str:
+    """The result of a call to a tool that is not there."""
+    there = f" Available: {', '.join(offered)}." if offered else ""
+    return f"Tool not found: {name}.{there}"
+
+
+def no_budget_for(agent: str, missing: str, *, at_work: bool) -> str:
+    """The result of a call for a child that there is no budget for; *missing* says how much there is."""
+    others = " The rest is set aside for agents at work; ask again when they are done." if at_work else ""
+    return f"Not started: there is only {missing} left for {agent!r}.{others}"
+
+
+def shortened(content: str, limit: int, call: str, reader: str) -> str:
+    """
+    The beginning and the end of *content*, a result longer than *limit* characters.
+
+    *reader* is the tool that reads the rest, where there is one; *call* is what it asks for.
+    """
+    side = limit // 10
+    out = len(content) - 2 * side
+    how = f": {reader} with id {call!r} reads them, from offset {side} on" if reader else ""
+    head, tail = content[:side], content[len(content) - side :]
+    return f"{head}\n[... {out} of {len(content)} characters are left out{how} ...]\n{tail}"
+
+
+def not_run_again(why: str) -> str:
+    """The result of a call that may have run when its process was lost, and does not run again."""
+    return f"The process stopped while this tool was running: it may have run. It was not run again: {why}"
+
+
+def run_again(content: str) -> str:
+    """The result *content* of a call that was run again, and may have run when its process was lost."""
+    return f"{content}\n[The process stopped during an earlier try of this call, which may have run.]"
+
+
+def invalid_arguments(name: str, problem: str, *, again: bool = False) -> str:
+    """The result of a call whose arguments do not fit; *again*: it may have run before."""
+    why = f"Invalid arguments for {name}: {problem}."
+    return not_run_again(why) if again else f"{why} The tool was not run."
+
+
+def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = False) -> str:
+    """
+    The result of a call that was passed placeholders whose values nobody has any more.
+
+    *again*: it may have run before that.
+    """
+    gone, is_gone = ", ".join(placeholders), "is" if len(placeholders) == 1 else "are"
+    why = (
+        f"{gone} {is_gone} not known here any more. What is secret is not written down, "
+        "and the process that had it is gone."
+    )
+    if again:
+        return f"{not_run_again(why)} Check whether it ran before you ask for it and pass it anew."
+    return f"{name} was not run: {why} Ask for it or read it again, and pass it anew."
+
+
+def denied(judgement: Judgement) -> str:
+    """The result of a call that nobody was asked about and that may not run."""
+    match judgement.ground:
+        case Basis.RULE:
+            return f"Denied by a rule: {judgement.detail}."
+        case Basis.HOOK:
+            return f"Denied by a hook: {judgement.detail}"
+        case _:
+            return f"Denied: the permission mode is {judgement.detail!s}."
+
+
+def not_answered(seconds: float) -> str:
+    """The result of a call that nobody answered for in time."""
+    return f"Denied: nobody answered within {seconds:g} s. Do not try this again without asking."

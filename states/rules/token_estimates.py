@@ -1,0 +1,96 @@
+"""
+Estimating tokens where no model has counted them.
+
+Four characters a token and four tokens a message are the usual rule of thumb; tool calls and results count
+with all their text, since they are most of a long conversation. A model's own count replaces the estimate
+whenever there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...effects.history import clear_results
+from ...effects.messages import (
+    Binary,
+    Finish,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from ...effects.pieces import CallPiece, Piece
+from ...effects.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...effects.history import History
+
+CHARACTERS_PER_TOKEN = 4
+TOKENS_PER_MESSAGE = 4
+TOKENS_PER_BINARY = 1_000
+"""An image costs between a few hundred and about 1,600 tokens with today's providers."""
+
+
+def _characters(part: Part) -> int:
+    match part:
+        case Text() | Reasoning():
+            return len(part.text)
+        case ToolCall():
+            return len(part.name) + len(part.arguments)
+        case ToolResult():
+            return len(part.content) + len(part.files) * TOKENS_PER_BINARY * CHARACTERS_PER_TOKEN
+        case Binary():
+            return TOKENS_PER_BINARY * CHARACTERS_PER_TOKEN
+        case Finish():
+            return 0
+
+
+def message_size(message: Message) -> int:
+    """The estimated tokens of *message*."""
+    return TOKENS_PER_MESSAGE + sum([_characters(part) for part in message.parts]) // CHARACTERS_PER_TOKEN
+
+
+def history_size(messages: Iterable[Message]) -> int:
+    """The estimated tokens of *messages*."""
+    return sum([message_size(message) for message in messages])
+
+
+def results_in(messages: Iterable[Message]) -> int:
+    """How many tool results *messages* hold."""
+    return sum([len(message.parts) for message in messages if message.role is Role.TOOL])
+
+
+def saved(history: History, start: int, stop: int) -> int:
+    """The estimated tokens that are not shown of the messages from index *start* up to *stop*, being old."""
+    return sum(
+        [
+            message_size(message) - message_size(clear_results(message))
+            for message in history.slice(start, stop)
+            if message.role is Role.TOOL
+        ]
+    )
+
+
+def usage_of(told: Usage | None, context: int, pieces: Iterable[Piece], *, begun: bool) -> Usage:
+    """
+    What an answer used: what it *told*, or an estimate where it had *begun*; what was refused used nothing.
+
+    Zeros tell nothing. *context* tokens went in, *pieces* came out.
+    """
+    if told is not None and told.total:
+        return told
+    return estimated_usage(context, pieces) if begun else Usage()
+
+
+def estimated_usage(context: int, pieces: Iterable[Piece]) -> Usage:
+    """What an answer that told no usage must have used: *context* tokens in, its *pieces* out."""
+    characters = sum(
+        [len(piece.arguments) if isinstance(piece, CallPiece) else len(piece.text) for piece in pieces]
+    )
+    output = -(-characters // CHARACTERS_PER_TOKEN)
+    return Usage(input=context, output=output, estimated=context + output)

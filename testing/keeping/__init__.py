@@ -1,1 +1,0 @@
-"""What every store promises, each with a check, in groups."""

@@ -1,0 +1,589 @@
+"""What a store promises about being closed, left alone and opened again; see `conformance`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from enum import IntEnum
+from inspect import isawaitable
+from typing import TYPE_CHECKING, NoReturn, final
+
+import attrs
+
+from ..effects.errors import StoreConflict, StoreError
+
+if TYPE_CHECKING:
+    from ..performers.stores.base import SessionInfo, Store
+
+# What a check of a store is made of; see `conformance`.
+
+
+SHOWN = 200
+"""How much of a value an error shows."""
+
+Open = Callable[[], "Store | Awaitable[Store]"]
+"""Opens a store: always at the same place, if it lasts at all."""
+
+
+class Lasts(IntEnum):
+    """
+    How long what is in a store is there.
+
+    While it is open, also when it is opened again, or at the same time for others who have it open too.
+    """
+
+    WHILE_OPEN = 0
+    REOPENED = 1
+    SHARED = 2
+
+
+@final
+class BrokenStore(AssertionError):
+    """In the matter of *what*, a store did *found* and had promised *promised*."""
+
+    def __init__(self, what: str, found: object, promised: object) -> None:
+        self.what = what
+        self.found = found
+        self.promised = promised
+        super().__init__(what, found, promised)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {_shown(self.found)}, and promised is {_shown(self.promised)}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)"
+
+
+def broken(what: str, found: object, promised: object) -> NoReturn:
+    """Say that in the matter of *what* a promise was not kept."""
+    raise BrokenStore(what, found, promised)
+
+
+def same(what: str, found: object, promised: object) -> None:
+    """Raise `BrokenStore` where what was *found* is not what was *promised*, or of another type."""
+    if type(found) is not type(promised) or found != promised:
+        broken(what, found, promised)
+
+
+@final
+class Place:
+    """Where a check is made: it opens stores there, and closes them in the end."""
+
+    def __init__(self, opens: Open, stack: AsyncExitStack) -> None:
+        self._opens = opens
+        self._stack = stack
+
+    async def store(self) -> Store:
+        """A store that is opened here; the second one, over what the first one kept."""
+        opened = self._opens()
+        store = await opened if isawaitable(opened) else opened
+        self._stack.push_async_callback(store.close)
+        return store
+
+
+Promise = Callable[[Place], Awaitable[None]]
+"""Raises `BrokenStore` where stores that are opened at this place do not keep it."""
+
+
+@final
+@attrs.frozen
+class Check:
+    """
+    One promise, called by its *name*; call it with what opens a store. It applies to those that last so long.
+    """
+
+    name: str
+    lasts: Lasts
+    _promise: Promise
+
+    def __str__(self) -> str:
+        return self.name
+
+    async def __call__(self, opens: Open) -> None:
+        """Raise `BrokenStore` where the stores that *opens* makes do not keep this promise."""
+        async with AsyncExitStack() as stack:
+            await self._promise(Place(opens, stack))
+
+
+# What every store promises, whatever it is made of; see `conformance`.
+
+
+DAY = 86_400.0
+"""How far the clock of a store may be off; more than that, it does not tell seconds since the epoch."""
+
+NAMES = ("", " ", "a", "A", "a ", "a\0b", "a\0c", "%", "a'b", 'a"b', "../x", "naïve", "nai\u0308ve", "🦊")
+"""Names that look alike, or like something else."""
+
+ENTRIES = (
+    b"",
+    b"\0",
+    b"\n",
+    b"a\r\n\n",
+    b"a\n",
+    bytes(range(256)),
+    b"'; drop table entries; --",
+    b"\xff\xfe",
+)
+"""Entries that are easily taken for something else."""
+
+LARGE = b"0123456789abcdef" * 200_000
+
+
+async def kept(store: Store, session: str = "s", start: int = 0) -> list[bytes]:
+    """The entries that *store* gives."""
+    return list(await store.load(session, start))
+
+
+async def told(store: Store, session: str = "s") -> SessionInfo:
+    """What *store* lists about *session*."""
+    found = [info for info in await store.list() if info.session == session]
+    same(f"how often a session with entries is listed: {session!r}", len(found), 1)
+    return found[0]
+
+
+async def refused(store: Store, expected: int, entries: Sequence[bytes], about: bytes | None = None) -> int:
+    """The length that *store* says session ``s`` has, to whoever expects another one."""
+    try:
+        length = await store.append("s", expected, entries, about)
+    except StoreConflict as conflict:
+        same("the session of a conflict", conflict.session, "s")
+        same("what a conflict says was expected", conflict.expected, expected)
+        return conflict.actual
+    return broken(f"an append that expects {expected} entries", length, StoreConflict)
+
+
+# What is kept
+
+
+async def entries_come_back_in_order(place: Place) -> None:
+    """What is appended in several goes is loaded as one sequence."""
+    store = await place.store()
+    same("the length after the first two entries", await store.append("s", 0, [b"a", b"b"]), 2)
+    same("the length after the third", await store.append("s", 2, (b"c",)), 3)
+    same("what is loaded", await kept(store), [b"a", b"b", b"c"])
+
+
+async def loading_starts_anywhere(place: Place) -> None:
+    """`load` gives what is at and behind its start, which may lie outside the session."""
+    store = await place.store()
+    await store.append("s", 0, [b"a"])
+    await store.append("other", 0, [b"x", b"y"])
+    await store.append("s", 1, [b"b", b"c"])
+    for start, promised in [(0, 3), (1, 2), (2, 1), (3, 0), (9, 0), (2**70, 0), (-1, 3), (-9, 3)]:
+        rest = [b"a", b"b", b"c"][3 - promised :]
+        same(f"what is loaded from {start}", await kept(store, "s", start), rest)
+
+
+async def an_unknown_session_is_empty(place: Place) -> None:
+    """It is loaded as empty, is not listed, and there is nothing to delete."""
+    store = await place.store()
+    same("the entries of a session that is not there", await kept(store, "nobody"), [])
+    same("the sessions", list(await store.list()), [])
+    same("whether it was deleted", await store.delete("nobody"), promised=False)
+    same("the sessions", list(await store.list()), [])
+
+
+async def a_session_is_there_once_it_has_an_entry(place: Place) -> None:
+    """Appending nothing compares the length, and leaves no trace."""
+    store = await place.store()
+    same("the length after nothing", await store.append("s", 0, []), 0)
+    same("the length after nothing about something", await store.append("s", 0, [], b"about"), 0)
+    same("the sessions", list(await store.list()), [])
+    await store.append("s", 0, [b"a"])
+    before = await told(store)
+    same("the length after nothing more", await store.append("s", 1, []), 1)
+    same("what is listed after nothing more", await told(store), before)
+    same("the length in a conflict", await refused(store, 0, []), 1)
+
+
+async def an_entry_is_any_bytes(place: Place) -> None:
+    """What is loaded is what was appended, byte by byte and as bytes."""
+    store = await place.store()
+    await store.append("s", 0, [*ENTRIES, LARGE])
+    await store.append("s", len(ENTRIES) + 1, [b"end"])
+    for found, promised in zip(await kept(store), [*ENTRIES, LARGE, b"end"], strict=True):
+        same("an entry", found, promised)
+
+
+async def a_session_has_any_name(place: Place) -> None:
+    """Names that look alike, are empty, long or odd are different sessions."""
+    store = await place.store()
+    names = [*NAMES, "n" * 3_000, "n" * 2_999]
+    for name in names:
+        same(f"the length of {name!r}", await store.append(name, 0, [name.encode()]), 1)
+    for name in names:
+        same(f"the entries of {name!r}", await kept(store, name), [name.encode()])
+    same("the sessions", sorted(info.session for info in await store.list()), sorted(names))
+
+
+async def sessions_share_nothing(place: Place) -> None:
+    """Appending to many sessions at once keeps each one's own entries."""
+    store = await place.store()
+    names = [f"s{number}" for number in range(12)]
+    for length in range(3):
+        rounds = (store.append(name, length, [f"{name} {length}".encode()]) for name in names)
+        same("the lengths", await asyncio.gather(*rounds), [length + 1] * len(names))
+    for name in names:
+        promised = [f"{name} {length}".encode() for length in range(3)]
+        same(f"the entries of {name}", await kept(store, name), promised)
+
+
+async def a_long_session_is_kept_whole(place: Place) -> None:
+    """Thousands of entries, in one go and one by one, and what is behind most of them."""
+    store = await place.store()
+    entries = [str(number).encode() for number in range(3_000)]
+    await store.append("s", 0, entries)
+    for number in range(3_000, 3_020):
+        entries.append(str(number).encode())
+        same("the length", await store.append("s", number, entries[number:]), number + 1)
+    same("its entries", await kept(store), entries)
+    same("its last entries", await kept(store, "s", 2_990), entries[2_990:])
+
+
+async def the_store_keeps_its_own_copy(place: Place) -> None:
+    """Changing a list after appending it, or one that was loaded, changes nothing that is kept."""
+    store = await place.store()
+    entries = [b"a"]
+    await store.append("s", 0, entries)
+    entries.append(b"b")
+    loaded = await store.load("s")
+    if isinstance(loaded, list):
+        loaded.clear()
+    same("the entries", await kept(store), [b"a"])
+
+
+# Compare-and-set
+
+
+async def a_writer_that_is_not_at_the_end_writes_nothing(place: Place) -> None:
+    """An append that expects another length than the real one is told that one, and changes nothing."""
+    store = await place.store()
+    same("the length of a session that is not there", await refused(store, 1, [b"x"]), 0)
+    same("the sessions", list(await store.list()), [])
+    await store.append("s", 0, [b"a", b"b"], b"true")
+    before = await told(store)
+    for expected in (-1, 0, 1, 3):
+        same("the length in a conflict", await refused(store, expected, [b"x"], b"false"), 2)
+        same("the length in a conflict", await refused(store, expected, [], b"false"), 2)
+    same("the entries", await kept(store), [b"a", b"b"])
+    same("what is listed", await told(store), before)
+
+
+async def of_many_writers_at_once_one_goes_on(place: Place) -> None:
+    """The entries of one are kept, all of them; the others are told how many those are."""
+    store = await place.store()
+    several = [[f"{writer} {entry}".encode() for entry in range(4)] for writer in range(20)]
+    tries = (store.append("s", 0, entries) for entries in several)
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, int)]
+    same("how many of 20 writers went on", len(winners), 1)
+    others = {getattr(outcome, "actual", 4) for outcome in outcomes}
+    same("the lengths that are told", others, {4})
+    same("the entries", await kept(store), several[winners[0]])
+
+
+async def whoever_reads_sees_an_append_whole_or_not_at_all(place: Place) -> None:
+    """Also while it is being made, and with what the session is about."""
+    store = await place.store()
+    await store.append("s", 0, [b"first"], b"1")
+    writing = asyncio.create_task(store.append("s", 1, [b"second"] * 5, b"6"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+        length, info = len(await kept(store)), await told(store)
+        if length not in {1, 6} or (info.length, info.about) not in {(1, b"1"), (6, b"6")}:
+            broken("what is there while 5 are appended to 1", (length, info), "1 or 6")
+    await writing
+    same("the length in the end", len(await kept(store)), 6)
+
+
+# What is listed
+
+
+async def moved_on(store: Store, session: str) -> float:
+    """When *session* was written to, once that is later than before."""
+    before = await told(store, session)
+    for length in range(before.length, before.length + 2_000):
+        await store.append(session, length, [b"x"])
+        if (now := await told(store, session)).updated > before.updated:
+            same("when it was created", now.created, before.created)
+            return now.updated
+        await asyncio.sleep(0.001)  # a clock may be coarse
+    return broken("the time of 2,000 appends one after the other", before.updated, "it goes on")
+
+
+async def sessions_are_listed_last_written_first(place: Place) -> None:
+    """With lengths and times; an append moves its session to the front."""
+    store = await place.store()
+    for name in ("b", "c", "a"):
+        await store.append(name, 0, [b"1", b"2"])
+        await moved_on(store, name)
+    for name in ("b", "a", "c"):
+        same("when it was written to", await moved_on(store, name), (await told(store, name)).updated)
+        infos = list(await store.list())
+        same("the session that is listed first", infos[0].session, name)
+        times = [info.updated for info in infos]
+        same("the times", times, sorted(times, reverse=True))
+    for info in await store.list():
+        same("the length that is listed", info.length, len(await kept(store, info.session)))
+        near = abs(info.created - time.time()) < DAY and info.created <= info.updated
+        same(f"whether {info} tells seconds since the epoch", near, promised=True)
+
+
+async def a_session_is_about_what_was_said_last(place: Place) -> None:
+    """It is kept along with the entries; where nothing is said, what was said before stays."""
+    store = await place.store()
+    said: list[tuple[bytes | None, bytes]] = [
+        (None, b""),
+        (b"one", b"one"),
+        (None, b"one"),
+        (bytes(range(256)), bytes(range(256))),
+        (b"", b""),
+        (LARGE, LARGE),
+    ]
+    for length, (about, promised) in enumerate(said):
+        await store.append("s", length, [b"x"], about)
+        same("what it is about", (await told(store)).about, promised)
+    await store.append("new", 0, [b"x"], b"from the first")
+    same("what a new one is about", (await told(store, "new")).about, b"from the first")
+    same("what the other is about", (await told(store)).about, LARGE)
+
+
+async def what_a_session_is_about_may_change_by_itself(place: Place) -> None:
+    """Without entries nothing was written to the session: neither its length nor its times change."""
+    store = await place.store()
+    await store.append("s", 0, [b"1"], b"one")
+    before = await told(store)
+    await asyncio.sleep(0.002)
+    same("the length", await store.append("s", 1, [], b"two"), 1)
+    after = await told(store)
+    same("what it is about", after.about, b"two")
+    same("its times", (after.created, after.updated), (before.created, before.updated))
+    same("its entries", await kept(store), [b"1"])
+
+
+async def a_deleted_session_is_gone_and_may_come_again(place: Place) -> None:
+    """`delete` takes one session and no other; its name is then as good as new."""
+    store = await place.store()
+    for name in ("a", "ab", "b"):
+        await store.append(name, 0, [b"old", b"older"], b"about")
+    same("whether it was deleted", await store.delete("a"), promised=True)
+    same("whether it was deleted again", await store.delete("a"), promised=False)
+    same("its entries", await kept(store, "a"), [])
+    same("the sessions", sorted(info.session for info in await store.list()), ["ab", "b"])
+    same("the length of a new one", await store.append("a", 0, [b"new"]), 1)
+    same("what a new one is about", (await told(store, "a")).about, b"")
+    same("its entries", await kept(store, "a"), [b"new"])
+    for name in ("ab", "b"):
+        same("the entries of another", await kept(store, name), [b"old", b"older"])
+
+
+PROMISES = (
+    entries_come_back_in_order,
+    loading_starts_anywhere,
+    an_unknown_session_is_empty,
+    a_session_is_there_once_it_has_an_entry,
+    an_entry_is_any_bytes,
+    a_session_has_any_name,
+    sessions_share_nothing,
+    a_long_session_is_kept_whole,
+    the_store_keeps_its_own_copy,
+    a_writer_that_is_not_at_the_end_writes_nothing,
+    of_many_writers_at_once_one_goes_on,
+    whoever_reads_sees_an_append_whole_or_not_at_all,
+    sessions_are_listed_last_written_first,
+    a_session_is_about_what_was_said_last,
+    what_a_session_is_about_may_change_by_itself,
+    a_deleted_session_is_gone_and_may_come_again,
+)
+
+
+LATER = 0.05
+"""Seconds in which what was left behind would happen."""
+
+METHODS: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "append": lambda store: store.append("s", 1, [b"b"]),
+    "load": lambda store: store.load("s"),
+    "list": lambda store: store.list(),
+    "delete": lambda store: store.delete("s"),
+}
+
+
+async def everything(store: Store) -> dict[str, tuple[SessionInfo, list[bytes]]]:
+    """All that is kept, by session."""
+    return {info.session: (info, await kept(store, info.session)) for info in await store.list()}
+
+
+# Whatever it lasts
+
+
+async def a_closed_store_says_so(place: Place) -> None:
+    """Every method of it raises `StoreError`; closing it again, also at the same time, is fine."""
+    store = await place.store()
+    await store.append("s", 0, [b"a"])
+    await asyncio.gather(store.close(), store.close())
+    await store.close()
+    for name, method in METHODS.items():
+        try:
+            found = await method(store)
+        except StoreError:
+            continue
+        broken(f"{name} of a closed store", found, StoreError)
+
+
+async def closing_comes_after_what_was_asked_before(place: Place) -> None:
+    """Appends that are under way are done by then, and have gone well."""
+    store = await place.store()
+    writing = [asyncio.create_task(store.append("s", length, [b"x"])) for length in range(5)]
+    await asyncio.sleep(0)
+    await store.close()
+    done = [task.done() for task in writing]
+    same("which appends are over when it is closed", done, [True] * 5)
+    same("how they went", [task.result() for task in writing], [1, 2, 3, 4, 5])
+
+
+async def whoever_is_cancelled_leaves_nothing_in_doubt(place: Place) -> None:
+    """When the cancellation is raised an append is kept, or never will be, and the store works on."""
+    store = await place.store()
+    for turns in range(12):
+        session = f"s{turns}"
+        await store.append(session, 0, [b"first"])
+        writing = asyncio.create_task(store.append(session, 1, [b"second"] * 3))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            same("the length of one that was not cancelled", await writing, 4)
+        at_once = len(await kept(store, session))
+        if at_once not in {1, 4} or (at_once == 1 and not writing.cancelled()):
+            broken("what is kept of 3 entries behind 1, appended and cancelled", at_once, "1 or 4")
+        await asyncio.sleep(LATER if turns % 4 == 1 else 0)
+        same("what is kept of it later", len(await kept(store, session)), at_once)
+        same("the length after the next", await store.append(session, at_once, [b"x"]), at_once + 1)
+
+
+async def a_long_history_is_as_it_was_told(place: Place) -> None:
+    """Whatever is appended, refused, deleted and said, in any order, each session is what came of it."""
+    store, draw = await place.store(), random.Random(7)  # noqa: S311  # the same for everybody
+    promised: dict[str, list[bytes]] = {}
+    about: dict[str, bytes] = {}
+    for number in range(250):
+        session = draw.choice("abcd")
+        length = len(promised.get(session, ()))
+        said = draw.choice([None, str(number).encode()])
+        match draw.randrange(8):
+            case 0:
+                same("whether it was deleted", await store.delete(session), promised=bool(length))
+                promised.pop(session, None)
+                about.pop(session, None)
+            case 1:
+                with suppress(StoreConflict):
+                    wrong = length + draw.choice([-1, 1, 2])
+                    broken("a wrong length", await store.append(session, wrong, [b"x"]), "refused")
+            case 2:
+                same("the length", await store.append(session, length, [], said), length)
+                if length and said is not None:
+                    about[session] = said
+            case _:
+                added = [f"{number} {one}".encode() for one in range(draw.randrange(1, 5))]
+                same("the length", await store.append(session, length, added, said), length + len(added))
+                promised.setdefault(session, []).extend(added)
+                about[session] = about.get(session, b"") if said is None else said
+        start = draw.randrange(length + 1)
+        same("what is loaded", await kept(store, session, start), promised.get(session, [])[start:])
+    found = await everything(store)
+    same("what is kept", {name: entries for name, (_, entries) in found.items()}, promised)
+    same("what it is about", {name: info.about for name, (info, _) in found.items()}, about)
+    same("the lengths", [info.length for info, _ in found.values()], [len(promised[name]) for name in found])
+
+
+# Until it is opened again
+
+
+async def what_was_kept_is_there_when_it_is_opened_again(place: Place) -> None:
+    """With its times and what it is about, and without what was deleted; and it goes on."""
+    store = await place.store()
+    await store.append("s", 0, [b"a", b""], b"about")
+    await store.append("t", 0, [b"x"])
+    await store.append("gone", 0, [b"x"])
+    await store.append("s", 2, [b"c"])
+    await store.delete("gone")
+    before = await everything(store)
+    await store.close()
+    again = await place.store()
+    same("what is kept", await everything(again), before)
+    same("the length", await again.append("s", 3, [b"d"]), 4)
+    same("its entries", await kept(again), [b"a", b"", b"c", b"d"])
+
+
+async def what_was_cancelled_is_there_or_not_when_it_is_opened_again(place: Place) -> None:
+    """As it was when the cancellation was raised."""
+    store = await place.store()
+    writing = [asyncio.create_task(store.append(f"s{number}", 0, [b"x"])) for number in range(8)]
+    await asyncio.sleep(0)
+    for task in writing:
+        task.cancel()
+    await asyncio.gather(*writing, return_exceptions=True)
+    before = await everything(store)
+    await store.close()
+    same("what is kept", await everything(await place.store()), before)
+
+
+# For others at the same time
+
+
+async def what_returned_is_there_for_others(place: Place) -> None:
+    """An append, or one about nothing else, is kept when it returns and not when the store is closed."""
+    store, other = await place.store(), await place.store()
+    for length in range(5):
+        await store.append("s", length, [b"x"], str(length).encode())
+        same("what another one loads", len(await kept(other)), length + 1)
+        same("what another one lists", (await told(other)).about, str(length).encode())
+        same("what a new one loads", len(await kept(await place.store())), length + 1)
+    await store.append("s", 5, [], b"told")
+    same("what another one lists", (await told(other)).about, b"told")
+    await store.delete("s")
+    same("what another one lists", list(await other.list()), [])
+
+
+async def of_writers_in_many_stores_one_goes_on(place: Place) -> None:
+    """Comparing the length and writing is one, whoever else has it open."""
+    stores = [await place.store() for _ in range(6)]
+    for length in range(0, 9, 3):
+        tries = (store.append("s", length, [f"{n}".encode()] * 3) for n, store in enumerate(stores))
+        outcomes = await asyncio.gather(*tries, return_exceptions=True)
+        winners = [str(number).encode() for number, outcome in enumerate(outcomes) if outcome == length + 3]
+        same("how many of 6 writers went on", len(winners), 1)
+        others = {type(outcome) for outcome in outcomes if outcome != length + 3}
+        same("what the others are told", others, {StoreConflict})
+        same("the last entries", await kept(stores[length % 6], "s", length), winners * 3)
+
+
+async def many_may_make_the_place_at_once(place: Place) -> None:
+    """Stores that are the first to come, at the same time, all use the same place."""
+    stores = [await place.store() for _ in range(6)]
+    await asyncio.gather(*(store.append(f"s{number}", 0, [b"x"]) for number, store in enumerate(stores)))
+    promised = [f"s{number}" for number in range(6)]
+    for store in stores:
+        same("the sessions", sorted(info.session for info in await store.list()), promised)
+
+
+WHILE_OPEN = (
+    a_closed_store_says_so,
+    closing_comes_after_what_was_asked_before,
+    whoever_is_cancelled_leaves_nothing_in_doubt,
+    a_long_history_is_as_it_was_told,
+)
+REOPENED = (
+    what_was_kept_is_there_when_it_is_opened_again,
+    what_was_cancelled_is_there_or_not_when_it_is_opened_again,
+)
+SHARED = (
+    what_returned_is_there_for_others,
+    of_writers_in_many_stores_one_goes_on,
+    many_may_make_the_place_at_once,
+)

@@ -1,0 +1,385 @@
+"""
+Whether a provider takes a request and a parser takes any network: what every wire is held against.
+
+`chat_faults` and `messages_faults` say what OpenAI's chat completions and Anthropic's messages refuse, as far
+as their references and their error messages tell it. They know nothing of how a body is made, so they hold
+for any encoder. `reading_faults` is for parsers, of whichever dialect.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..effects.pieces import TextPiece, merged
+from ..performers.models.lenient_json import as_object, objects
+from ..performers.models.wire import Complete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ..effects.pieces import Piece
+    from ..performers.models.lenient_json import Object
+    from ..performers.models.wire import Ending, Parser
+
+CHAT_ID = re.compile(r"[^\s]{1,40}")
+"""A call's id, at OpenAI."""
+
+MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+")
+"""A call's id, at Anthropic."""
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""A tool's name; Anthropic takes longer ones, too."""
+
+DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,(.+)", re.DOTALL)
+
+IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The pictures that Anthropic takes."""
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+"""The blocks that are thinking, at Anthropic."""
+
+LEAST_THINKING = 1_024
+"""Tokens of thinking that Anthropic lets a request ask for, or more."""
+
+MARKERS = 4
+"""Cache markers that Anthropic takes in one request."""
+
+MAX_SHOWN = 200
+"""Characters of a value that a fault shows."""
+
+SPLITS = 20
+"""Random splits that a body is read at."""
+
+
+# OpenAI's chat completions
+
+
+def chat_faults(body: bytes) -> list[str]:
+    """What a server of chat completions refuses in *body*, which asks for an answer; empty: it takes it."""
+    request, faults = _decoded(body)
+    messages = objects(request.get("messages"))
+    faults += _common(request, messages)
+    faults += _chat_order(messages)
+    for number, message in enumerate(messages):
+        faults += [f"message {number}: {fault}" for fault in _chat_message(message)]
+    ids = [str(call.get("id")) for message in messages for call in objects(message.get("tool_calls"))]
+    faults += _ids(ids, CHAT_ID)
+    faults += _names(as_object(tool.get("function")).get("name") for tool in objects(request.get("tools")))
+    if {"max_tokens", "max_completion_tokens"} <= request.keys():
+        faults.append("both max_tokens and max_completion_tokens")
+    return faults
+
+
+def _chat_order(messages: Sequence[Object]) -> Iterator[str]:
+    """Whether the system speaks first and the results of calls stand right behind them."""
+    waiting: list[object] = []
+    for number, message in enumerate(messages):
+        role = message.get("role")
+        if role == "system" and number:
+            yield f"message {number} is the system's and not the first"
+        if role == "tool":
+            if message.get("tool_call_id") not in waiting:
+                yield f"message {number} answers {message.get('tool_call_id')!r}; open are {waiting}"
+            else:
+                waiting.remove(message.get("tool_call_id"))
+            continue
+        if waiting:
+            yield f"message {number} comes before the results of {waiting}"
+        waiting = [call.get("id") for call in objects(message.get("tool_calls"))]
+    if waiting:
+        yield f"the calls {waiting} have no results"
+
+
+def _chat_message(message: Object) -> Iterator[str]:
+    match message.get("role"):
+        case "system" | "tool":
+            if not _says(message.get("content")):
+                yield f"its content is {message.get('content')!r}"
+        case "user":
+            yield from _chat_content(message.get("content"))
+        case "assistant":
+            yield from _chat_assistant(message)
+        case role:
+            yield f"the role is {role!r}"
+
+
+def _chat_assistant(message: Object) -> Iterator[str]:
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not _says(content) and not (content is None and calls):
+        yield f"its content is {content!r}"
+    if calls is not None and not objects(calls):
+        yield f"its calls are {calls!r}"
+    for call in objects(calls):
+        function = as_object(call.get("function"))
+        if call.get("type") != "function":
+            yield f"a call of type {call.get('type')!r}"
+        yield from _names([function.get("name")], once=False)
+        if not _is_object_text(function.get("arguments")):
+            yield f"the arguments {function.get('arguments')!r} are no JSON object"
+
+
+def _chat_content(content: object) -> Iterator[str]:
+    if isinstance(content, list):
+        if not content:
+            yield "its content is an empty list"
+        for part in objects(content):
+            yield from _chat_part(part)
+    elif not _says(content):
+        yield f"its content is {content!r}"
+
+
+def _chat_part(part: Object) -> Iterator[str]:
+    kind = part.get("type")
+    held = part.get(str(kind))
+    match kind:
+        case "text":
+            fine = _says(held)
+        case "image_url":
+            fine = _is_data_url(as_object(held).get("url"), "data:image/")
+        case "file":
+            fine = _is_data_url(as_object(held).get("file_data")) and _says(as_object(held).get("filename"))
+        case "input_audio":
+            fine = _is_base64(as_object(held).get("data")) and as_object(held).get("format") in {"wav", "mp3"}
+        case _:
+            fine = False
+    if not fine:
+        yield f"the part {_shown(part)}"
+
+
+# Anthropic's messages
+
+
+def messages_faults(body: bytes) -> list[str]:
+    """What Anthropic's messages API refuses in *body*, which asks for an answer; empty: it takes it."""
+    request, faults = _decoded(body)
+    messages = objects(request.get("messages"))
+    faults += _common(request, messages)
+    faults += _messages_settings(request)
+    faults += _messages_order(messages)
+    for number, message in enumerate(messages):
+        faults += [f"message {number}: {fault}" for fault in _messages_message(message)]
+    uses = [block for message in messages for block in _blocks(message) if block.get("type") == "tool_use"]
+    faults += _ids([str(use.get("id")) for use in uses], MESSAGES_ID)
+    faults += _names(tool.get("name") for tool in objects(request.get("tools")))
+    if (found := body.count(b'"cache_control":{')) > MARKERS:
+        faults.append(f"{found} cache markers")
+    return faults
+
+
+def _messages_settings(request: Object) -> Iterator[str]:
+    limit, system = request.get("max_tokens"), request.get("system")
+    if not isinstance(limit, int) or limit < 1:
+        yield f"max_tokens is {limit!r}"
+    blocks = [{"text": system}] if isinstance(system, str) else objects(system)
+    if system is not None and not (blocks and all(_says(block.get("text")) for block in blocks)):
+        yield f"the system prompt is {_shown(system)}"
+    thinking = as_object(request.get("thinking"))
+    if thinking.get("type") == "enabled":
+        if not _has_thought(objects(request.get("messages"))):
+            yield "thinking, and the last calls come without any"
+        budget = thinking.get("budget_tokens")
+        if not isinstance(budget, int) or not isinstance(limit, int) or not LEAST_THINKING <= budget < limit:
+            yield f"{budget!r} tokens of thinking in {limit!r} of output"
+        if request.get("temperature", 1) != 1:
+            yield f"thinking with a temperature of {request.get('temperature')!r}"
+
+
+def _has_thought(messages: Sequence[Object]) -> bool:
+    """Whether the model that goes on after calls of its own had thought before it made the first of them."""
+    calling = False
+    for message in reversed(messages):
+        kinds = [block.get("type") for block in _blocks(message)]
+        if message.get("role") == "user" and "tool_result" not in kinds:
+            break
+        if THINKING.intersection(kinds[:1]):
+            return True
+        calling = True
+    return not calling
+
+
+def _messages_order(messages: Sequence[Object]) -> Iterator[str]:
+    """Whether user and assistant take turns, the user last, and results stand first behind their calls."""
+    waiting: list[object] = []
+    for number, message in enumerate(messages):
+        expected = "assistant" if number % 2 else "user"
+        if message.get("role") != expected:
+            yield f"message {number} is not the {expected}'s but {message.get('role')!r}"
+        blocks = _blocks(message)
+        answered = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
+        if sorted(map(str, answered)) != sorted(map(str, waiting)):
+            yield f"message {number} has the results {answered}, due are {waiting}"
+        if any(block.get("type") != "tool_result" for block in blocks[: len(answered)]):
+            yield f"message {number} has something before its results"
+        waiting = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
+    if waiting:
+        yield f"the calls {waiting} have no results"
+    if messages and messages[-1].get("role") == "assistant":
+        yield "the last message is the assistant's"
+
+
+def _messages_message(message: Object) -> Iterator[str]:
+    blocks = _blocks(message)
+    if not blocks:
+        yield f"its content is {message.get('content')!r}"
+        return
+    for block in blocks:
+        if not _is_block(block, str(message.get("role"))):
+            yield f"the block {_shown(block)}"
+    if blocks[-1].get("type") in THINKING:
+        yield "it ends with thinking"
+
+
+def _is_block(block: Object, role: str) -> bool:
+    match role, block.get("type"):
+        case _, "text":
+            fine = _says(block.get("text"))
+        case "assistant", "thinking":
+            fine = isinstance(block.get("thinking"), str) and _says(block.get("signature"))
+        case "assistant", "redacted_thinking":
+            fine = _says(block.get("data"))
+        case "assistant", "tool_use":
+            fine = isinstance(block.get("input"), dict) and not [*_names([block.get("name")], once=False)]
+        case "user", "tool_result":
+            fine = _is_result(block)
+        case "user", "image" | "document":
+            fine = _is_source(str(block.get("type")), as_object(block.get("source")))
+        case _:
+            fine = False
+    return fine
+
+
+def _is_result(block: Object) -> bool:
+    content, failed = block.get("content"), block.get("is_error")
+    if isinstance(content, list):
+        kinds = {"text"} if failed else {"text", "image", "document"}
+        return bool(content) and all(
+            part.get("type") in kinds and _is_block(part, "user") for part in objects(content)
+        )
+    return _says(content) or (content in {None, ""} and not failed)
+
+
+def _is_source(kind: str, source: Object) -> bool:
+    data, media = source.get("data"), source.get("media_type")
+    if source.get("type") == "base64":
+        return _is_base64(data) and media in (IMAGES if kind == "image" else {"application/pdf"})
+    return kind == "document" and source.get("type") == "text" and media == "text/plain" and _says(data)
+
+
+def _blocks(message: Object) -> list[Object]:
+    content = message.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
+
+
+# What both have in common
+
+
+def _decoded(body: bytes) -> tuple[Object, list[str]]:
+    try:
+        return as_object(json.loads(body.decode(), parse_constant=_refuse)), []
+    except ValueError as error:
+        return {}, [f"the body is no JSON: {error}"]
+
+
+def _refuse(constant: str) -> Any:  # noqa: ANN401  # what the decoder asks for
+    raise ValueError(constant)
+
+
+def _common(request: Object, messages: Sequence[Object]) -> Iterator[str]:
+    if not _says(request.get("model")):
+        yield f"the model is {request.get('model')!r}"
+    if request.get("stream") is not True:
+        yield "it is not streamed"
+    if not messages or len(messages) != len(request["messages"]):
+        yield f"the messages are {_shown(request.get('messages'))}"
+    if not request.get("tools", True):
+        yield "an empty list of tools"
+
+
+def _names(names: Iterable[object], *, once: bool = True) -> Iterator[str]:
+    met: set[object] = set()
+    for name in names:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            yield f"the tool's name {name!r}"
+        if once and name in met:
+            yield f"two tools called {name!r}"
+        met.add(name)
+
+
+def _ids(ids: Sequence[str], allowed: re.Pattern[str]) -> Iterator[str]:
+    for wire_id in sorted(set(ids)):
+        if not allowed.fullmatch(wire_id):
+            yield f"the call's id {wire_id!r}"
+        if ids.count(wire_id) > 1:
+            yield f"{ids.count(wire_id)} calls have the id {wire_id!r}"
+
+
+def _says(text: object) -> bool:
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _is_object_text(text: object) -> bool:
+    try:
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _is_base64(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(base64.b64decode(text, validate=True))
+    except ValueError:
+        return False
+
+
+def _is_data_url(url: object, start: str = "data:") -> bool:
+    found = DATA_URL.fullmatch(url) if isinstance(url, str) and url.startswith(start) else None
+    return found is not None and _is_base64(found[1])
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+# Parsers
+
+
+def reading_faults(parser: Callable[[], Parser], body: bytes) -> list[str]:
+    """
+    What is wrong with how new ones of *parser* read *body*: it must not depend on where the network cuts it.
+
+    It is read whole, byte by byte and at random splits, which are the same each time, and stopped at some of
+    them; nothing may be raised then, and what was read before is a beginning of the whole.
+    """
+    expected = _read(parser(), [body])
+    faults: list[str] = []
+    if _read(parser(), [body[at : at + 1] for at in range(len(body))]) != expected:
+        faults.append("byte by byte it reads something else")
+    rng = random.Random(len(body))  # noqa: S311  # it draws splits, it keeps no secret
+    for _ in range(SPLITS):
+        cuts = sorted(rng.choices(range(len(body) + 1), k=rng.randrange(1, 30)))
+        parts = [body[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+        if _read(parser(), parts) != expected:
+            faults.append(f"split at {cuts} it reads something else")
+        begun = _text_of(_read(parser(), [body[: cuts[0]]])[0])
+        if not _text_of(expected[0]).startswith(begun):
+            faults.append(f"stopped at {cuts[0]} it reads what is not there: {begun!r}")
+    return faults
+
+
+def _read(parser: Parser, parts: Iterable[bytes]) -> tuple[tuple[Piece, ...], Ending]:
+    """All merged pieces of a body that arrives in *parts*, and its ending without them."""
+    pieces = [piece for part in parts for piece in parser.feed(part)]
+    ending = parser.end()
+    if isinstance(ending, Complete):
+        pieces += ending.pieces
+        ending = Complete(stop=ending.stop, usage=ending.usage, sequence=ending.sequence)
+    return merged(pieces), ending
+
+
+def _text_of(pieces: Iterable[Piece]) -> str:
+    return "".join([piece.text for piece in pieces if isinstance(piece, TextPiece)])

@@ -1,0 +1,169 @@
+"""What may import what, what is pure, and what the outside may import."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from house.source import MODULES, ROOMS, ROOT, imported, name, sources, tree
+from packaging.requirements import Requirement
+
+WORDS_AND_DECISIONS = sources("effects", "states")
+PURE_ENGINE = sources("engine/journal") + [
+    ROOT / "engine" / f"{module}.py"
+    for module in ("machine", "recovery", "snapshots", "transition", "untrusted")
+]
+PURE_IMPORTS = frozenset(
+    [
+        "__future__",
+        "attrs",
+        "collections",
+        "decimal",
+        "enum",
+        "fnmatch",
+        "functools",
+        "itertools",
+        "json",
+        "math",
+        "re",
+        "typing",
+        "typing_extensions",
+    ]
+)
+CONVERTERS = {
+    "encoding.py": {"msgspec"},
+    "codec.py": {"base64", "cattrs", "msgspec"}, "migrations.py": {"cattrs", "msgspec"}}
+SIGNATURES = {"untrusted.py": {"hashlib", "hmac"}, "snapshots.py": {"weakref", "cattrs", "hashlib", "hmac", "msgspec"}}
+IMPURE_NODES = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Global, ast.Nonlocal)
+# id and hash differ from process to process.
+IMPURE_CALLS = frozenset(["open", "print", "input", "exec", "eval", "__import__", "id", "hash"])
+# An empty log, which values must not share; it reads no clock and draws nothing.
+FACTORIES = {"History.of", "Rope.of"}
+
+
+def impurities(path: Path, more: frozenset[str] = frozenset()) -> Iterator[str]:
+    """What in *path* could make two equal calls differ; it may import *more* than the pure modules."""
+    allowed = PURE_IMPORTS | more
+    for node in ast.walk(tree(path)):
+        where = f"{name(path)}:{getattr(node, 'lineno', 0)}"
+        match node:
+            case ast.Import(names=names):
+                foreign = [alias.name for alias in names if alias.name.split(".")[0] not in allowed]
+                yield from (f"{where} imports {module}" for module in foreign)
+            case ast.ImportFrom(level=0, module=str(module)) if module.split(".")[0] not in allowed:
+                yield f"{where} imports {module}"
+            case ast.Call(func=ast.Name(id=called)) if called in IMPURE_CALLS:
+                yield f"{where} calls {called}"
+            case ast.keyword(arg="factory", value=value) if ast.unparse(value) not in FACTORIES:
+                yield f"{where} has the default factory {ast.unparse(value)}"
+            case ast.Call(func=ast.Attribute(attr="Factory"), keywords=options) if not any(
+                option.arg == "takes_self" for option in options
+            ):
+                yield f"{where} has a default factory that knows nothing"
+            case _ if isinstance(node, IMPURE_NODES):
+                yield f"{where} is {type(node).__name__}"
+            case _:
+                pass
+
+
+def test_words_and_decisions_are_pure() -> None:
+    assert [fault for path in WORDS_AND_DECISIONS for fault in impurities(path)] == []
+
+
+def test_the_pure_part_of_the_engine_awaits_and_opens_nothing() -> None:
+    more = {**CONVERTERS, **SIGNATURES}
+    faults = [
+        fault
+        for path in PURE_ENGINE
+        for fault in impurities(path, frozenset(more.get(path.name, ())))
+        if "default factory" not in fault
+    ]
+    assert faults == []
+
+
+def room(module: str) -> str:
+    return module.split(".", maxsplit=1)[0]
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{name(path)}:{line} imports {module}"
+        for path in sources(*ROOMS)
+        for line, module in imported(path)
+        if ROOMS.index(room(module)) > ROOMS.index(path.relative_to(ROOT).parts[0])
+    ]
+    assert wrong == []
+
+
+def test_inside_the_package_imports_are_relative() -> None:
+    """The package works under the name of its checkout too; only the outside says turnwheel."""
+    absolute = [
+        f"{name(path)}:{node.lineno}"
+        for path in sources(*ROOMS)
+        for node in ast.walk(tree(path))
+        if (
+            isinstance(node, ast.ImportFrom)
+            and not node.level
+            and (node.module or "").startswith("turnwheel")
+        )
+        or (isinstance(node, ast.Import) and any(alias.name.startswith("turnwheel") for alias in node.names))
+    ]
+    assert absolute == []
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, by way of any of them."""
+
+    def reached(module: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [module]
+        while waiting:
+            for other in graph[waiting.pop()] - seen:
+                seen.add(other)
+                waiting.append(other)
+        return seen
+
+    reach = {module: reached(module) for module in graph}
+    found = {tuple(sorted(other for other in reach[module] if module in reach[other])) for module in graph}
+    return sorted([list(group) for group in found if group])
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["b", "c"]]
+
+
+def documented_imports(path: Path) -> Iterator[tuple[int, str]]:
+    """The modules of turnwheel that a page or an example imports, with their lines."""
+    for line, text in enumerate(path.read_text("utf-8").splitlines(), 1):
+        for module in re.findall(r"\b(?:from|import)\s+(turnwheel(?:\.\w+)*)", text):
+            yield line, module
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    packages = {
+        f"turnwheel.{module}".removesuffix(".")
+        for module, path in MODULES.items()
+        if path.name == "__init__.py"
+    }
+    assert set(settings["tool"]["setuptools"]["packages"]) == packages
+
+
+def test_the_lock_pins_what_pyproject_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    for line in itertools.chain(project["dependencies"], *project["optional-dependencies"].values()):
+        asked = Requirement(line)
+        assert asked.name in pins, f"no version of {asked.name}; run make lock"
+        assert pins[asked.name] in asked.specifier, f"not {line}: {pins[asked.name]}; run make lock"
+
+
+def test_tests_use_no_mocks() -> None:
+    """A test that needs a mock shows a seam in the wrong place."""
+    mocks = re.compile(r"^(from|import) (unittest|mock)", re.MULTILINE)
+    assert [name(path) for path in sources("tests") if mocks.search(path.read_text("utf-8"))] == []

@@ -1,0 +1,358 @@
+"""
+What must hold over a whole run: a ledger that is told every step and says what is wrong with it.
+
+The ledger keeps its own books from events and effects alone, as an auditor does, and compares them with what
+the machine believes. What is asked of the world is here; the account, the conversation, its summaries, failed
+calls and circles, the mail, hooks, questions, settings and calls each have a book of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, final
+
+import attrs
+
+from provers.audit.around import Around
+from provers.audit.calls import CallBook
+from provers.audit.decisions import telling_faults
+from provers.audit.hooks import HookBook
+from provers.audit.loops import LoopBook
+from provers.audit.mail import MailBook
+from provers.audit.questions import AskBook
+from provers.audit.settings import SettingBook
+from provers.audit.spend_book import SpendBook
+from provers.audit.summaries import ShrinkBook
+from provers.audit.tries import TryBook
+from provers.audit.views import ViewBook
+from turnwheel.effects import is_request
+from turnwheel.effects.config import Config, Steering
+from turnwheel.effects.events import (
+    Answer,
+    CallCancelled,
+    Interrupted,
+    ModelStreamed,
+    UserSteered,
+)
+from turnwheel.effects.messages import Message, Role
+from turnwheel.effects.notices import (
+    AnswerDropped,
+    DoneReason,
+    Ignored,
+    InterruptRequested,
+    ReasoningDelta,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+    TurnEnded,
+)
+from turnwheel.effects.records import AppendMessage
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Cancel,
+    Purpose,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from turnwheel.engine.transition import ignored
+from turnwheel.states.batch.batch import Stopping
+from turnwheel.states.state import (
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    Streaming,
+)
+from turnwheel.testing.harness import Step, stopping
+from turnwheel.testing.invariants import (
+    payment_faults,
+    request_faults,
+    step_faults,
+    untouched_faults,
+)
+
+if TYPE_CHECKING:
+    from turnwheel.effects import Effect
+    from turnwheel.engine.machine import Machine
+
+WORK = CallModel | RunTool | RunAgent
+"""Requests that give their own answer although they are cancelled; the others die with their Cancel."""
+
+USED_UP = {DoneReason.MAX_TURNS, DoneReason.MAX_BUDGET, DoneReason.TOKEN_BUDGET, DoneReason.TIME_BUDGET}
+"""Ends of runs that have used all there is."""
+
+
+class Booked(Protocol):
+    """A machine with its books, which are up to date."""
+
+    @property
+    def machine(self) -> Machine:
+        """The machine."""
+        ...
+
+    @property
+    def ledger(self) -> RunAuditor:
+        """What is known of its run."""
+        ...
+
+
+@final
+@attrs.define(kw_only=True)
+class RunAuditor:
+    """
+    The books of one run. Feed `take` each step in turn, and tell `reconfigured` of new settings.
+
+    *known* are all ids there were, and which kind of request each is, None for a call.
+    """
+
+    mail: MailBook
+    hooks: HookBook
+    asks: AskBook
+    settings: SettingBook
+    calls: CallBook
+    purse: SpendBook
+    view: ViewBook
+    shrink: ShrinkBook
+    tries: TryBook = attrs.field(factory=TryBook)
+    loops: LoopBook = attrs.field(factory=LoopBook)
+    open: dict[str, Request] = attrs.field(factory=dict)
+    known: dict[str, type[Request] | None] = attrs.field(factory=dict)
+    cancelled: set[str] = attrs.field(factory=set)
+    turns: int = 0
+    begun: int = 0
+    over: int = 0
+    interrupted: bool = False
+    text: str = ""
+
+    @classmethod
+    def of(cls, machine: Machine) -> RunAuditor:
+        """New books for *machine*, which has not begun yet."""
+        memory = machine.memory
+        return cls(
+            mail=MailBook.of(memory),
+            hooks=HookBook.of(memory),
+            asks=AskBook(),
+            settings=SettingBook.of(memory),
+            calls=CallBook.of(memory),
+            purse=SpendBook.of(memory),
+            view=ViewBook.of(memory),
+            shrink=ShrinkBook.of(memory),
+        )
+
+    def copy(self) -> RunAuditor:
+        """Books that go on from here on their own."""
+        return RunAuditor(
+            mail=self.mail.copy(),
+            hooks=self.hooks.copy(),
+            asks=self.asks.copy(),
+            settings=self.settings.copy(),
+            calls=self.calls.copy(),
+            purse=self.purse.copy(),
+            view=self.view.copy(),
+            shrink=self.shrink.copy(),
+            tries=self.tries.copy(),
+            loops=self.loops.copy(),
+            open=dict(self.open),
+            known=dict(self.known),
+            cancelled=set(self.cancelled),
+            turns=self.turns,
+            begun=self.begun,
+            over=self.over,
+            interrupted=self.interrupted,
+            text=self.text,
+        )
+
+    def reconfigured(self, config: Config) -> None:
+        """The run goes on under *config*, and was under another one *before*."""
+        self.settings.reconfigured(config)
+        self.tries.reconfigured(config)
+        self.calls.loose = True
+
+    def take(self, now: Step) -> list[str]:
+        """The faults of the step *now*."""
+        if ignored(now.effects):
+            return untouched_faults(now)
+        if isinstance(now.event, ModelStreamed):
+            return self._streamed(now)
+        faults, answered = self._event(now)
+        faults += self.purse.take(now, answered)
+        for effect in now.effects:
+            faults += self._effect(effect, now)
+        faults += payment_faults(now) + self._cancels(now) + telling_faults(now, answered)
+        faults += self.mail.take(now) + self.asks.take(now, answered) + self.tries.take(now, answered)
+        faults += self.settings.take(now, answered, self.tries.fallback)
+        around = Around(
+            answered=answered,
+            asks=self.asks,
+            mode=self.settings.mode,
+            purse=self.purse,
+            urgent=self.mail.urgent,
+            stopped=answered is not None and answered.id in self.cancelled,
+        )
+        faults += self.calls.take(now, around) + self.loops.take(now, self.view.messages)
+        faults += self.hooks.take(now, answered, self.calls, self.loops.warns)
+        faults += self._kept_up(now, answered)
+        return faults + self._balance(now) + step_faults(now)
+
+    def _kept_up(self, now: Step, answered: Request | None) -> list[str]:
+        """What keeps a long run going: compactions, and what is shown of the conversation."""
+        window = now.config.spec(self.tries.fallback or self.settings.model).window
+        faults = self.shrink.take(now, answered, self.view, window)
+        return faults + self.view.take(now) + self.purse.faults(now)
+
+    def _streamed(self, now: Step) -> list[str]:
+        """A piece of a stream is seen and gathered, and changes nothing else."""
+        self.tries.seen = True
+        for effect in now.effects:
+            if isinstance(effect, TextDelta):
+                self.text += effect.text
+            elif not isinstance(effect, ReasoningDelta):
+                return [f"{now.event} led to {effect}"]
+        same = now.remembered is now.memory and now.following.open == now.state.open
+        return [] if same else [f"{now.event} changed more than the answer"]
+
+    def _event(self, now: Step) -> tuple[list[str], Request | None]:
+        """What is wrong with the event, and the request that it closed, if it is an answer."""
+        event = now.event
+        if isinstance(event, Answer):
+            answered = self.open.pop(event.request, None)
+            if answered is None:
+                return [f"{type(event).__name__} for {event.request} was applied, which is not open"], None
+            return [], answered
+        if isinstance(event, Interrupted) and stopping(now.state) is Stopping.INTERRUPTED:
+            # Asked twice: what was cancelled is not waited for.
+            self.open.clear()
+        return [], None
+
+    def _effect(self, effect: Effect, now: Step) -> list[str]:
+        if is_request(effect):
+            return self._request(effect, now)
+        match effect:
+            case AppendMessage(message=message):
+                return self._message(message, now)
+            case Ignored():
+                return [f"{effect} stands beside other effects"]
+            case _:
+                return self._notice(effect, now)
+
+    # What is asked of the world
+
+    def _request(self, request: Request, now: Step) -> list[str]:
+        faults = [f"{request.id} is the id of two requests"] if request.id in self.known else []
+        self.known[request.id] = type(request)
+        self.open[request.id] = request
+        if self.interrupted:
+            faults.append(f"{request} leaves although the run was interrupted")
+        if isinstance(request, SetTimer):
+            faults += [f"{request} is in the past"] if request.due < now.event.at else []
+        elif isinstance(request, CallModel):
+            faults += self._called(request, now) + request_faults(request, now.remembered)
+        return faults
+
+    def _called(self, request: CallModel, now: Step) -> list[str]:
+        faults: list[str] = []
+        # The tries of a summary are one call: what one of them used stops no other.
+        if not self.purse.may_call(now.config) and now.state.label in {"thinking.go", "compacting.weigh"}:
+            faults.append(f"{request} leaves over a limit, {self.purse}")
+        return faults if request.purpose is Purpose.SUMMARY else faults + self._nothing_unsaid()
+
+    def _cancels(self, now: Step) -> list[str]:
+        """What is taken back dies; work is told to stop by whoever will not wait, and by nobody else."""
+        named = [effect.request for effect in now.effects if isinstance(effect, Cancel)]
+        unknown = [request for request in named if request not in self.open]
+        stopped = {request for request in named if isinstance(self.open.get(request), WORK)}
+        for request in set(named) - set(unknown) - stopped:
+            del self.open[request]
+        due = self._to_be_stopped(now)
+        faults = [f"{unknown} are cancelled and not open"] if unknown else []
+        again = stopped & self.cancelled
+        if due - self.cancelled - stopped or stopped - due or again:
+            faults.append(f"{now.event} stopped {stopped}, and is to stop {due}")
+        self.cancelled |= stopped
+        return faults
+
+    def _to_be_stopped(self, now: Step) -> set[str]:
+        """The work that is told to stop by what happens in *now*, or was before."""
+        event, work = now.event, {name: one for name, one in self.open.items() if isinstance(one, WORK)}
+        if any(isinstance(effect, InterruptRequested) for effect in now.effects):
+            return set(work)
+        hurries = isinstance(now.following, Streaming | Executing | Confirming | Dispatching)
+        if isinstance(event, UserSteered) and event.how is Steering.NOW and hurries:
+            return set(work)
+        if isinstance(event, CallCancelled):
+            return {name for name, one in work.items() if getattr(one, "call", None) == event.call}
+        return set()
+
+    # What is said
+
+    def _message(self, message: Message, now: Step) -> list[str]:
+        if message.role is not Role.ASSISTANT:
+            return []
+        said, self.text = self.text, ""
+        faults = [] if said == message.text else [f"streamed was {said!r}, kept is {message.text!r}"]
+        again = [call.id for call in message.calls if call.id in self.known]
+        self.known.update({call.id: None for call in message.calls})
+        told = [effect.calls for effect in now.effects if isinstance(effect, TurnEnded)]
+        if again or (told and told != [message.calls]):
+            faults.append(f"{again} are ids that were used, or {message.calls} are told as {told}")
+        return faults
+
+    def _nothing_unsaid(self) -> list[str]:
+        return [f"{self.text!r} was streamed, and neither kept nor dropped"] if self.text else []
+
+    def _notice(self, effect: Effect, now: Step) -> list[str]:
+        match effect:
+            case TextDelta(text):
+                self.text += text
+            case AnswerDropped():
+                self.text = ""
+            case InterruptRequested():
+                self.interrupted = True
+            case TurnEnded(turn=turn):
+                self.turns += 1
+                return [] if turn == self.turns else [f"turn {self.turns} is told as {turn}"]
+            case RetryScheduled(due=due):
+                timers = [one.due for one in now.effects if isinstance(one, SetTimer)]
+                return [] if timers == [due] else [f"{effect} is told and set are {timers}"]
+            case RunStarted():
+                self.begun += 1
+                return [] if now.state.label == "thinking.start" else ["the run starts in its middle"]
+            case RunEnded():
+                self.over += 1
+                return self._ended(effect, now)
+            case _:
+                pass
+        return []
+
+    def _ended(self, told: RunEnded, now: Step) -> list[str]:
+        faults = self._nothing_unsaid()
+        if told.spent != self.purse.spent:
+            faults.append(f"told are {told.spent}, used were {self.purse.spent}")
+        if told.reason in USED_UP and self.purse.may_call(now.config):
+            faults.append(f"the run ended with {told.reason}, and there is more, {self.purse}")
+        if self.interrupted != (told.reason is DoneReason.INTERRUPTED):
+            faults.append(f"the run ended with {told.reason}, interrupted: {self.interrupted}")
+        if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:
+            faults.append(f"the prompt did not come in, and the run ended with {told.reason}")
+        return faults
+
+    # Whether the books balance
+
+    def _balance(self, now: Step) -> list[str]:
+        following, memory = now.following, now.remembered
+        faults: list[str] = []
+        if set(following.open) != set(self.open):
+            faults.append(f"open are {sorted(self.open)}, {following.label} names {sorted(following.open)}")
+        questions = {name for name, one in self.open.items() if isinstance(one, AskApproval)}
+        if questions != set(self.asks.open):
+            faults.append(f"the questions {questions} are open, told as open are {set(self.asks.open)}")
+        if isinstance(following, Done) and following.spent != self.purse.spent:
+            faults.append(f"used were {self.purse.spent}, the end says {following.spent}")
+        if memory.spent.turns != self.turns:
+            faults.append(f"{self.turns} turns were completed, counted {memory.spent.turns}")
+        if (self.begun, self.over) != (following.label != "thinking.start", isinstance(following, Done)):
+            faults.append(f"{following.label} after {self.begun} starts and {self.over} ends")
+        return faults

@@ -1,0 +1,199 @@
+"""
+The moments at which a process can be killed, and what is noted of its life outside of the store.
+
+A process counts the moments it comes to, in memory that outlives it, and does at one of them what it was
+told: it kills itself with -9, or it freezes. What it does to the world it notes in a file of its own, line by
+line: what is there was done, whatever became of the process and of its journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from turnwheel.effects.events import ApprovalGiven
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import Posted, Stepped
+from turnwheel.performers.stores.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    from turnwheel.performers.stores.base import SessionInfo
+    from turnwheel.performers.stores.sqlite import Durability
+
+PAGE = 4_096
+"""Bytes of the memory in which a process counts: a number and the name of the moment."""
+
+CHANGING = {"alter", "commit", "create", "delete", "drop", "insert", "update"}
+"""The statements that change what is in a database."""
+
+HEAD = struct.Struct("=qq")
+"""The number of moments, and the length of the name of the latest."""
+
+
+@final
+class Points:
+    """
+    Counts the moments of a process in the memory *shared*; the first is number 1, *names* are all of them.
+
+    *busy* is how many calls of stores are under way.
+    """
+
+    def __init__(self, shared: mmap) -> None:
+        self.names: list[str] = []
+        self.busy = 0
+        self._plans: list[tuple[int, Callable[[], None], bool]] = []
+        self._shared = shared
+        self._count = 0
+        self._name = ""
+
+    def at(self, number: int, act: Callable[[], None], *, room: bool = False) -> None:
+        """
+        Have *act* called at the moment with this *number*.
+
+        Where there is *room*, at the first from there on at which no store is busy, here or in a thread.
+        """
+        self._plans.append((number, act, room))
+
+    def within(self, what: str) -> None:
+        """The process does *what* behind the latest moment and before the next."""
+        name = self._name
+        self(f"{name}, {what}")
+        self._name = name
+
+    def __call__(self, name: str) -> None:
+        """The process has come to the moment called *name*."""
+        self._name = name
+        self._count += 1
+        self.names.append(name)
+        told = name.encode()[: PAGE - HEAD.size]
+        self._shared[: HEAD.size + len(told)] = HEAD.pack(self._count, len(told)) + told
+        for plan in self._plans[:]:
+            number, act, room = plan
+            if self._count >= number and not (room and self.busy):
+                self._plans.remove(plan)
+                act()
+
+
+def counted(shared: mmap) -> tuple[int, str]:
+    """How many moments a process came to that counted in *shared*, and the name of the latest."""
+    count, length = HEAD.unpack(shared[: HEAD.size])
+    return count, shared[HEAD.size : HEAD.size + length].decode(errors="replace")
+
+
+@final
+class Notebook:
+    """
+    The file at *path*, to which processes add JSON objects, here the *process* with this number.
+
+    A line that was written is there, also after a kill.
+    """
+
+    def __init__(self, path: Path, process: int) -> None:
+        self._process = process
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(self, kind: str, **what: object) -> None:
+        """Add one line, at once."""
+        os.write(self._file, json.dumps({"kind": kind, "process": self._process, **what}).encode() + b"\n")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    @staticmethod
+    def read(path: Path) -> list[dict[str, Any]]:
+        """All lines of the file at *path*; a last one that was cut off is none."""
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def pointed_statements(points: Points) -> None:
+    """From now on and for good, each statement of this process that changes a database is one of *points*."""
+
+    def statement(text: str) -> None:
+        verb = text.strip().partition(" ")[0].lower()
+        if verb in CHANGING:
+            points.within(verb)
+
+    def opened(*where: Any, **how: Any) -> sqlite3.Connection:  # noqa: ANN401  # whatever is asked of sqlite3
+        db: sqlite3.Connection = connect(*where, **how)
+        db.set_trace_callback(statement)
+        return db
+
+    connect = sqlite3.connect
+    sqlite3.connect = opened  # type: ignore[assignment]  # the process is to be killed, and nobody else sees it
+
+
+@final
+class PointedStore:
+    """
+    The store in the file *path*, with *points* around each call.
+
+    *lengths* are those that sessions had when this process last heard of them. *who* uses it is part of the
+    names of its moments.
+    """
+
+    def __init__(self, path: Path, durability: Durability, points: Points, who: str = "") -> None:
+        self.lengths: dict[str, int] = {}
+        self._points = points
+        self._who = who
+        self._kept = SQLiteStore(path, durability)
+
+    @contextmanager
+    def _busy(self) -> Generator[None, None, None]:
+        self._points.busy += 1
+        try:
+            yield
+        finally:
+            self._points.busy -= 1
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        """As a store does."""
+        name = f"{self._who}{expected} of {session}"
+        self._points(f"append {name}: before")
+        with self._busy():
+            length = await self._kept.append(session, expected, entries, about)
+        self.lengths[session] = length
+        self._points(f"append {name}: after")
+        return length
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        """The entries of *session* from *start* on."""
+        with self._busy():  # the first that is asked of a store makes its file
+            entries = await self._kept.load(session, start)
+        self._points(f"load {session} from {start}")
+        self.lengths[session] = start + len(entries)
+        return entries
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """All sessions."""
+        return await self._kept.list()
+
+    async def settled(self) -> Sequence[str]:
+        """The questions whose answers are kept."""
+        found: list[str] = []
+        for info in await self.list():
+            for data in await self.load(info.session):
+                if b"ApprovalGiven" in data:
+                    entry = decode_entry(data, info.session)
+                    if isinstance(entry, Posted | Stepped) and isinstance(entry.event, ApprovalGiven):
+                        found.append(entry.event.request)
+        return found
+
+    async def delete(self, session: str) -> bool:
+        """Forget *session*."""
+        return await self._kept.delete(session)
+
+    async def close(self) -> None:
+        """Let go."""
+        await self._kept.close()

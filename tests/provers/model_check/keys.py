@@ -1,0 +1,121 @@
+"""
+When two places of a search are the same one.
+
+A key says all of a place that anything can depend on that comes later: what the machine does, what the world
+may do to it, and what its ledger will find wrong. It leaves out
+
+- the numbers in ids: they are compared with each other and nothing else, so they are numbered anew, in the
+  order in which they are named;
+- how much was used, in units without a limit: it is added to and reported, and nothing looks at it;
+- what was said before the last message, in worlds where nothing asks for it: there is nothing to summarise,
+  to leave out or to find a circle in before the window is full or there was a second batch;
+- requests and calls that are over, and what of the ledger is held against the memory or the state at every
+  step, so that it cannot be something else.
+
+That this is enough is argued here and tried by the search, which compares places with equal keys by what
+follows from them.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import attrs
+
+from turnwheel.effects.messages import Finish, ToolCall, ToolResult
+from turnwheel.effects.requests import CallModel, Request
+from turnwheel.states.context import Memory
+from turnwheel.states.state import (
+    Confirming,
+    Dispatching,
+    Done,
+    Executing,
+    State,
+)
+
+if TYPE_CHECKING:
+    from provers.audit.run_auditor import Booked, RunAuditor
+    from provers.model_check.worlds import World
+    from turnwheel.effects.messages import Message, Part
+    from turnwheel.engine.machine import Machine
+
+ID = re.compile(r"\br-(\d+)")
+
+UNTOLD = frozenset({"run", "history", "next_id", "size", "spent", "results", "earlier", "received"})
+TOLD = tuple([field.name for field in attrs.fields(Memory) if field.name not in UNTOLD])
+"""What of a memory is said as it is, and what is not."""
+
+
+def key(run: Booked, world: World) -> bytes:
+    """The same for all places that are one, and for no two that are not, as far as 128 bits can tell."""
+    machine, ledger = run.machine, run.ledger
+    said = (_where(machine.state), _remembered(machine.memory, world), world.configs.index(machine.config))
+    text = f"{said!r} {_booked(machine, ledger)!r}"
+    numbers: dict[str, str] = {}
+    anew = ID.sub(lambda found: numbers.setdefault(found[1], f"r-{len(numbers)}"), text)
+    return blake2b(anew.encode(), digest_size=16).digest()
+
+
+def _where(state: State) -> State:
+    """*state* without the account that its end gives."""
+    return Done(reason=state.reason, detail=state.detail) if isinstance(state, Done) else state
+
+
+def _remembered(memory: Memory, world: World) -> tuple[object, ...]:
+    """What of *memory* can matter in *world*."""
+    history = memory.history
+    # A first answer may not come because there is too much to read already.
+    back = world.looks_back or not memory.spent.turns
+    seen = history if back else history.slice(max(0, len(history) - 1), len(history))
+    conversation = (history.revision, [_shape(message) for message in seen])
+    sizes = (memory.size, memory.results) if back else ()
+    told = [getattr(memory, name) for name in TOLD]
+    return (*told, len(memory.received), conversation, sizes, world.counted(memory.spent))
+
+
+def _booked(machine: Machine, ledger: RunAuditor) -> tuple[object, ...]:
+    """What of *ledger* can matter that *machine* does not say."""
+    calls, hooks, state = ledger.calls, ledger.hooks, machine.state
+    batch: tuple[object, ...] = ()
+    if isinstance(state, Executing | Confirming | Dispatching):
+        met = [(calls.calls[name], hooks.asked.get(name, ())) for name in calls.batch]
+        batch = (met, calls.skips, calls.loose, calls.offered)
+    asked = [_unseen(request) for request in ledger.open.values()]
+    stopped = [name for name in ledger.open if name in ledger.cancelled]
+    purse = (ledger.purse.held, ledger.purse.told, ledger.purse.unplanned) if ledger.purse.held else ()
+    people = (ledger.mail.begun, ledger.mail.refused, ledger.mail.asked, ledger.interrupted)
+    return (
+        batch,
+        asked,
+        stopped,
+        purse,
+        people,
+        (hooks.read, hooks.wishes),
+        (ledger.tries, ledger.shrink, ledger.text),
+    )
+
+
+def _unseen(request: Request) -> object:
+    """*request* without what its model is shown, which is the conversation that there is."""
+    if not isinstance(request, CallModel):
+        return request
+    return (request.id, request.model, request.purpose, request.thinking, request.tools, request.instructions)
+
+
+def _shape(message: Message) -> tuple[str, ...]:
+    """What of *message* can matter: who says it, what of, and how it ended; not in which words."""
+    return (message.role.value, *[_part(part) for part in message.parts])
+
+
+def _part(part: Part) -> str:
+    match part:
+        case ToolCall(name=name):
+            return f"call {name}"
+        case ToolResult(name=name, outcome=outcome):
+            return f"{outcome.value} {name}"
+        case Finish(reason=reason):
+            return reason.value
+        case _:
+            return type(part).__name__
