@@ -16,7 +16,7 @@ import attrs
 
 from ...effects.events import AgentFinished, ToolFinished
 from ...effects.messages import Role
-from ...effects.notices import ToolEnded
+from ...effects.notices import CallSettled
 from ...effects.records import AppendMessage
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FullResults:
     def note(self, event: Event, effects: Iterable[Effect], number: int | None) -> None:
         """Note what the machine said to *event*, which is entry *number*, None where it is not journaled."""
         for effect in effects:
-            if isinstance(effect, ToolEnded):
+            if isinstance(effect, CallSettled):
                 where: ResultPlace = effect.content
                 if number is not None and said_in(event) == effect.content:
                     where = number
