@@ -139,18 +139,20 @@ def _weigh(state: Compacting, ctx: Context) -> Step:
         return draft.to(Thinking(stage=End(reason=reason)))
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
-    if memory.compactions >= (TRIES_OF_LARGE if state.reason is CompactReason.OVERFLOW else 1):
+    if memory.progress.compactions >= (TRIES_OF_LARGE if state.reason is CompactReason.OVERFLOW else 1):
         return _left_alone(state, "a summary was tried just before", draft, ctx)
     window = ctx.model.window
     if state.reason is CompactReason.OVERFLOW:
-        window = min(window, memory.size)  # it is smaller than it was taken for
+        window = min(window, memory.conversation.size)  # it is smaller than it was taken for
     cut = ctx.cut(window)
     if cut == 0:
         return _left_alone(state, "there is nothing old enough to summarise", draft, ctx)
     names = asked_at(config, Hook.PRE_COMPACT)
     if not names:
         return _summarise(state, _plan(cut, (), ctx), draft, ctx)
-    request = ask_hooks(Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.size), draft)
+    request = ask_hooks(
+        Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.conversation.size), draft
+    )
     return draft.to(Compacting(reason=state.reason, stage=Consulting(request=request, cut=cut)))
 
 
@@ -184,7 +186,7 @@ def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Ste
     memory, model = ctx.memory, _summariser(ctx).name
     request = draft.new_id()
     if plan.attempt == 1:
-        draft.add(CompactionStarted(size=memory.size, reason=state.reason))
+        draft.add(CompactionStarted(size=memory.conversation.size, reason=state.reason))
     draft.add(
         CallModel(
             id=request,
@@ -208,7 +210,7 @@ def _worth_it(ctx: Context) -> bool:
         case OnMaxTokens.STOP:
             return False
         case OnMaxTokens.COMPACT_OVER_THRESHOLD:
-            return compaction.due(ctx.memory.size, ctx.model.window, policy.compact_at)
+            return compaction.due(ctx.memory.conversation.size, ctx.model.window, policy.compact_at)
 
 
 def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context) -> Step:
@@ -241,7 +243,7 @@ def _refused(state: Compacting, stage: Summary, event: ModelFailed, draft: Draft
         less = min(plan.limit, _read(stage, ctx)) // 2
         return _summarise(state, attrs.evolve(again, limit=less), draft, ctx)
     delay = wait(ctx.config.retries, event, plan.attempt)
-    own = not ctx.config.compaction.model and not ctx.memory.fallback
+    own = not ctx.config.compaction.model and not ctx.memory.progress.fallback
     if own and may_fall_back(ctx.config, stage.model, event, delay):
         draft.add(*fall_back(ctx.config, stage.model, event))
         return draft.to(Compacting(reason=state.reason))
@@ -271,15 +273,17 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     """
     memory, cut = ctx.memory, stage.plan.cut
     summary = compaction.summary_message(text, ctx.now)
-    old = history_size(memory.history.slice(0, cut)) - saved(memory.history, 0, min(cut, memory.cleared))
+    old = history_size(memory.history.slice(0, cut)) - saved(
+        memory.history, 0, min(cut, memory.conversation.cleared)
+    )
     if not text.strip():
         return _failed(state, "the summary was empty", draft, ctx)
     if message_size(summary) >= old:
         return _failed(state, "the summary was not smaller than what it was to replace", draft, ctx)
-    shown = history_size(memory.history) - saved(memory.history, 0, memory.cleared)
+    shown = history_size(memory.history) - saved(memory.history, 0, memory.conversation.cleared)
     draft.add(
         ReplaceHistory(head=(summary,), keep=cut),
-        CountCompaction(attempts=memory.compactions + 1, failures=0),
+        CountCompaction(attempts=memory.progress.compactions + 1, failures=0),
         Compacted(before=shown, after=shown - old + message_size(summary)),
     )
     if state.reason is CompactReason.MAX_TOKENS:
@@ -290,19 +294,19 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
 
 def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
     """No summary came of it. Counted, so that the same failure is not paid for again and again."""
-    return _goes_on(state, why, ctx.memory.compaction_failures + 1, draft, ctx)
+    return _goes_on(state, why, ctx.memory.session.compaction_failures + 1, draft, ctx)
 
 
 def _left_alone(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
     """No summary was asked for: another time it may be, so that is no failure."""
-    return _goes_on(state, why, ctx.memory.compaction_failures, draft, ctx)
+    return _goes_on(state, why, ctx.memory.session.compaction_failures, draft, ctx)
 
 
 def _goes_on(state: Compacting, why: str, failures: int, draft: Draft, ctx: Context) -> Step:
     """The context stays as it is, and the run goes on where it can."""
     draft.add(
         CompactionFailed(reason=why),
-        CountCompaction(attempts=ctx.memory.compactions + 1, failures=failures),
+        CountCompaction(attempts=ctx.memory.progress.compactions + 1, failures=failures),
     )
     match state.reason:
         case CompactReason.THRESHOLD:

@@ -148,7 +148,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
         for wish in sorted_.kept
     }
     _append(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
-    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=True)
+    usage = usage_of(event.usage, ctx.memory.conversation.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
     draft.add(
         AddUsage(spent=spent, context=0 if usage.estimated else usage.total),
@@ -160,10 +160,10 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
             sequence=event.sequence,
         ),
     )
-    if ctx.memory.pending_context:
+    if ctx.memory.conversation.pending_context:
         draft.add(ClearContext())
-    if ctx.memory.compactions:
-        draft.add(CountCompaction(attempts=0, failures=ctx.memory.compaction_failures))
+    if ctx.memory.progress.compactions:
+        draft.add(CountCompaction(attempts=0, failures=ctx.memory.session.compaction_failures))
     _warn(sorted_, stop, draft)
     if stop in TRUSTED and calls:
         batch = Batch(calls=tuple([Call(call=call) for call in calls.values()]), offered=state.offered)
@@ -254,7 +254,7 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     lost = event.failure is Failure.LOST
     silent = lost or not state.pieces.count
     delay = wait(ctx.config.retries, event, state.attempt) if silent else None
-    if silent and not ctx.memory.fallback and may_fall_back(ctx.config, state.model, event, delay):
+    if silent and not ctx.memory.progress.fallback and may_fall_back(ctx.config, state.model, event, delay):
         return _fall_back(state, event, draft, ctx)
     if delay is None:
         detail = f"{event.failure}: {event.message}"
@@ -279,7 +279,9 @@ def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx
     """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
     if state.pieces.count:
         draft.add(AnswerDropped(request=state.request))
-    usage = usage_of(event.usage, ctx.memory.size, state.pieces.pieces, begun=_begun(state, event))
+    usage = usage_of(
+        event.usage, ctx.memory.conversation.size, state.pieces.pieces, begun=_begun(state, event)
+    )
     if usage.total or event.seconds:
         draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
 
@@ -290,7 +292,7 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     pieces = state.pieces.pieces
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
     _append(state, parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
-    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=_begun(state, event))
+    usage = usage_of(event.usage, ctx.memory.conversation.size, pieces, begun=_begun(state, event))
     draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
     return draft.to(_stopped(state))
 

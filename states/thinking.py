@@ -95,14 +95,14 @@ def began(ctx: Context) -> AdmissionStep:
     draft.add(
         RunStarted(
             run=memory.run,
-            model=memory.model,
+            model=memory.session.model,
             tools=tuple([tool.name for tool in config.tools]),
             at=ctx.now,
-            mode=memory.mode,
+            mode=memory.session.mode,
             cwd=config.cwd,
         )
     )
-    if isinstance(memory.instructions, SetInstructions):
+    if isinstance(memory.session.instructions, SetInstructions):
         return draft.to(Thinking(stage=Prompt()))
     if not config.instructions:
         return _greet("", draft, ctx)
@@ -153,7 +153,7 @@ def admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> AdmissionStep:
     names = asked_at(ctx.config, Hook.USER_PROMPT_SUBMIT) if ids else ()
     if not names:
         return _let_in(ids, state, draft, ctx)
-    prompts = [mail.text for mail in ctx.memory.mail if mail.id in ids]
+    prompts = [mail.text for mail in ctx.memory.session.mail if mail.id in ids]
     request = ask_hooks(Hook.USER_PROMPT_SUBMIT, names, told(prompts=prompts), draft)
     return draft.to(Thinking(stage=Admitting(request=request, ids=ids), attempt=state.attempt))
 
@@ -170,7 +170,7 @@ def admitted(state: Thinking, stage: Admitting, event: HookAnswered, ctx: Contex
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
     blocked(stage, said.because, draft, ctx)
-    prompted = any(mail.lane is MailKind.PROMPT for mail in ctx.memory.mail if mail.id in stage.ids)
+    prompted = any(mail.lane is MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids)
     if prompted or not ctx.memory.history:
         return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
     if said.interrupt:
@@ -194,7 +194,7 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> AdmissionStep:
 
 def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -> AdmissionStep:
     if ids:
-        made = messages(ctx.memory.mail, ids)
+        made = messages(ctx.memory.session.mail, ids)
         draft.add(*[AppendMessage(message=message) for message in made])
         draft.add(TakeMail(ids=ids), InputTaken(ids=ids, messages=made))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
@@ -205,7 +205,7 @@ def blocked(stage: Reading | Opening | Admitting, why: str, draft: Draft, ctx: C
     if isinstance(stage, Admitting):
         ids = stage.ids
     else:
-        ids = next_prompt(ctx.memory.mail, ctx.config.policy.coalesce)
+        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
     draft.add(TakeMail(ids=ids), InputBlocked(ids=ids, reason=why))
 
 
@@ -220,12 +220,14 @@ def go(state: Thinking, ctx: Context) -> CallStep:
     config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         return draft.to(Thinking(stage=End(reason=reason)))
-    if memory.mail and memory.waiting(MailKind.STEER):
+    if memory.session.mail and memory.waiting(MailKind.STEER):
         return draft.to(Thinking(stage=Steer(), attempt=state.attempt))
-    before = compaction.before(config.compaction, memory.history, memory.cleared, memory.results)
+    before = compaction.before(
+        config.compaction, memory.history, memory.conversation.cleared, memory.conversation.results
+    )
     if before is not None:
         return _clear(before, state, ctx)
-    loop = loops.found(memory.history, config, memory.withdrawn, memory.spent.turns)
+    loop = loops.found(memory.history, config, memory.progress.withdrawn, memory.spent.turns)
     if loop is not None and loop.acts:
         return _looped(loop, state, ctx)
     if _too_long(ctx):
@@ -236,7 +238,13 @@ def go(state: Thinking, ctx: Context) -> CallStep:
 def _too_long(ctx: Context) -> bool:
     """Whether the conversation is to be shortened, and has something old that can be."""
     config, memory, window = ctx.config, ctx.memory, ctx.model.window
-    if not compaction.wanted(memory.size, window, config, memory.compactions, memory.compaction_failures):
+    if not compaction.wanted(
+        memory.conversation.size,
+        window,
+        config,
+        memory.progress.compactions,
+        memory.session.compaction_failures,
+    ):
         return False
     return compaction.worth_it(memory.history, ctx.cut(window), window)
 
@@ -244,9 +252,11 @@ def _too_long(ctx: Context) -> bool:
 def _clear(before: int, state: Thinking, ctx: Context) -> CallStep:
     """From now on leave out old results, those in the messages before index *before*."""
     draft, memory = Draft(ctx), ctx.memory
-    count = compaction.count(memory.history, memory.cleared, before)
+    count = compaction.count(memory.history, memory.conversation.cleared, before)
     if count:
-        draft.add(ResultsCleared(count=count, tokens=saved(memory.history, memory.cleared, before)))
+        draft.add(
+            ResultsCleared(count=count, tokens=saved(memory.history, memory.conversation.cleared, before))
+        )
     draft.add(ClearResults(before=before))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
@@ -274,21 +284,23 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> CallStep:
     of the history instead of carrying it, so a turn costs the same however long it is.
     """
     memory, model, draft = ctx.memory, ctx.model.name, Draft(ctx)
-    history, said = memory.history, memory.pending_context
+    history, said = memory.history, memory.conversation.pending_context
     if loop is not None:
         if not loop.done and state.attempt == 1:
             draft.add(_told(loop))
         said = (*said, loop.text)
     offered = tuple([tool.name for tool in ctx.config.tools])
-    if memory.withdrawn:
-        away = loops.away(memory.withdrawn, memory.spent.turns)
+    if memory.progress.withdrawn:
+        away = loops.away(memory.progress.withdrawn, memory.spent.turns)
         offered = tuple([tool for tool in offered if tool not in away])
     request = draft.new_id()
     draft.add(
         CallModel(
             id=request,
             model=model,
-            view=Conversation(revision=history.revision, length=history.length, cleared=memory.cleared),
+            view=Conversation(
+                revision=history.revision, length=history.length, cleared=memory.conversation.cleared
+            ),
             system=ctx.system,
             thinking=ctx.thinking,
             tools=offered,
@@ -328,7 +340,7 @@ def _entered(state: Thinking, ctx: Context) -> Step:
         case Start():
             return began(ctx)
         case Prompt():
-            return admit(next_prompt(ctx.memory.mail, ctx.config.policy.coalesce), state, ctx)
+            return admit(next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce), state, ctx)
         case Steer():
             return admit(tuple([mail.id for mail in ctx.memory.waiting(MailKind.STEER)]), state, ctx)
         case Go():
@@ -383,10 +395,12 @@ def _end(stage: End, ctx: Context) -> Step:
     names = asked_at(ctx.config, hook)
     if not names:
         return _done(stage.reason, stage.detail, draft, ctx)
-    if ctx.memory.continues >= ctx.config.policy.continues:
-        draft.add(Warned(text=f"hooks made this run go on {ctx.memory.continues} times; it ends now"))
+    if ctx.memory.progress.continues >= ctx.config.policy.continues:
+        draft.add(
+            Warned(text=f"hooks made this run go on {ctx.memory.progress.continues} times; it ends now")
+        )
         return _done(stage.reason, stage.detail, draft, ctx)
-    payload = told(reason=stage.reason, continued=ctx.memory.continues)
+    payload = told(reason=stage.reason, continued=ctx.memory.progress.continues)
     request = ask_hooks(hook, names, payload, draft)
     return draft.to(Thinking(stage=Ending(request=request, reason=stage.reason, detail=stage.detail)))
 

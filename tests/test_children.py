@@ -581,7 +581,7 @@ async def test_a_child_is_steered(house: House, way: str) -> None:
 def known(session: Session) -> list[Any]:
     """What the run of *session* has heard and not read yet."""
     assert session.machine is not None
-    return list(session.machine.memory.mail)
+    return list(session.machine.memory.session.mail)
 
 
 async def test_a_child_may_be_spoken_to_as_soon_as_it_is_announced(one: House) -> None:
@@ -770,7 +770,7 @@ async def test_a_child_that_is_gone_on_with_has_the_mode_its_parent_has_now(hous
     await later.resume()
     child = await later.child(call).load()
     assert child.machine is not None
-    assert child.machine.memory.mode is PermissionMode.DEFAULT
+    assert child.machine.memory.session.mode is PermissionMode.DEFAULT
 
 
 async def test_another_setting_of_its_parent_is_not_a_childs(house: House) -> None:
@@ -783,7 +783,7 @@ async def test_another_setting_of_its_parent_is_not_a_childs(house: House) -> No
     assert len(watch.got(SettingChanged)) == 1
     child = await session.child(results(session)[0].call).load()
     assert child.machine is not None
-    assert child.machine.memory.model == "one"
+    assert child.machine.memory.session.model == "one"
 
 
 # Stopping

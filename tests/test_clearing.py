@@ -236,18 +236,21 @@ def shown_size(run: MachineHarness) -> int:
     """What a model is shown, estimated anew."""
     memory = run.machine.memory
     messages = enumerate(memory.history)
-    return sum(message_size(clear_results(one) if index < memory.cleared else one) for index, one in messages)
+    return sum(
+        message_size(clear_results(one) if index < memory.conversation.cleared else one)
+        for index, one in messages
+    )
 
 
 def in_order(run: MachineHarness) -> None:
     """What the memory keeps count of is what can be counted."""
     memory = run.machine.memory
     history = memory.history
-    assert memory.size == shown_size(run)
-    assert memory.results == results_in(history.slice(memory.cleared, len(history)))
+    assert memory.conversation.size == shown_size(run)
+    assert memory.conversation.results == results_in(history.slice(memory.conversation.cleared, len(history)))
     for request in run.got(CallModel):
         if isinstance(request.view, Conversation):
-            assert (request.view.cleared, request.view.length) == (memory.cleared, len(history))
+            assert (request.view.cleared, request.view.length) == (memory.conversation.cleared, len(history))
 
 
 def test_results_are_left_out_in_leaps() -> None:
@@ -266,12 +269,12 @@ def test_the_size_goes_down_by_what_is_saved() -> None:
     """Whoever watches is told how much that is."""
     run = MachineHarness()
     reads(run, *[1] * 15)
-    before = run.machine.memory.size
+    before = run.machine.memory.conversation.size
     reads(run, 1)
     (told,) = run.got(ResultsCleared)
     added = history_size(run.machine.memory.history.slice(31, 33))
     assert told.count == 11
-    assert run.machine.memory.size == before + added - told.tokens
+    assert run.machine.memory.conversation.size == before + added - told.tokens
     assert told.tokens == 11 * (len(LONG) // 4 - len(CLEARED) // 4)
 
 
@@ -282,7 +285,10 @@ def test_a_model_that_counts_is_believed() -> None:
     run.say(call(0, "look", path="x"), usage=Usage(input=50_000, output=10))
     run.end("look", LONG)
     (told,) = run.got(ResultsCleared)
-    assert run.machine.memory.size == 50_010 + message_size(run.machine.memory.history[-1]) - told.tokens
+    assert (
+        run.machine.memory.conversation.size
+        == 50_010 + message_size(run.machine.memory.history[-1]) - told.tokens
+    )
 
 
 def test_short_results_are_passed_over_in_silence() -> None:
@@ -303,13 +309,16 @@ def test_several_runs_share_what_is_left_out() -> None:
     before = first.machine.memory
     second = MachineHarness(Machine.open(opened, first.machine))
     in_order(second)
-    assert (second.machine.memory.cleared, second.machine.memory.results) == (before.cleared, before.results)
+    assert (second.machine.memory.conversation.cleared, second.machine.memory.conversation.results) == (
+        before.conversation.cleared,
+        before.conversation.results,
+    )
 
 
 def test_a_conversation_that_is_brought_along_is_counted() -> None:
     """Twenty results that somebody else collected are too many from the beginning."""
     machine = Machine.start(config(), "go on", run="r", history=told(*[1] * 20))
-    assert machine.memory.results == 20
+    assert machine.memory.conversation.results == 20
     run = MachineHarness(machine)
     assert asked(run).view == Conversation(revision=0, length=42, cleared=31)
     in_order(run)
@@ -326,10 +335,10 @@ def test_a_summary_counts_anew() -> None:
     while run.label != "compacting.summary":
         reads(run, 1)
         in_order(run)
-    left_out_before = run.machine.memory.cleared
+    left_out_before = run.machine.memory.conversation.cleared
     run.say("they talked", usage=UNTOLD)
     assert len(run.got(Compacted)) == 1
-    assert left_out_before > run.machine.memory.cleared >= 0
+    assert left_out_before > run.machine.memory.conversation.cleared >= 0
     in_order(run)
     for _ in range(5):
         reads(run, 1)
@@ -343,9 +352,13 @@ def test_going_back_takes_what_was_left_out_then() -> None:
     early.say("done", usage=UNTOLD)
     late = MachineHarness(Machine.open(RunOpened(at=99.0, run="r2", config=config()), early.machine))
     memory, then = late.machine.branched(early.machine).memory, early.machine.memory
-    assert (memory.cleared, memory.results, memory.size) == (then.cleared, then.results, then.size)
+    assert (memory.conversation.cleared, memory.conversation.results, memory.conversation.size) == (
+        then.conversation.cleared,
+        then.conversation.results,
+        then.conversation.size,
+    )
     start = late.machine.branched(None).memory
-    assert (start.cleared, start.results, start.size) == (0, 0, 0)
+    assert (start.conversation.cleared, start.conversation.results, start.conversation.size) == (0, 0, 0)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), SETTINGS)

@@ -841,7 +841,7 @@ def test_arguments_are_edited_in_an_editor_meanwhile(
     for tokens in (7, 8):
         elsewhere("control", "s", "--think", str(tokens))
     # One step follows the other, so that by now the first has been told.
-    until(lambda: after(store).memory.thinking == SetThinking(tokens=8))
+    until(lambda: after(store).memory.session.thinking == SetThinking(tokens=8))
     with fifo.open("w", encoding="utf-8") as gate:
         gate.write("this is an editor\n")
     screen.expect("this is an editor\nfrom now on: thinking up to 7 tokens")

@@ -115,7 +115,7 @@ def test_what_failed_is_not_tried_at_every_step() -> None:
     for failures in range(1, 4):
         assert run.label == "compacting.summary"
         run.fail(Failure.AUTH)
-        assert run.machine.memory.compaction_failures == failures
+        assert run.machine.memory.session.compaction_failures == failures
         run.say(call(0, "look"), usage=FULL)
         run.end("look")
     assert run.label == "streaming"
@@ -127,7 +127,7 @@ def test_a_summary_that_was_lost_is_asked_for_again() -> None:
     run.stream(TextPiece("half a"))
     run.fail(Failure.LOST)
     assert run.label == "compacting.summary"
-    assert run.machine.memory.compaction_failures == 0
+    assert run.machine.memory.session.compaction_failures == 0
     run.say("brief")
     assert run.talk[0] == ("user", compaction.PREFIX + "brief")
 
@@ -364,7 +364,7 @@ def test_a_hook_may_be_against_it(why: str, label: str, reason: str) -> None:
     run.answer(HookAnswer(verdict="deny", reason="not now"))
     assert (run.label, run.reason) == (label, reason)
     assert run.machine.memory.history is before
-    assert (run.machine.memory.compactions, run.machine.memory.compaction_failures) == (1, 0)
+    assert (run.machine.memory.progress.compactions, run.machine.memory.session.compaction_failures) == (1, 0)
     assert [notice.reason for notice in run.got(CompactionFailed)] == ["a hook denied it: clerk: not now"]
     assert all(request.purpose is Purpose.TURN for request in run.all(CallModel))
 

@@ -532,7 +532,7 @@ async def test_a_session_can_be_gone_on_with_from_every_point_of_its_journal() -
         assert sorted(said(later)) == sorted(texts), length
         changed = any(isinstance(event, ControlReceived) for event in inputs)
         assert later.machine is not None
-        assert later.machine.memory.model == ("other" if changed else "one"), length
+        assert later.machine.memory.session.model == ("other" if changed else "one"), length
 
 
 # What goes wrong

@@ -56,7 +56,11 @@ def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) 
     assert run.machine.state == state
     assert run.machine.memory.history is history
     memory = run.machine.memory
-    held = {SetModel: memory.model, SetMode: memory.mode, SetThinking: memory.thinking}[type(change)]
+    held = {
+        SetModel: memory.session.model,
+        SetMode: memory.session.mode,
+        SetThinking: memory.session.thinking,
+    }[type(change)]
     assert held == {SetModel: "wire:other", SetMode: PermissionMode.BYPASS, SetThinking: change}[type(change)]
     run.feed(event)
     assert run.got(Ignored) == [Ignored(event="ControlReceived", state=run.label)]
@@ -82,7 +86,7 @@ def test_what_was_changed_holds_in_the_runs_that_follow() -> None:
     again = MachineHarness(Machine.open(opened, run.machine, [UserSent(at=100.0, id="s", text="again")]))
     (request,) = again.got(CallModel)
     assert (request.model, request.thinking, request.system) == ("wire:other", 2_000, "You help.")
-    assert again.machine.memory.mode is PermissionMode.DEFAULT
+    assert again.machine.memory.session.mode is PermissionMode.DEFAULT
 
 
 # The model
@@ -193,7 +197,10 @@ def test_what_cannot_be_changed_is_refused_and_stays(limits: Limits, change: Cha
     before = run.machine.memory
     run.change(change)
     assert run.effects == (SettingRefused(change=change, reason=why),)
-    assert (run.machine.memory.model, run.machine.memory.thinking) == (before.model, before.thinking)
+    assert (run.machine.memory.session.model, run.machine.memory.session.thinking) == (
+        before.session.model,
+        before.session.thinking,
+    )
     run.say(*calls("note"))
     run.end("note")
     (request,) = run.got(CallModel)

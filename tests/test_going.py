@@ -144,7 +144,7 @@ def test_the_next_run_begins_with_its_own_model() -> None:
     run.say("done")
     opened = RunOpened(at=9.0, run="r2", config=run.machine.config)
     machine = Machine.open(opened, run.machine)
-    assert (machine.memory.model, machine.memory.fallback) == ("wire:model", "")
+    assert (machine.memory.session.model, machine.memory.progress.fallback) == ("wire:model", "")
 
 
 def test_who_chooses_a_model_gets_it() -> None:
@@ -189,7 +189,7 @@ def test_old_results_are_left_out_in_leaps() -> None:
     assert run.got(ResultsCleared) == [ResultsCleared(count=11, tokens=11 * 410)]
     assert asked(run).view == Conversation(revision=0, length=33, cleared=23)
     memory = run.machine.memory
-    assert (memory.cleared, memory.results) == (23, 5)
+    assert (memory.conversation.cleared, memory.conversation.results) == (23, 5)
     reads(run, 10)
     assert asked(run).view == Conversation(revision=0, length=53, cleared=23)
 
@@ -428,7 +428,7 @@ def test_a_conversation_with_nothing_old_is_left_alone() -> None:
         run.say(call(0, "note", path=str(run.now)), usage=Usage(input=3_900))
         run.end("note")
         assert run.label == "streaming"
-    assert run.machine.memory.compaction_failures == 0
+    assert run.machine.memory.session.compaction_failures == 0
     for path in ("b" * 6_000, "c"):
         run.say(call(0, "note", path=path), usage=Usage(input=3_900))
         run.end("note")

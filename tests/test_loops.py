@@ -616,7 +616,7 @@ def test_a_call_to_a_withdrawn_tool_is_an_error_and_takes_it_away_for_longer() -
         assert run.results[-1][:2] == ("look", "error")
         assert [(one.stage, one.count) for one in run.got(LoopDetected)] == [(WITHDRAWN, count)]
         assert "look" not in asked(run).tools
-    assert run.machine.memory.withdrawn == (WithdrawTool(tool="look", until=10, count=7),)
+    assert run.machine.memory.progress.withdrawn == (WithdrawTool(tool="look", until=10, count=7),)
     run.say(call(0, "look", path="a"))
     assert run.reason == "loop_detected"
 
@@ -646,7 +646,7 @@ def test_the_tools_of_a_cycle_are_withdrawn_together() -> None:
         repeats(run, 1)
         repeats(run, 1, "note")
     repeats(run, 1)
-    assert run.machine.memory.withdrawn == (
+    assert run.machine.memory.progress.withdrawn == (
         WithdrawTool(tool="look", until=12, count=5),
         WithdrawTool(tool="note", until=12, count=5),
     )

@@ -208,7 +208,7 @@ def test_always_is_a_yes_to_this_one_and_grants_nothing() -> None:
     """Calls to come were not asked about."""
     run = lost(asks(), "write")
     run.decide("write", ApproveAlways())
-    assert (run.started, run.all(GrantRule), run.machine.memory.granted) == (["write"], [], ())
+    assert (run.started, run.all(GrantRule), run.machine.memory.session.granted) == (["write"], [], ())
     run.end("write")
     assert [question.why for question in run.got(AskApproval)] == ["tool: it may change anything"]
 

@@ -149,7 +149,7 @@ def test_a_session_that_may_not_begin_is_asked_about_again() -> None:
     run.answer(NO)
     assert (run.reason, run.talk) == ("blocked", [])
     assert run.got(InputBlocked) == [InputBlocked(ids=("r-prompt",), reason="usher: not today")]
-    assert run.machine.memory.mail == ()
+    assert run.machine.memory.session.mail == ()
     again = following(settings, run.machine, sent("again"))
     assert len(again.all(ReadInstructions)) == 1
     again.read("Be very brief.")
@@ -181,7 +181,7 @@ def test_a_prompt_that_a_hook_denies_does_not_come_in() -> None:
     assert run.reason == "blocked"
     assert run.got(InputBlocked) == [InputBlocked(ids=("r-prompt",), reason="porter: not today")]
     assert (run.talk, run.all(CallModel), run.all(InputTaken)) == ([], [], [])
-    assert run.machine.memory.mail == ()
+    assert run.machine.memory.session.mail == ()
 
 
 @pytest.mark.parametrize("answer", ["it hangs", HookAnswer(verdict="ask"), HookAnswer(verdict="allow")])
@@ -208,7 +208,7 @@ def test_an_interrupt_before_the_prompt_came_in_leaves_no_trace_of_it(stage: str
     assert run.got(InputBlocked) == [
         InputBlocked(ids=("r-prompt",), reason=model_messages.INTERRUPTED_BEFORE)
     ]
-    assert (run.reason, run.talk, run.machine.memory.mail) == ("interrupted", [], ())
+    assert (run.reason, run.talk, run.machine.memory.session.mail) == ("interrupted", [], ())
     for late in (
         HookAnswered(at=9.0, request=request),
         InstructionsRead(at=9.0, request=request, text="Be brief."),
@@ -242,7 +242,7 @@ def test_a_run_takes_the_prompt_that_came_first_and_leaves_the_others() -> None:
     run.say("done")
     again = following(run.machine.config, run.machine)
     assert again.talk == [("user", "one"), ("assistant", "done"), ("user", "two")]
-    assert [mail.text for mail in again.machine.memory.mail] == ["three"]
+    assert [mail.text for mail in again.machine.memory.session.mail] == ["three"]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_hooks_read_all_prompts_that_are_joined() -> None:
     assert json.loads(run.got(FireHook)[0].payload) == {"prompts": ["a", "b"]}
     run.answer(NO)
     assert run.got(InputBlocked) == [InputBlocked(ids=("ann-a", "ann-b"), reason="porter: not today")]
-    assert [mail.text for mail in run.machine.memory.mail] == ["c"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["c"]
 
 
 def test_a_run_on_nothing_goes_on_with_the_conversation() -> None:
@@ -302,7 +302,7 @@ def test_what_was_said_into_a_run_that_is_over_opens_the_next_one() -> None:
     """Before or behind the prompt, as it was said, each a message of its own; nothing said is lost."""
     run = begun(0.0, steered("not that"), sent("one", 2.0), steered("this", 3.0), sent("two", 4.0))
     assert run.talk == [("user", "not that"), ("user", "one"), ("user", "this")]
-    assert [mail.text for mail in run.machine.memory.mail] == ["two"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["two"]
 
 
 def test_a_run_on_nothing_but_what_was_said_into_one_that_is_over_can_be_refused() -> None:

@@ -39,11 +39,11 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import KEPT, VERSION, Snapshot
+from turnwheel.engine.snapshots import VERSION, Snapshot
 from turnwheel.states.batch.batch import Phase
-from turnwheel.states.context import Memory
+from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.state import CompactStage, Stage, State
-from turnwheel.testing.harness import KEY, config, restore_from_snapshot
+from turnwheel.testing.harness import KEY, config, remember, restore_from_snapshot
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)
@@ -145,15 +145,18 @@ def test_the_places_are_all_there_are() -> None:
 
 def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
     """A field that is added to the memory has to be added here."""
-    assert set(KEPT) == {field.name for field in attrs.fields(Memory)} - {"history"}
+    groups = (Memory, SessionMemory, ConversationMemory, RunProgress)
+    names = [field.name for group in groups for field in attrs.fields(group)]
+    assert len(set(names)) == len(names)
+    kept = {*names} - {"session", "conversation", "progress", "history"}
     beside = {"version", "state", "length", "revision"}
-    assert {field.name for field in attrs.fields(Snapshot)} == {*KEPT, *beside}
+    assert {field.name for field in attrs.fields(Snapshot)} == kept | beside
 
 
 def test_what_a_person_granted_and_what_hooks_added_come_back() -> None:
     """What is remembered and shows in no state."""
     machine = run_at("executing").machine
-    machine.memory = attrs.evolve(
+    machine.memory = remember(
         machine.memory,
         granted=(Rule(verdict="allow", tool="write", where=(("path", "src/*"),)),),
         pending_context=("mind the gap",),

@@ -108,7 +108,7 @@ def test_a_prompt_in_the_middle_waits_for_the_next_run() -> None:
     run.feed(sent)
     assert run.got(Ignored) == [Ignored(event="UserSent", state="streaming")]
     run.say("done")
-    assert [mail.text for mail in run.machine.memory.mail] == ["and then?"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["and then?"]
 
 
 def test_history_given_at_the_start_is_continued() -> None:
@@ -140,7 +140,7 @@ def test_nothing_wakes_a_run_that_is_over() -> None:
     assert run.effects == (Ignored(event="Interrupted", state="done"),)
     run.send("are you there?")
     assert run.machine.state is end
-    assert run.machine.memory.mail == ()
+    assert run.machine.memory.session.mail == ()
 
 
 # Streaming
@@ -443,7 +443,7 @@ def test_an_interrupt_ends_the_wait() -> None:
     assert run.got(Cancel) == [Cancel(request=timer)]
     assert run.got(InputBlocked) == []
     assert run.reason == "interrupted"
-    assert [mail.text for mail in run.machine.memory.mail] == ["and then?"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["and then?"]
 
 
 def test_a_new_attempt_is_no_new_turn() -> None:

@@ -65,7 +65,7 @@ def read(run: MachineHarness, *said: str) -> None:
     assert run.label == "streaming"
     assert run.talk[-len(said) :] == [("user", text) for text in said]
     assert history_faults(run.machine.memory.history) == []
-    assert run.machine.memory.mail == ()
+    assert run.machine.memory.session.mail == ()
 
 
 # While the model answers
@@ -167,7 +167,7 @@ def test_an_interrupt_while_an_answer_is_being_cut_ends_the_run() -> None:
     assert (run.label, run.got(Cancel)) == ("streaming.stopping", [])
     run.fail(Failure.CANCELLED)
     assert run.reason == "interrupted"
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
 # While tools run
@@ -263,7 +263,7 @@ def test_an_interrupt_is_not_taken_back_by_what_is_said_after_it(how: Steering) 
     assert run.effects == (InputReceived(id="steer-3.0"),)
     run.end("note")
     assert (run.outcomes, run.reason) == ([("note", "ok"), ("write", "cancelled")], "interrupted")
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
 def test_who_cannot_wait_stops_what_is_let_finish_over_a_budget() -> None:
@@ -441,7 +441,7 @@ def test_a_prompt_is_not_what_is_said_into_the_run(how: Steering) -> None:
     assert run.talk[-1] == ("user", "left")
     run.say("done")
     assert run.reason == "end_turn"
-    assert [mail.text for mail in run.machine.memory.mail] == ["next job"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["next job"]
 
 
 # Limits
@@ -458,7 +458,7 @@ def test_over_a_limit_it_is_left_for_the_next_run(how: Steering, limits: Limits,
     run.say("done")
     assert run.reason == reason
     assert [taken.ids for taken in run.all(InputTaken)] == [("r-prompt",)]
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
     assert run.talk[-1] == ("assistant", "done")
 
 
@@ -468,7 +468,7 @@ def test_an_answer_that_was_cut_is_paid_for() -> None:
     run.steer("left", NOW)
     run.fail(Failure.CANCELLED, usage=Usage(input=15))
     assert run.reason == "token_budget"
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
 def test_a_budget_that_is_used_up_while_what_runs_is_waited_for_ends_the_run() -> None:
@@ -479,7 +479,7 @@ def test_a_budget_that_is_used_up_while_what_runs_is_waited_for_ends_the_run() -
     run.end("note", seconds=5.0)
     assert run.outcomes == [("note", "ok"), ("write", "skipped")]
     assert run.reason == "time_budget"
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
 # Where a hook has a say in it
@@ -518,7 +518,7 @@ def test_the_run_goes_on_without_what_a_hook_denied() -> None:
     assert run.got(InputBlocked) == [InputBlocked(ids=("steer-3.0",), reason="porter: not now")]
     assert run.label == "streaming"
     assert ("user", "left") not in run.talk
-    assert run.machine.memory.mail == ()
+    assert run.machine.memory.session.mail == ()
 
 
 @pytest.mark.parametrize(
@@ -566,7 +566,7 @@ def test_a_denial_of_what_was_said_may_end_the_run() -> None:
     assert run.reason == "interrupted"
     assert run.got(InterruptRequested) == [InterruptRequested()]
     assert run.got(InputBlocked) == [InputBlocked(ids=("steer-3.0",), reason="porter: enough")]
-    assert run.machine.memory.mail == ()
+    assert run.machine.memory.session.mail == ()
 
 
 def test_an_interrupt_while_a_hook_is_asked_ends_the_run_without_what_was_said() -> None:

@@ -74,7 +74,7 @@ from turnwheel.states.batch.batch import (
     Stopping,
     Timer,
 )
-from turnwheel.states.context import Context, Memory
+from turnwheel.states.context import Context, ConversationMemory, Memory, SessionMemory
 from turnwheel.states.state import (
     Admitting,
     Compacting,
@@ -205,12 +205,12 @@ def event(kind: type[Event], request: str = "") -> Event:
 
 def memory(state: State) -> Memory:
     """A memory that fits *state*: a conversation, with open calls in its last message for a batch."""
-    made = Memory(run="r", model="wire:model", next_id=10)
+    made = Memory(run="r", session=SessionMemory(model="wire:model"), next_id=10)
     history = made.history.append(user("hello"))
     if isinstance(state, Executing | Confirming | Dispatching):
         parts: tuple[Part, ...] = (Text(text="well"), *[call.call for call in state.batch.calls])
         history = history.append(Message(role=Role.ASSISTANT, parts=parts))
-    return attrs.evolve(made, history=history)
+    return attrs.evolve(made, conversation=ConversationMemory(history=history))
 
 
 # The page itself
@@ -336,12 +336,12 @@ def test_what_people_send_is_welcome_in_states_that_are_left_at_once(label: str,
     following, after, effects = advance(CONFIG, state, memory(state), event(kind))
     assert following == state
     if kind is ControlReceived:
-        assert after.model == "wire:other"
+        assert after.session.model == "wire:other"
     else:
-        assert [(mail.id, mail.text) for mail in after.mail] == [
+        assert [(mail.id, mail.text) for mail in after.session.mail] == [
             ("sender-2", "and this") if kind is UserSent else ("sender-3", "left")
         ]
-        assert effects == (InputReceived(id=after.mail[0].id),)
+        assert effects == (InputReceived(id=after.session.mail[0].id),)
     again = advance(CONFIG, following, after, event(kind))
     assert again == (following, after, (Ignored(event=kind.__name__, state=label),))
 

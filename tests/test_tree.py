@@ -228,12 +228,12 @@ async def test_what_a_summary_stands_for_can_be_gone_back_to() -> None:
         first, second, _ = await talk(session, "a", "b", "c")
         assert session.machine is not None
         assert session.history.revision == 1
-        full = session.machine.memory.size
+        full = session.machine.memory.conversation.size
         await session.branch(second)
         assert said(session) == ["a", long, "b", long]
         await session.branch(first)
         assert (said(session), session.history.revision) == (["a", long], 0)
-        assert session.machine.memory.size < full
+        assert session.machine.memory.conversation.size < full
 
 
 @pytest.mark.parametrize("run", ["nowhere", "x" * 40])

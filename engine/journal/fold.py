@@ -22,9 +22,9 @@ from ...effects.events import (
 )
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.usage import Spent
-from ...states.context import Mail, Memory
+from ...states.context import Mail, Memory, SessionMemory
 from ..inspect.forked_run import forked_run
-from ..machine import Machine, apply_inputs, conversation_of
+from ..machine import Machine, apply_inputs
 from ..recovery import questions
 from .entries import (
     Branched,
@@ -225,7 +225,7 @@ def _open(folded: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
 
 def _prompt(memory: Memory) -> str:
     """The beginning of what a run with *memory*, which has not begun, will be asked."""
-    mail = memory.waiting(MailKind.PROMPT) or memory.mail
+    mail = memory.waiting(MailKind.PROMPT) or memory.session.mail
     return mail[0].text[:SHOWN] if mail else ""
 
 
@@ -234,7 +234,11 @@ def _keep_end(folded: SessionState, machine: Machine) -> None:
     memory = machine.memory
     if not memory.run or (folded.keeps is not None and memory.run not in folded.keeps):
         return
-    then = Memory(run=memory.run, model=memory.model, **conversation_of(memory))
+    then = Memory(
+        run=memory.run,
+        session=SessionMemory(model=memory.session.model),
+        conversation=memory.conversation,
+    )
     kept = Machine(machine.config, machine.state, then)
     folded.ends[memory.run] = RunEnd(kept, folded.said, folded.summary)
 
@@ -259,7 +263,8 @@ def _fork(folded: SessionState, entry: Forked, where: str) -> None:
         machine = _at_rest(folded, where)
         mine = machine.branched(machine)
         changes = [event for event in folded.posted if isinstance(event, ControlReceived)]
-        memory = attrs.evolve(mine.memory, earlier=Spent(), mail=())
+        session = attrs.evolve(mine.memory.session, mail=())
+        memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
         folded.machine, folded.lent = mine, Spent()
     folded.posted, folded.unbegun = [], frozenset()

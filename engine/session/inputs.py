@@ -166,7 +166,7 @@ def check_room(event: Post, log: SessionLog) -> None:
 
     Who stops it or answers it is always heard, or nothing would ever wait any less.
     """
-    waiting = len(log.pending) + (0 if log.machine is None else len(log.machine.memory.mail))
+    waiting = len(log.pending) + (0 if log.machine is None else len(log.machine.memory.session.mail))
     if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
         raise QueueFull(log.session, waiting)
 

@@ -123,7 +123,7 @@ class SessionLog:
 
     def knows(self, sender: str) -> bool:
         """Whether an input with the id *sender* came before."""
-        received = () if self.machine is None else self.machine.memory.received
+        received = () if self.machine is None else self.machine.memory.session.received
         return sender in received or any(getattr(event, "id", None) == sender for event in self.pending)
 
     async def read(self) -> None:

@@ -59,7 +59,7 @@ def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: D
     That is so by policy, in a mode in which nobody is asked, and where it would not run whatever they said.
     Hooks that looked at its arguments have done so.
     """
-    if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.mode is PermissionMode.DONT_ASK:
+    if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.session.mode is PermissionMode.DONT_ASK:
         return None
     if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
         return None
@@ -92,7 +92,9 @@ def law(ctx: Context, draft: Draft) -> PermissionPolicy:
     """What judges calls now, with what a person granted in this very step."""
     granted = [effect.rule for effect in draft.effects if isinstance(effect, GrantRule)]
     memory = ctx.memory
-    return PermissionPolicy(mode=memory.mode, rules=ctx.config.rules, granted=(*memory.granted, *granted))
+    return PermissionPolicy(
+        mode=memory.session.mode, rules=ctx.config.rules, granted=(*memory.session.granted, *granted)
+    )
 
 
 def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) -> str:

@@ -231,7 +231,7 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
         )
     request = draft.new_id()
     draft.add(
-        child_run(wish, child, ctx.config, limits, ctx.memory.mode, request),
+        child_run(wish, child, ctx.config, limits, ctx.memory.session.mode, request),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
     return call.at(RunningChild(request=request, limits=limits))

@@ -128,7 +128,7 @@ def _changed(  # noqa: PLR0911  # one return for each kind of event
 
 def _steered(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch*, given up where somebody spoke while the model still answered: its calls are not up to date."""
-    return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.mail) else batch
+    return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.session.mail) else batch
 
 
 def _progressed(batch: Batch, request: str, text: str, draft: Draft) -> Batch | None:

@@ -87,7 +87,7 @@ class HookBook:
     @classmethod
     def of(cls, memory: Memory) -> HookBook:
         """A new book for a run that begins with *memory*."""
-        return cls(instructions=memory.instructions, pending=memory.pending_context)
+        return cls(instructions=memory.session.instructions, pending=memory.conversation.pending_context)
 
     def copy(self) -> HookBook:
         """A book that goes on from here on its own."""
@@ -125,7 +125,7 @@ class HookBook:
         if now.following.label in {"compacting.weigh", "thinking.go", "thinking.end"}:
             self.wishes = ()
         memory = now.remembered
-        if (memory.pending_context, memory.continues) != (self.pending, self.continued):
+        if (memory.conversation.pending_context, memory.progress.continues) != (self.pending, self.continued):
             faults.append(f"hooks added {self.pending} and {self.continued}, the memory is {memory}")
         return faults
 

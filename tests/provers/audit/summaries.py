@@ -61,7 +61,7 @@ class ShrinkBook:
     @classmethod
     def of(cls, memory: Memory) -> ShrinkBook:
         """A new book for a run that begins with *memory*."""
-        return cls(attempts=memory.compactions, failures=memory.compaction_failures)
+        return cls(attempts=memory.progress.compactions, failures=memory.session.compaction_failures)
 
     def copy(self) -> ShrinkBook:
         """A book that goes on from here on its own."""
@@ -78,7 +78,7 @@ class ShrinkBook:
         for effect in now.effects:
             faults += self._effect(effect, now, view, window)
         memory = now.remembered
-        kept = (memory.compactions, memory.compaction_failures)
+        kept = (memory.progress.compactions, memory.session.compaction_failures)
         if kept != (self.attempts, self.failures):
             faults.append(f"counted are {(self.attempts, self.failures)} compactions, kept {kept}")
         if not isinstance(now.following, Compacting):
