@@ -14,8 +14,8 @@ from .notices import Notice
 from .records import Record
 from .requests import Cancel, Request
 
+# Everything a transition can return.
 Effect = Request | Cancel | Record | Notice
-"""Everything a transition can return."""
 
 # By exact type, since the classes are final: a step asks this of every effect.
 _REQUESTS: frozenset[type] = frozenset(get_args(Request))

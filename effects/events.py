@@ -42,18 +42,18 @@ class Failure(StrEnum):
     SERVER = "server"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
+    # The stream ended without an end, or with an error in its middle.
     CUT = "cut"
-    """The stream ended without an end, or with an error in its middle."""
+    # The conversation is larger than the model's window.
     OVERFLOW = "overflow"
-    """The conversation is larger than the model's window."""
     AUTH = "auth"
     NOT_FOUND = "not_found"
     BAD_REQUEST = "bad_request"
     CANCELLED = "cancelled"
+    # The process that waited for the answer is gone.
     LOST = "lost"
-    """The process that waited for the answer is gone."""
+    # Nobody had begun to ask: whoever was to was told to leave.
     UNBEGUN = "unbegun"
-    """Nobody had begun to ask: whoever was to was told to leave."""
     INTERNAL = "internal"
 
 
@@ -186,8 +186,8 @@ class Deny:
     interrupt: bool = False
 
 
+# What a person can say to a question.
 Decision = Approve | ApproveAlways | Deny
-"""What a person can say to a question."""
 
 
 @final
@@ -308,6 +308,7 @@ class CallCancelled:
     call: str
 
 
+# The events that close a request.
 Answer = (
     ModelFinished
     | ModelFailed
@@ -319,8 +320,8 @@ Answer = (
     | AgentFinished
     | TimerFired
 )
-"""The events that close a request."""
 
+# Everything that can happen to a machine.
 Event = (
     Entered
     | ModelStreamed
@@ -341,10 +342,9 @@ Event = (
     | ControlReceived
     | CallCancelled
 )
-"""Everything that can happen to a machine."""
 
+# The events that come from outside, from whichever process.
 Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled
-"""The events that come from outside, from whichever process."""
 
 
 def joined(events: Sequence[ModelStreamed]) -> ModelStreamed:

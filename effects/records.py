@@ -160,6 +160,7 @@ class UseIds:
     next: int
 
 
+# Every effect that changes the memory.
 Record = (
     AppendMessage
     | AddUsage
@@ -179,7 +180,6 @@ Record = (
     | CountContinue
     | UseIds
 )
-"""Every effect that changes the memory."""
 
+# What a person can change while a run is under way; it holds until it is changed again.
 Change = SetModel | SetMode | SetThinking
-"""What a person can change while a run is under way; it holds until it is changed again."""

@@ -25,27 +25,28 @@ import attrs
 from .errors import ArgumentError
 from .validators import of_kind, tuple_of
 
+# What arguments and schemas are made of.
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
-"""What arguments and schemas are made of."""
 
+# What is secret by its name; of each its plural, too, but for tokens, which are mostly something else.
 WORDS = (
     *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "token", "jwt", "bearer"),
     *("api_key", "apikey", "access_key", "private_key", "signing_key", "encryption_key", "session_key"),
     *("authorization", "credential", "cookie", "connection_string"),
 )
-"""What is secret by its name; of each its plural, too, but for tokens, which are mostly something else."""
 
+# What is so often counted that no number is one, and its plural none at all.
 COUNTED = "token"
-"""What is so often counted that no number is one, and its plural none at all."""
 
+# First words of a name that speaks about a secret.
 ABOUT_BEFORE = frozenset(
     {
         *("max", "min", "num", "n", "count", "total", "has", "is", "use", "with", "no", "page", "next"),
         *("prev", "previous", "continuation", "pagination", "sync", "public", "needs", "requires"),
     }
 )
-"""First words of a name that speaks about a secret."""
 
+# Last words of a name that speaks about a secret.
 ABOUT_BEHIND = frozenset(
     {
         *("name", "id", "ids", "type", "kind", "count", "limit", "limits", "size", "length", "path", "file"),
@@ -55,22 +56,21 @@ ABOUT_BEHIND = frozenset(
         *("scopes", "provider", "manager", "arn", "ref", "status", "strength", "rules", "domain", "banner"),
     }
 )
-"""Last words of a name that speaks about a secret."""
 
+# Stands among the secrets of a tool that takes arguments of any name: those are looked at one by one.
 ANY = "*"
-"""Stands among the secrets of a tool that takes arguments of any name: those are looked at one by one."""
 
+# What a placeholder begins with.
 MARK = "[secret "
-"""What a placeholder begins with."""
 
+# Characters of a key that may be the name of a secret.
 LONGEST_NAME = 64
-"""Characters of a key that may be the name of a secret."""
 
+# Characters of the name in a placeholder.
 LABEL = 40
-"""Characters of the name in a placeholder."""
 
+# Hexadecimal digits by which a placeholder is known.
 DIGITS = 12
-"""Hexadecimal digits by which a placeholder is known."""
 
 
 def _texts(names: Iterable[str]) -> tuple[str, ...]:
@@ -169,14 +169,14 @@ def is_counted(name: str) -> bool:
 
 # Schemas
 
+# Keywords that hold a schema or a list of some.
 INSIDE = frozenset({"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"})
-"""Keywords that hold a schema or a list of some."""
 
+# Keywords that hold schemas by name.
 MAPS = frozenset({"properties", "$defs"})
-"""Keywords that hold schemas by name."""
 
+# Keywords one of which a schema has that does not take everything.
 TELLING = frozenset({"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"})
-"""Keywords one of which a schema has that does not take everything."""
 
 
 def secrets_in(schema: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ import attrs
 if TYPE_CHECKING:
     from .config import Price
 
+# Prices are per this many tokens.
 PER = Decimal(1_000_000)
-"""Prices are per this many tokens."""
 
 
 def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> None:

@@ -36,32 +36,32 @@ def clean(text: str) -> str:
 # How large what comes from outside may be, where more than one place has to know it.
 
 
+# Characters of a prompt, or of what is said into a run: as much as the largest windows take.
 MAX_TEXT = 4_000_000
-"""Characters of a prompt, or of what is said into a run: as much as the largest windows take."""
 
+# Characters of what names something: an id, a sender, a session, a file.
 MAX_WORD = 1_000
-"""Characters of what names something: an id, a sender, a session, a file."""
 
+# Files that come with a prompt.
 MAX_FILES = 100
-"""Files that come with a prompt."""
 
+# Bytes of all files that come with a prompt: in Base64 no provider takes more in a request.
 MAX_ATTACHED = 20_000_000
-"""Bytes of all files that come with a prompt: in Base64 no provider takes more in a request."""
 
+# Characters of the arguments of a call, whoever wrote them: room for a whole file.
 MAX_ARGUMENTS = 2_000_000
-"""Characters of the arguments of a call, whoever wrote them: room for a whole file."""
 
+# Characters of the message that comes with a no.
 MAX_MESSAGE = 100_000
-"""Characters of the message that comes with a no."""
 
+# Arguments that a yes for all such calls names.
 MAX_GLOBS = 100
-"""Arguments that a yes for all such calls names."""
 
+# Posts that wait for a session to take them up.
 MAX_WAITING = 10_000
-"""Posts that wait for a session to take them up."""
 
+# Bytes of one entry of a journal: twice as many as the longest answer, the worst to write down, comes to.
 MAX_ENTRY = 128 * 1024 * 1024
-"""Bytes of one entry of a journal: twice as many as the longest answer, the worst to write down, comes to."""
 
 
 def within(what: str, size: int, limit: int, unit: str = "characters") -> None:

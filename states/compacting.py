@@ -38,57 +38,30 @@ from ..effects.notices import (
 )
 from ..effects.permissions import Verdict
 from ..effects.pieces import TextPiece
-from ..effects.records import (
-    AddUsage,
-    AppendMessage,
-    CountCompaction,
-    ReplaceHistory,
-)
-from ..effects.requests import (
-    CallModel,
-    Cancel,
-    Purpose,
-    SetTimer,
-    Transcript,
-)
+from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
+from ..effects.requests import CallModel, Cancel, Purpose, SetTimer, Transcript
 from .batch.batch import Stopping
 from .builder import Draft, ask_hooks, received
 from .rules import compaction, model_messages
 from .rules.hooks import asked_at, opinion, told
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, wait
-from .rules.token_estimates import (
-    history_size,
-    message_size,
-    saved,
-    usage_of,
-)
-from .state import (
-    Compacting,
-    CompactReason,
-    Consulting,
-    End,
-    Go,
-    Pausing,
-    Plan,
-    Summary,
-    Thinking,
-    Weigh,
-)
+from .rules.token_estimates import history_size, message_size, saved, usage_of
+from .state import Compacting, CompactReason, Consulting, End, Go, Pausing, Plan, Summary, Thinking, Weigh
 
 if TYPE_CHECKING:
     from ..effects import Effect
     from ..effects.config import ModelSpec
     from .context import Context
 
+# Compactions, without an answer in between, of a conversation that was refused for its size.
 TRIES_OF_LARGE = 2
-"""Compactions, without an answer in between, of a conversation that was refused for its size."""
 
+# How often a summary is tried of half as much, where what there is to read is too much for its model.
 SMALLER_TRIES = 3
-"""How often a summary is tried of half as much, where what there is to read is too much for its model."""
 
+# Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place.
 WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
-"""Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place."""
 
 Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
 

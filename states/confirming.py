@@ -10,12 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .batch.step import step
-from .state import (
-    Confirming,
-    Dispatching,
-    Executing,
-    Thinking,
-)
+from .state import Confirming, Dispatching, Executing, Thinking
 
 if TYPE_CHECKING:
     from ..effects import Effect

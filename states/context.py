@@ -13,12 +13,7 @@ import attrs
 
 from ..effects import is_record
 from ..effects.config import Config, ModelSpec, Steering
-from ..effects.events import (
-    ControlReceived,
-    Event,
-    UserSent,
-    UserSteered,
-)
+from ..effects.events import ControlReceived, Event, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Role
 from ..effects.permissions import PermissionMode, Rule
@@ -45,23 +40,18 @@ from ..effects.records import (
 )
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
-from .rules.token_estimates import (
-    history_size,
-    message_size,
-    results_in,
-    saved,
-)
+from .rules.token_estimates import history_size, message_size, results_in, saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..effects import Effect
 
+# How many inputs are remembered by their id, so that a repeated post is one input.
 RECALL = 1_000
-"""How many inputs are remembered by their id, so that a repeated post is one input."""
 
+# The events that carry an id of their sender's.
 INPUTS = UserSent | UserSteered | ControlReceived
-"""The events that carry an id of their sender's."""
 
 
 @final

@@ -106,11 +106,11 @@ class End:
     detail: str = ""
 
 
+# Stages that wait for an answer to their *request*.
 Waiting = Reading | Opening | Admitting | Retry | Ending
-"""Stages that wait for an answer to their *request*."""
 
+# Where in its thinking an agent is.
 Stage = Start | Prompt | Steer | Go | End | Waiting
-"""Where in its thinking an agent is."""
 
 
 @final
@@ -268,8 +268,8 @@ class Pausing:
     plan: Plan
 
 
+# Where a compaction is.
 CompactStage = Weigh | Consulting | Summary | Pausing
-"""Where a compaction is."""
 
 
 @final
@@ -312,5 +312,5 @@ class Done:
         return ()
 
 
+# Where an agent is: exactly one of seven.
 State = Thinking | Streaming | Executing | Confirming | Dispatching | Compacting | Done
-"""Where an agent is: exactly one of seven."""

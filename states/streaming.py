@@ -11,25 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..effects.config import Steering
-from ..effects.events import (
-    Failure,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    UserSteered,
-)
-from ..effects.messages import (
-    Finish,
-    Message,
-    Outcome,
-    Part,
-    Role,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
+from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall, ToolResult
 from ..effects.notices import (
     AnswerDropped,
     DoneReason,
@@ -42,35 +25,16 @@ from ..effects.notices import (
     Warned,
 )
 from ..effects.pieces import Piece, ReasoningPiece, TextPiece
-from ..effects.records import (
-    AddUsage,
-    AppendMessage,
-    ClearContext,
-    CountCompaction,
-)
+from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel, SetTimer
 from .batch.batch import Batch, Call, Stopping
 from .batch.settle import tell
 from .builder import Draft, received
 from .rules import model_messages
-from .rules.answer_parts import (
-    TRUSTED,
-    Wishes,
-    parts_of,
-    wishes,
-)
+from .rules.answer_parts import TRUSTED, Wishes, parts_of, wishes
 from .rules.retry import fall_back, may_fall_back, wait
 from .rules.token_estimates import usage_of
-from .state import (
-    Compacting,
-    CompactReason,
-    End,
-    Executing,
-    Go,
-    Retry,
-    Streaming,
-    Thinking,
-)
+from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,8 +42,8 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .context import Context
 
+# Calls that were left out whose names are told; there may be thousands of others.
 NAMED = 10
-"""Calls that were left out whose names are told; there may be thousands of others."""
 
 Step = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
 

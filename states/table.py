@@ -53,26 +53,26 @@ if TYPE_CHECKING:
 # What the table is written in: a row, and the rows that come again in many states.
 
 
+# What may come in at any time and leaves a state as it is, with what becomes of it.
 WELCOME: Mapping[type[Event], str] = {
     UserSent: "the prompt waits for a run of its own",
     UserSteered: "it waits for the next model call",
     ControlReceived: "it holds from now on",
 }
-"""What may come in at any time and leaves a state as it is, with what becomes of it."""
 
+# Where a hook leads that ends the run while a question is open.
 ENDED_BY_HOOK: Mapping[str, str] = {
     "executing.stopping": "a hook ends the run; tools are cancelled",
     "dispatching.stopping": "a hook ends the run; a child is cancelled",
     "thinking.end": "a hook ends the run",
 }
-"""Where a hook leads that ends the run while a question is open."""
 
+# Where an interrupt leads while a question is open.
 WITHDRAWN: Mapping[str, str] = {
     "executing.stopping": "questions are withdrawn, tools cancelled",
     "dispatching.stopping": "questions are withdrawn, a child cancelled",
     "thinking.end": "questions are withdrawn, nothing ran",
 }
-"""Where an interrupt leads while a question is open."""
 
 
 @final
@@ -142,6 +142,7 @@ def progress(state: str) -> Mapping[type[Event], Mapping[str, str]]:
     }
 
 
+# Every legal transition.
 TABLE: tuple[Row, ...] = (
     # Thinking: between model calls
     *rows(
@@ -481,7 +482,6 @@ TABLE: tuple[Row, ...] = (
         },
     ),
 )
-"""Every legal transition."""
 
 
 # What follows from the table: which transitions are legal, and what a state does not act on.
@@ -489,11 +489,11 @@ TABLE: tuple[Row, ...] = (
 
 _EVERY: frozenset[type[Event]] = frozenset(get_args(Event))
 
+# What a state does not act on at all, by name. What it acts on may still name a request that is not open.
 IGNORED: dict[str, frozenset[type[Event]]] = {
     state: _EVERY - {row.event for row in TABLE if row.state == state}
     for state in dict.fromkeys([*(row.state for row in TABLE), *(row.target for row in TABLE)])
 }
-"""What a state does not act on at all, by name. What it acts on may still name a request that is not open."""
 
+# The rows as a set, for the check after each transition.
 LEGAL: frozenset[tuple[str, type[Event], str]] = frozenset((r.state, r.event, r.target) for r in TABLE)
-"""The rows as a set, for the check after each transition."""

@@ -11,21 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..effects.config import Steering
-from ..effects.events import (
-    Entered,
-    HookAnswered,
-    InstructionsRead,
-    Interrupted,
-    TimerFired,
-    UserSteered,
-)
+from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
 from ..effects.hooks import Hook
-from ..effects.messages import (
-    Finish,
-    Role,
-    StopReason,
-    user,
-)
+from ..effects.messages import Finish, Role, StopReason, user
 from ..effects.notices import (
     DoneReason,
     InputBlocked,
@@ -314,8 +302,8 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> CallStep:
 
 Step = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
 
+# Ends that nothing forces: a steer that came before them, or a hook, makes the run go on.
 NATURAL = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
-"""Ends that nothing forces: a steer that came before them, or a hook, makes the run go on."""
 
 
 def handle(state: Thinking, ctx: Context) -> Step:

@@ -42,23 +42,8 @@ from .batch import (
     Stopping,
     Timer,
 )
-from .permission import (
-    approved,
-    asked_again,
-    cleared,
-    hooks_answered,
-    law,
-    spec_of,
-    tell_judged,
-)
-from .settle import (
-    account_of,
-    give_up,
-    result_of,
-    settled,
-    tell,
-    withdraw,
-)
+from .permission import approved, asked_again, cleared, hooks_answered, law, spec_of, tell_judged
+from .settle import account_of, give_up, result_of, settled, tell, withdraw
 from .start import within_budget
 
 if TYPE_CHECKING:
@@ -66,8 +51,8 @@ if TYPE_CHECKING:
     from ..builder import Draft
     from ..context import Context
 
+# The events that answer a request of a call.
 Answered = ToolFinished | ToolLost | AgentFinished | ApprovalGiven | HookAnswered | TimerFired
-"""The events that answer a request of a call."""
 
 
 def answered(  # noqa: PLR0911  # one return for each kind of answer

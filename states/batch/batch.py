@@ -153,6 +153,7 @@ class Settled:
     result: ToolResult
 
 
+# Where a call is on its way to its result.
 Phase = (
     Queued
     | AwaitingHooks
@@ -164,10 +165,9 @@ Phase = (
     | Reviewed
     | Settled
 )
-"""Where a call is on its way to its result."""
 
+# Phases that wait for an answer to their *request*.
 AtWork = AwaitingHooks | Asked | AllowedAwaitingHooks | Running | RunningChild | Reviewed
-"""Phases that wait for an answer to their *request*."""
 
 
 class PriorAttempt(StrEnum):

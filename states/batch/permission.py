@@ -19,12 +19,7 @@ from ...effects.records import GrantRule
 from ...effects.requests import AskApproval, SetTimer
 from ..builder import ask_hooks, record_answers
 from ..rules import model_messages
-from ..rules.hooks import (
-    Opinion,
-    asked_at,
-    opinion,
-    told_of_call,
-)
+from ..rules.hooks import Opinion, asked_at, opinion, told_of_call
 from ..rules.permission import Judgement, PermissionPolicy
 from ..rules.schema import arguments_of, problem
 from .batch import (

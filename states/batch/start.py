@@ -21,26 +21,8 @@ from ..rules import model_messages
 from ..rules.conflicts import ResourceUse, resource_use
 from ..rules.limits import child_prompt, child_tools, granted, left, out_of_budget
 from ..rules.schema import arguments_of
-from .batch import (
-    Allowed,
-    Batch,
-    Call,
-    HookRound,
-    Queued,
-    Running,
-    RunningChild,
-    Settled,
-    Stopping,
-)
-from .permission import (
-    denied_now,
-    fault_in,
-    judge_queued,
-    judged,
-    spec_of,
-    still_allowed,
-    unheard,
-)
+from .batch import Allowed, Batch, Call, HookRound, Queued, Running, RunningChild, Settled, Stopping
+from .permission import denied_now, fault_in, judge_queued, judged, spec_of, still_allowed, unheard
 from .settle import give_up, settled
 
 if TYPE_CHECKING:

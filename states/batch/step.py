@@ -29,24 +29,12 @@ from ...effects.events import (
     UserSteered,
 )
 from ...effects.messages import Message, Role, ToolResult
-from ...effects.notices import (
-    DoneReason,
-    InputReceived,
-    InterruptRequested,
-    ToolOutput,
-)
+from ...effects.notices import DoneReason, InputReceived, InterruptRequested, ToolOutput
 from ...effects.records import AppendMessage
 from ..builder import Draft, received
 from ..rules import model_messages
 from ..rules.inputs import skips_rest
-from ..state import (
-    Confirming,
-    Dispatching,
-    End,
-    Executing,
-    Go,
-    Thinking,
-)
+from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
 from .answers import answered
 from .batch import (
     Allowed,
@@ -60,12 +48,7 @@ from .batch import (
     Settled,
     Stopping,
 )
-from .settle import (
-    abandon,
-    give_up,
-    told_to_stop,
-    unstarted,
-)
+from .settle import abandon, give_up, told_to_stop, unstarted
 from .start import start, within_budget
 
 if TYPE_CHECKING:
@@ -74,13 +57,10 @@ if TYPE_CHECKING:
     from ...effects.usage import Spent
     from ..context import Context
 
+# Where a batch can lead, with the effects.
+# Every handler of a batch can lead to each of these: which name fits depends on what is open then, not on
+# what was open before.
 Step = tuple[Executing | Confirming | Dispatching | Thinking, tuple["Effect", ...]]
-"""
-Where a batch can lead, with the effects.
-
-Every handler of a batch can lead to each of these: which name fits depends on what is open then, not on what
-was open before.
-"""
 
 
 def step(state: Executing | Confirming | Dispatching, ctx: Context) -> Step:

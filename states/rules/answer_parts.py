@@ -6,28 +6,20 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.messages import (
-    Part,
-    Reasoning,
-    StopReason,
-    Text,
-    ToolCall,
-)
+from ...effects.messages import Part, Reasoning, StopReason, Text, ToolCall
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece
 from .schema import arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Ends after which calls may run. A finish reason is no reliable sign of calls, in either direction, so
+# calls that are there win over an `END_TURN`; after a cut or a refusal none of them can be trusted.
 TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.UNKNOWN})
-"""
-Ends after which calls may run. A finish reason is no reliable sign of calls, in either direction, so calls
-that are there win over an `END_TURN`; after a cut or a refusal none of them can be trusted.
-"""
 
 
+# Calls of one answer that are kept: more than any provider documents, and few enough to look at each.
 MAX_CALLS = 128
-"""Calls of one answer that are kept: more than any provider documents, and few enough to look at each."""
 
 
 @final

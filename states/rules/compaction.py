@@ -40,8 +40,8 @@ def count(history: History, start: int, stop: int) -> int:
     return sum(placeholder_for(part) for message in history.slice(start, stop) for part in message.parts)
 
 
+# The share of the window below which nothing is summarised that need not be: a summary costs more.
 WORTH = 0.05
-"""The share of the window below which nothing is summarised that need not be: a summary costs more."""
 
 PREFIX = "[Summary of the conversation so far]\n"
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.messages import ToolResult
 
+# Of several answers the strictest holds.
 STRENGTH = {None: 0, Verdict.ALLOW: 1, Verdict.ASK: 2, Verdict.DENY: 3}
-"""Of several answers the strictest holds."""
 
 
 @final

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
-from ...effects.config import (
-    Approval,
-    Limits,
-    SideEffect,
-    ToolKind,
-)
+from ...effects.config import Approval, Limits, SideEffect, ToolKind
 from ...effects.notices import DoneReason
 from ...effects.validators import clean
 

@@ -27,13 +27,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.config import SideEffect
-from ...effects.messages import (
-    Message,
-    Outcome,
-    Role,
-    ToolCall,
-    ToolResult,
-)
+from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
 from ...effects.notices import LoopStage
 from .schema import arguments_of
 
@@ -47,23 +41,20 @@ if TYPE_CHECKING:
 # When two calls of one tool are alike, by their arguments.
 
 
+# The share of the arguments that are equal in calls that are similar.
 SHARE = 0.5
-"""The share of the arguments that are equal in calls that are similar."""
 
+# Characters of arguments that are read; longer ones are only compared as they stand.
+# They are contents rather than parameters, and what is read is remembered.
 LONG = 1_000
-"""
-Characters of arguments that are read; longer ones are only compared as they stand.
 
-They are contents rather than parameters, and what is read is remembered.
-"""
-
+# Arguments that turn pages.
 PAGES = frozenset(
     {
         *("offset", "limit", "page", "start_line", "end_line", "cursor", "after", "before"),
         *("next_page_token", "page_token", "skip"),
     }
 )
-"""Arguments that turn pages."""
 
 
 # Made once: `json.dumps` would make one for every value.
@@ -121,23 +112,23 @@ def _whole(value: object) -> object:
             return value
 
 
+# Calls that are looked at, at least.
 WINDOW = 40
-"""Calls that are looked at, at least."""
 
+# Calls of the longest cycle that is looked for.
 LONGEST = 5
-"""Calls of the longest cycle that is looked for."""
 
+# Repetitions below which nothing is one.
 FEWEST = 2
-"""Repetitions below which nothing is one."""
 
+# What may be done, the hardest first.
 HARDEST = (LoopStage.STOPPED, LoopStage.WITHDRAWN, LoopStage.WARNED)
-"""What may be done, the hardest first."""
 
+# A call that was made, and the message with the results of its answer.
 Made = tuple[ToolCall, Message]
-"""A call that was made, and the message with the results of its answer."""
 
+# A tool and its arguments, of which those that mean the same are equal.
 Key = tuple[str, str]
-"""A tool and its arguments, of which those that mean the same are equal."""
 
 
 @final

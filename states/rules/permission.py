@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.config import Approval, SideEffect
-from ...effects.permissions import (
-    Basis,
-    PermissionMode,
-    Rule,
-    Verdict,
-)
+from ...effects.permissions import Basis, PermissionMode, Rule, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

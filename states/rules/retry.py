@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from ...effects.config import Config, Retries
     from ...effects.events import ModelFailed
 
+# The provider asks for patience: it is given more tries.
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
-"""The provider asks for patience: it is given more tries."""
 
+# May go better the next time. Everything else fails the same way again.
 TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT})
-"""May go better the next time. Everything else fails the same way again."""
 
 
+# May go better with another model.
 ELSEWHERE = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
-"""May go better with another model."""
 
 
+# After so many a wait is longer than anybody lives, and what is doubled further is no number any more.
 DOUBLINGS = 60
-"""After so many a wait is longer than anybody lives, and what is doubled further is no number any more."""
 
 
 def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float | None) -> bool:

@@ -20,8 +20,8 @@ from ...effects.secrets import ANY, is_placeholder
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
+# Deeper values are refused: no tool takes them, and a reference may point at itself.
 MAX_DEPTH = 64
-"""Deeper values are refused: no tool takes them, and a reference may point at itself."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -40,11 +40,11 @@ def _parsed(schema: str) -> dict[str, Json]:
     return cast("dict[str, Json]", json.loads(schema))
 
 
+# How deep arguments may be nested: no tool wants more, and the decoder can do a few times that.
 MAX_NESTING = 100
-"""How deep arguments may be nested: no tool wants more, and the decoder can do a few times that."""
 
+# A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it.
 _MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
-"""A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it."""
 
 
 def arguments_of(text: str) -> dict[str, object] | None:

@@ -11,17 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects.history import clear_results
-from ...effects.messages import (
-    Binary,
-    Finish,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ...effects.pieces import CallPiece, Piece
 from ...effects.usage import Usage
 
@@ -32,8 +22,8 @@ if TYPE_CHECKING:
 
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
+# An image costs between a few hundred and about 1,600 tokens with today's providers.
 TOKENS_PER_BINARY = 1_000
-"""An image costs between a few hundred and about 1,600 tokens with today's providers."""
 
 
 def _characters(part: Part) -> int:
