@@ -37,22 +37,22 @@ def clean(text: str) -> str:
 
 
 # Characters of a prompt, or of what is said into a run: as much as the largest windows take.
-MAX_TEXT = 4_000_000
+MAX_PROMPT = 4_000_000
 
 # Characters of what names something: an id, a sender, a session, a file.
 MAX_WORD = 1_000
 
 # Files that come with a prompt.
-MAX_FILES = 100
+MAX_PROMPT_FILES = 100
 
 # Bytes of all files that come with a prompt: in Base64 no provider takes more in a request.
 MAX_ATTACHED = 20_000_000
 
 # Characters of the arguments of a call, whoever wrote them: room for a whole file.
-MAX_ARGUMENTS = 2_000_000
+MAX_CALL_ARGUMENTS = 2_000_000
 
 # Characters of the message that comes with a no.
-MAX_MESSAGE = 100_000
+MAX_DENIAL = 100_000
 
 # Arguments that a yes for all such calls names.
 MAX_GLOBS = 100
@@ -80,7 +80,7 @@ def named(what: str, text: object) -> None:
 
 def attached(files: tuple[Binary, ...]) -> None:
     """Raise `TooLarge` where *files* are more, or hold more, than may come with a prompt."""
-    within("a prompt", len(files), MAX_FILES, "files")
+    within("a prompt", len(files), MAX_PROMPT_FILES, "files")
     within("the files of a prompt", sum([len(file.data) for file in files]), MAX_ATTACHED, "bytes")
     for file in files:
         named("the name of a file", file.name)

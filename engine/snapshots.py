@@ -75,7 +75,7 @@ from ..states.state import (
     Streaming,
     Thinking,
 )
-from ..states.thinking import NATURAL
+from ..states.thinking import NATURAL_ENDS
 from .codec import UNREADABLE, decode, encode
 
 VERSION = 3
@@ -86,10 +86,10 @@ NAME = "this snapshot"
 M = TypeVar("M", Memory, SessionMemory, ConversationMemory, RunProgress)
 
 
-PREFIX = "foreign-"
+UNTRUSTED_PREFIX = "foreign-"
 """What the ids of such a machine begin with."""
 
-DIGITS = 32
+UNTRUSTED_DIGITS = 32
 """Digits of a digest behind it: too many to find another snapshot that has them by trying."""
 
 MOST = 2**53
@@ -303,7 +303,7 @@ def restore_untrusted(
     Raises `JournalError` where the two do not go together.
     """
     calls = _calls(snapshot, history)
-    memory = _memory(snapshot, config, history, PREFIX + name[:DIGITS])
+    memory = _memory(snapshot, config, history, UNTRUSTED_PREFIX + name[:UNTRUSTED_DIGITS])
     if not calls:
         return _between(snapshot.state, memory), memory
     batch = _batch(snapshot.state)
@@ -368,7 +368,7 @@ def _between(state: State, memory: Memory) -> Thinking | Done:
     match state:
         case Done(reason=reason):
             return Done(reason=reason, spent=memory.spent)
-        case Thinking(stage=End(reason=reason) | Ending(reason=reason)) if reason not in NATURAL:
+        case Thinking(stage=End(reason=reason) | Ending(reason=reason)) if reason not in NATURAL_ENDS:
             return Done(reason=reason, spent=memory.spent)
         case Streaming(stopping=Stopping.INTERRUPTED) | Compacting(stopping=Stopping.INTERRUPTED):
             return Done(reason=DoneReason.INTERRUPTED, spent=memory.spent)

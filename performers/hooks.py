@@ -29,7 +29,7 @@ from ..effects.hooks import (
 )
 from ..effects.permissions import Verdict
 from ..effects.requests import FireHook
-from ..effects.validators import MAX_ARGUMENTS, clean, once
+from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
 from .base import Clock, PerformContext, SystemClock
 from .tools.process import Ended, converse
 from .tools.result import cut, message
@@ -373,8 +373,8 @@ def _fault_in(answer: HookAnswer) -> str:
         if not isinstance(value, kind):
             return f"its {field} must be a {kind.__name__}; got {value!r}"
     arguments = cast("object", answer.arguments)
-    if isinstance(arguments, str) and len(arguments) > MAX_ARGUMENTS:
-        return f"its arguments have {len(arguments):,} characters, and may have {MAX_ARGUMENTS:,}"
+    if isinstance(arguments, str) and len(arguments) > MAX_CALL_ARGUMENTS:
+        return f"its arguments have {len(arguments):,} characters, and may have {MAX_CALL_ARGUMENTS:,}"
     try:
         if arguments != "":
             _object(arguments)

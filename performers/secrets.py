@@ -18,7 +18,7 @@ from ..effects.errors import ArgumentError
 from ..effects.secrets import (
     ANY,
     LONGEST_NAME,
-    MARK,
+    PLACEHOLDER_MARK,
     Json,
     Secrets,
     is_counted,
@@ -178,7 +178,7 @@ def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
         case list():
             for each in value:
                 yield from placeholders_in(each)
-        case str() if MARK in value:
+        case str() if PLACEHOLDER_MARK in value:
             yield from placeholders().finditer(value)
         case _:
             return
@@ -191,7 +191,7 @@ def filled(value: Json, known: Mapping[str, Json]) -> Json:
             return {key: filled(each, known) for key, each in value.items()}
         case list():
             return [filled(each, known) for each in value]
-        case str() if MARK in value:
+        case str() if PLACEHOLDER_MARK in value:
             return filled_text(value, known)
         case _:
             return value
@@ -307,7 +307,7 @@ def _assignments_sealed(text: str, secrets: Secrets, seal: Redact) -> str:
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         bare = value[1:-1] if value[0] in "\"'" else value
-        if not secrets.names(name) or found.string.startswith(MARK, found.start(2)):
+        if not secrets.names(name) or found.string.startswith(PLACEHOLDER_MARK, found.start(2)):
             return found[0]
         return found[0].removesuffix(value) + value.replace(bare, seal(name, bare))
 

@@ -83,12 +83,9 @@ def record_answers(hook: Hook, event: HookAnswered, draft: Draft, call: str = ""
 
 
 def received(state: State, ctx: Context) -> tuple[Effect, ...]:
-    """
-    The effects of *ctx*'s event, which does not move *state*.
-
-    An input waits in the mail, a setting holds from the next time it is looked at, and anything else does not
-    apply here.
-    """
+    """The effects of *ctx*'s event, which does not move *state*."""
+    # An input waits in the mail, a setting holds from the next time it is looked at, and anything else does
+    # not apply here.
     event = ctx.event
     match event:
         case UserSent() | UserSteered():

@@ -1,10 +1,8 @@
-"""
-Compacting: the context is being shrunk.
+"""Compacting: the context is being shrunk."""
 
-A model summarises what is old; the summary takes its place. It must make the context smaller, or says that
-it cannot. What follows a failure depends on why it was tried: a context over its threshold goes on as it is,
-an answer that was cut off or refused for its size cannot.
-"""
+# A model summarises what is old; the summary takes its place. It must make the context smaller, or says
+# that it cannot. What follows a failure depends on why it was tried: a context over its threshold goes on
+# as it is, an answer that was cut off or refused for its size cannot.
 
 from __future__ import annotations
 
@@ -61,14 +59,14 @@ TRIES_OF_LARGE = 2
 SMALLER_TRIES = 3
 
 # Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place.
-WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
+WHOLE_SUMMARY = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 
-Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
+CompactingStep = tuple[Compacting | Thinking, tuple["Effect", ...]]
 
 
 def handle(  # noqa: PLR0911  # one return for each kind of event
     state: Compacting, ctx: Context
-) -> Step:
+) -> CompactingStep:
     """What *ctx*'s event does while the context is being shrunk."""
     event, stage = ctx.event, state.stage
     match event:
@@ -103,7 +101,7 @@ def handle(  # noqa: PLR0911  # one return for each kind of event
             return state, received(state, ctx)
 
 
-def _weigh(state: Compacting, ctx: Context) -> Step:
+def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
     """Decide whether a summary is worth asking for, and where the cut goes."""
     config, memory = ctx.config, ctx.memory
     draft = Draft(ctx)
@@ -129,7 +127,7 @@ def _weigh(state: Compacting, ctx: Context) -> Step:
     return draft.to(Compacting(reason=state.reason, stage=Consulting(request=request, cut=cut)))
 
 
-def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Context) -> Step:
+def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Context) -> CompactingStep:
     """The hooks answered: what they add is for whoever summarises; one may be against it, or end the run."""
     draft = Draft(ctx)
     said = opinion(event.said)
@@ -154,7 +152,7 @@ def _summariser(ctx: Context) -> ModelSpec:
     return ctx.config.spec(name) if name else ctx.model
 
 
-def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Step:
+def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> CompactingStep:
     """Ask for the summary that *plan* describes."""
     memory, model = ctx.memory, _summariser(ctx).name
     request = draft.new_id()
@@ -167,7 +165,7 @@ def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Ste
             view=Transcript(revision=memory.history.revision, length=plan.cut, limit=plan.limit),
             purpose=Purpose.SUMMARY,
             max_output=ctx.config.compaction.tokens,
-            instructions="\n".join([compaction.INSTRUCTIONS, *plan.wishes]),
+            instructions="\n".join([compaction.SUMMARY_INSTRUCTIONS, *plan.wishes]),
             attempt=plan.attempt,
         ),
     )
@@ -186,7 +184,9 @@ def _worth_it(ctx: Context) -> bool:
             return compaction.due(ctx.memory.conversation.size, ctx.model.window, policy.compact_at)
 
 
-def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context) -> Step:
+def _answered(
+    state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context
+) -> CompactingStep:
     """
     The summary came, or did not. Whatever it cost is in the account; a summary is no turn.
     """
@@ -200,7 +200,7 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     if isinstance(event, ModelFailed) and event.failure in {Failure.LOST, Failure.UNBEGUN}:
         return draft.to(Compacting(reason=state.reason))
-    if isinstance(event, ModelFinished) and event.stop not in WHOLE:
+    if isinstance(event, ModelFinished) and event.stop not in WHOLE_SUMMARY:
         return _failed(state, f"the summary ended with {event.stop}", draft, ctx)
     if isinstance(event, ModelFailed):
         return _refused(state, stage, event, draft, ctx)
@@ -208,7 +208,9 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     return _summarised(state, stage, text, draft, ctx)
 
 
-def _refused(state: Compacting, stage: Summary, event: ModelFailed, draft: Draft, ctx: Context) -> Step:
+def _refused(
+    state: Compacting, stage: Summary, event: ModelFailed, draft: Draft, ctx: Context
+) -> CompactingStep:
     """Ask for the summary again, later or with less to read, where that may help."""
     plan = stage.plan
     again = attrs.evolve(plan, attempt=plan.attempt + 1)
@@ -237,13 +239,10 @@ def _read(stage: Summary, ctx: Context) -> int:
     return min(stage.plan.limit, history_size(ctx.memory.history.slice(0, stage.plan.cut)))
 
 
-def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:
-    """
-    Put the summary in the place of what it covers, if that makes the context smaller.
-
-    Only the part that was cut is compared, as it was shown: the rest stays as it is. Without this a talkative
-    summary could make things worse at each attempt.
-    """
+def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> CompactingStep:
+    """Put the summary in the place of what it covers, if that makes the context smaller."""
+    # Only the part that was cut is compared, as it was shown: the rest stays as it is. Without this a
+    # talkative summary could make things worse at each attempt.
     memory, cut = ctx.memory, stage.plan.cut
     summary = compaction.summary_message(text, ctx.now)
     old = history_size(memory.history.slice(0, cut)) - saved(
@@ -265,17 +264,17 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     return draft.to(Thinking(stage=Go()))
 
 
-def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
+def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> CompactingStep:
     """No summary came of it. Counted, so that the same failure is not paid for again and again."""
     return _goes_on(state, why, ctx.memory.session.compaction_failures + 1, draft, ctx)
 
 
-def _left_alone(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
+def _left_alone(state: Compacting, why: str, draft: Draft, ctx: Context) -> CompactingStep:
     """No summary was asked for: another time it may be, so that is no failure."""
     return _goes_on(state, why, ctx.memory.session.compaction_failures, draft, ctx)
 
 
-def _goes_on(state: Compacting, why: str, failures: int, draft: Draft, ctx: Context) -> Step:
+def _goes_on(state: Compacting, why: str, failures: int, draft: Draft, ctx: Context) -> CompactingStep:
     """The context stays as it is, and the run goes on where it can."""
     draft.add(
         CompactionFailed(reason=why),
@@ -291,7 +290,7 @@ def _goes_on(state: Compacting, why: str, failures: int, draft: Draft, ctx: Cont
             return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
 
 
-def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> Step:
+def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> CompactingStep:
     """Cancel the summary and wait for its end, which tells what was used; asked twice, do not wait."""
     draft = Draft(ctx)
     if state.stopping:

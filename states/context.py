@@ -1,9 +1,7 @@
-"""
-What a transition may look at besides its state, and how the memory changes: by folding records.
+"""What a transition may look at besides its state, and how the memory changes: by folding records."""
 
-The memory is the fold of all records, plus mail that `Memory.receive` put in and `TakeMail` takes out. It
-never holds callables, the clock, open requests (they belong to the state) or the configuration.
-"""
+# The memory is the fold of all records, plus mail that `Memory.receive` put in and `TakeMail` takes out. It
+# never holds callables, the clock, open requests (they belong to the state) or the configuration.
 
 from __future__ import annotations
 

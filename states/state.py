@@ -1,16 +1,14 @@
-"""
-The seven states, on one page: the discriminated union that says where an agent is.
+"""The seven states, on one page: the discriminated union that says where an agent is."""
 
-Rules of this file:
-
-- No flags. What a state waits for is a closed union or an enum field with a name, so "what is it waiting
-  for?" has one answer and no combination of fields is meaningless.
-- A state names every request that is open, and nothing that the memory knows already.
-- `label` is the name the table uses: the state and, where it has them, its stage.
-
-One handler module per state decides what happens next: `thinking`, `streaming`, `executing`, `confirming`,
-`dispatching`, `compacting`, `done`.
-"""
+# Rules of this file:
+#
+# - No flags. What a state waits for is a closed union or an enum field with a name, so "what is it waiting
+#   for?" has one answer and no combination of fields is meaningless.
+# - A state names every request that is open, and nothing that the memory knows already.
+# - `label` is the name the table uses: the state and, where it has them, its stage.
+#
+# One handler module per state decides what happens next: `thinking`, `streaming`, `executing`,
+# `confirming`, `dispatching`, `compacting`, `done`.
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""
-Streaming: a model answers.
+"""Streaming: a model answers."""
 
-Pieces fold into the state as they come. When the answer is whole its message enters the history and its
-calls become a batch; where it fails nothing of it is kept, unless a person stopped it and read what there
-was.
-"""
+# Pieces fold into the state as they come. When the answer is whole its message enters the history and its
+# calls become a batch; where it fails nothing of it is kept, unless a person stopped it and read what there
+# was.
 
 from __future__ import annotations
 
@@ -43,12 +41,12 @@ if TYPE_CHECKING:
     from .context import Context
 
 # Calls that were left out whose names are told; there may be thousands of others.
-NAMED = 10
+NAMED_CALLS = 10
 
-Step = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
+StreamingStep = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
 
 
-def handle(state: Streaming, ctx: Context) -> Step:
+def handle(state: Streaming, ctx: Context) -> StreamingStep:
     """What *ctx*'s event does while a model answers."""
     event = ctx.event
     match event:
@@ -77,7 +75,7 @@ def deltas(pieces: Iterable[Piece]) -> list[Effect]:
     ]
 
 
-def _streamed(state: Streaming, event: ModelStreamed) -> Step:
+def _streamed(state: Streaming, event: ModelStreamed) -> StreamingStep:
     # The hot path: one of these per network chunk, so the state is built directly.
     following = Streaming(
         request=state.request,
@@ -93,13 +91,10 @@ def _streamed(state: Streaming, event: ModelStreamed) -> Step:
 # The answer is whole
 
 
-def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
-    """
-    The answer is whole: one message, one account, one turn, and what its end asks for.
-
-    Calls get our own ids here. The message goes into the history before a call runs, so a run that is lost
-    in the middle of its tools still knows what the model wanted.
-    """
+def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> StreamingStep:
+    """The answer is whole: one message, one account, one turn, and what its end asks for."""
+    # Calls get our own ids here. The message goes into the history before a call runs, so a run that is
+    # lost in the middle of its tools still knows what the model wanted.
     draft = Draft(ctx)
     draft.add(*deltas(event.pieces))
     pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
@@ -145,8 +140,8 @@ def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Dr
 def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
     """Tell whoever watches what was odd about the answer; the run goes on."""
     if sorted_.dropped:
-        names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped[:NAMED])
-        if (more := len(sorted_.dropped) - NAMED) > 0:
+        names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped[:NAMED_CALLS])
+        if (more := len(sorted_.dropped) - NAMED_CALLS) > 0:
             names += f" and {more:,} more"
         draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
     if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
@@ -155,7 +150,7 @@ def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
 
 def _after(
     state: Streaming, stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context
-) -> Step:
+) -> StreamingStep:
     """Where an answer without calls to run leads, by how it ended."""
     if calls:
         _answer_unrun(state, calls, stop, draft, ctx)
@@ -202,13 +197,10 @@ def _answer_unrun(
 # The answer did not come to its end
 
 
-def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
-    """
-    Try again later, shrink the context, or end.
-
-    An answer of which something was seen is not asked for again: what was shown cannot be taken back, and a
-    second answer would be another one. A lost answer is the exception, since nobody is left who saw it.
-    """
+def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
+    """Try again later, shrink the context, or end."""
+    # An answer of which something was seen is not asked for again: what was shown cannot be taken back, and
+    # a second answer would be another one. A lost answer is the exception, since nobody is left who saw it.
     draft = Draft(ctx)
     _account_for_failure(state, event, draft, ctx)
     if event.failure is Failure.UNBEGUN:
@@ -233,7 +225,7 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=attempt))
 
 
-def _fall_back(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> Step:
+def _fall_back(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> StreamingStep:
     """Ask the other model, at once; it may fail as often as the first one might."""
     draft.add(*fall_back(ctx.config, state.model, event))
     return draft.to(Thinking(stage=Go()))
@@ -250,7 +242,7 @@ def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx
         draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
 
 
-def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
+def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
     """A person stopped the answer: the text that was read is kept, calls are not."""
     draft = Draft(ctx)
     pieces = state.pieces.pieces
@@ -266,7 +258,7 @@ def _begun(state: Streaming, event: ModelFailed) -> bool:
     return state.pieces.count > 0 or event.failure is Failure.LOST
 
 
-def _interrupted(state: Streaming, ctx: Context) -> Step:
+def _interrupted(state: Streaming, ctx: Context) -> StreamingStep:
     """Cancel the answer and wait for its end, which tells what was used; asked twice, do not wait."""
     if state.stopping is Stopping.INTERRUPTED:
         # Asked twice: the answer is not waited for. What was read is kept as if the stream had ended now.

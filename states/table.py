@@ -1,23 +1,22 @@
-"""
-The machine, on one page.
+"""The machine, on one page."""
 
-Rule 1: every way from one state to another is a row here, with its reason. A handler that goes where no row
-leads raises `IllegalTransition`, and nothing has changed.
-
-Rule 2: every event in every state has a row, or is named in `IGNORED` (in `legal`). There is no third case.
-
-Rule 3: this file decides nothing. Which of several rows is taken is the handler's business; what is drawn,
-checked and covered by tests comes from here.
-
-Theory of operation. A run begins at ``thinking.start`` and ends at ``done``. A state that waits for nothing
-is fed `Entered` until one waits. Model calls leave from ``thinking.go`` only, and every way back leads there:
-that is where limits are read, where what people said on the way becomes messages, and where the context is
-weighed. ``executing``, ``confirming`` and ``dispatching`` are one batch of calls under three names; which one
-depends on what is open, so each of them leads to each. A run ends through ``thinking.end`` only, where all
-records are in the memory, so that its account is complete; a hook may be asked between that and the end. A
-state that is being given up has ``.stopping`` in its name. What people send, say and change is welcome in
-every state but the last.
-"""
+# Rule 1: every way from one state to another is a row here, with its reason. A handler that goes where no
+# row leads raises `IllegalTransition`, and nothing has changed.
+#
+# Rule 2: every event in every state has a row, or is named in `IGNORED` (in `legal`). There is no third
+# case.
+#
+# Rule 3: this file decides nothing. Which of several rows is taken is the handler's business; what is
+# drawn, checked and covered by tests comes from here.
+#
+# Theory of operation. A run begins at ``thinking.start`` and ends at ``done``. A state that waits for
+# nothing is fed `Entered` until one waits. Model calls leave from ``thinking.go`` only, and every way back
+# leads there: that is where limits are read, where what people said on the way becomes messages, and where
+# the context is weighed. ``executing``, ``confirming`` and ``dispatching`` are one batch of calls under
+# three names; which one depends on what is open, so each of them leads to each. A run ends through
+# ``thinking.end`` only, where all records are in the memory, so that its account is complete; a hook may be
+# asked between that and the end. A state that is being given up has ``.stopping`` in its name. What people
+# send, say and change is welcome in every state but the last.
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""
-Thinking: between model calls.
+"""Thinking: between model calls."""
 
-A turn's request leaves from `Go` and from nowhere else: a timer, a person or a finished batch only leads back
-there, so limits, steers and compaction are never bypassed. A run ends through `End` and through nothing else,
-so what it reports is all it used; only a hook's answer may stand between `End` and the end.
-"""
+# A turn's request leaves from `Go` and from nowhere else: a timer, a person or a finished batch only leads
+# back there, so limits, steers and compaction are never bypassed. A run ends through `End` and through
+# nothing else, so what it reports is all it used; only a hook's answer may stand between `End` and the end.
 
 from __future__ import annotations
 
@@ -147,12 +145,9 @@ def admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> AdmissionStep:
 
 
 def admitted(state: Thinking, stage: Admitting, event: HookAnswered, ctx: Context) -> AdmissionStep:
-    """
-    The hooks let the inputs in, or not.
-
-    Without its prompt a run has nothing to do, nor has one that would begin a conversation with nothing said;
-    without what was said on the way it goes on.
-    """
+    """The hooks let the inputs in, or not."""
+    # Without its prompt a run has nothing to do, nor has one that would begin a conversation with nothing
+    # said; without what was said on the way it goes on.
     draft = Draft(ctx)
     said = record_answers(Hook.USER_PROMPT_SUBMIT, event, draft)
     if said.verdict is not Verdict.DENY:
@@ -265,12 +260,9 @@ def _told(loop: loops.Loop) -> LoopDetected:
 
 
 def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> CallStep:
-    """
-    Ask the model, which reads what is to be said of a *loop* behind what hooks have to say.
-
-    Whoever watches is told of it once, and not again with each try. The request names a revision and a length
-    of the history instead of carrying it, so a turn costs the same however long it is.
-    """
+    """Ask the model, which reads what is to be said of a *loop* behind what hooks have to say."""
+    # Whoever watches is told of it once, and not again with each try. The request names a revision and a
+    # length of the history instead of carrying it, so a turn costs the same however long it is.
     memory, model, draft = ctx.memory, ctx.model.name, Draft(ctx)
     history, said = memory.history, memory.conversation.pending_context
     if loop is not None:
@@ -300,13 +292,13 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> CallStep:
     return draft.to(Streaming(request=request, model=model, attempt=state.attempt, offered=offered))
 
 
-Step = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
+ThinkingStep = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
 
 # Ends that nothing forces: a steer that came before them, or a hook, makes the run go on.
-NATURAL = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
+NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
 
 
-def handle(state: Thinking, ctx: Context) -> Step:
+def handle(state: Thinking, ctx: Context) -> ThinkingStep:
     """What *ctx*'s event does to a thinking agent."""
     event, stage = ctx.event, state.stage
     if isinstance(event, Entered):
@@ -323,7 +315,7 @@ def handle(state: Thinking, ctx: Context) -> Step:
     return state, received(state, ctx)
 
 
-def _entered(state: Thinking, ctx: Context) -> Step:
+def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
     match state.stage:
         case Start():
             return began(ctx)
@@ -339,7 +331,7 @@ def _entered(state: Thinking, ctx: Context) -> Step:
             return state, ignore(state, ctx)
 
 
-def _answered(state: Thinking, stage: Waiting, ctx: Context) -> Step:
+def _answered(state: Thinking, stage: Waiting, ctx: Context) -> ThinkingStep:
     """What the answer to *stage*'s request leads to, if *ctx*'s event is one."""
     match stage, ctx.event:
         case Retry(), TimerFired():
@@ -356,7 +348,7 @@ def _answered(state: Thinking, stage: Waiting, ctx: Context) -> Step:
             return state, ignore(state, ctx)
 
 
-def _interrupted(stage: Waiting, ctx: Context) -> Step:
+def _interrupted(stage: Waiting, ctx: Context) -> ThinkingStep:
     """What was waited for is given up; a prompt that had not come in yet never will."""
     draft = Draft(ctx)
     draft.add(Cancel(request=stage.request), InterruptRequested())
@@ -368,14 +360,11 @@ def _interrupted(stage: Waiting, ctx: Context) -> Step:
 # The run ends
 
 
-def _end(stage: End, ctx: Context) -> Step:
-    """
-    End, unless somebody has said something before a natural end, or hooks are to be asked about it.
-
-    Everything the run used is in the memory now, children and cut streams included.
-    """
+def _end(stage: End, ctx: Context) -> ThinkingStep:
+    """End, unless somebody has said something before a natural end, or hooks are to be asked about it."""
+    # Everything the run used is in the memory now, children and cut streams included.
     draft = Draft(ctx)
-    if stage.reason not in NATURAL:
+    if stage.reason not in NATURAL_ENDS:
         return _done(stage.reason, stage.detail, draft, ctx)
     if ctx.memory.waiting(MailKind.STEER):
         return draft.to(Thinking(stage=Go()))
@@ -393,7 +382,7 @@ def _end(stage: End, ctx: Context) -> Step:
     return draft.to(Thinking(stage=Ending(request=request, reason=stage.reason, detail=stage.detail)))
 
 
-def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> Step:
+def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """Go on where a hook wants to or somebody has said something meanwhile, and end otherwise."""
     draft = Draft(ctx)
     said = record_answers(Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP, event, draft)
@@ -408,7 +397,7 @@ def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> Step:
     return _done(stage.reason, stage.detail, draft, ctx)
 
 
-def _done(reason: DoneReason, detail: str, draft: Draft, ctx: Context) -> Step:
+def _done(reason: DoneReason, detail: str, draft: Draft, ctx: Context) -> ThinkingStep:
     memory = ctx.memory
     draft.add(RunEnded(run=memory.run, reason=reason, spent=memory.spent, at=ctx.now, detail=detail))
     return draft.to(Done(reason=reason, spent=memory.spent, detail=detail))

@@ -73,7 +73,7 @@ def test_a_full_conversation_is_summarised_before_the_next_request() -> None:
     before = run.machine.memory.history
     run.say("it was asked to do it")
     after = run.machine.memory.history
-    assert after[0].text == compaction.PREFIX + "it was asked to do it"
+    assert after[0].text == compaction.SUMMARY_PREFIX + "it was asked to do it"
     assert (after.revision, history_faults(after)) == (before.revision + 1, [])
     assert history_size(after) < history_size(before)
     assert run.got(Compacted)[0].after == history_size(after)
@@ -129,7 +129,7 @@ def test_a_summary_that_was_lost_is_asked_for_again() -> None:
     assert run.label == "compacting.summary"
     assert run.machine.memory.session.compaction_failures == 0
     run.say("brief")
-    assert run.talk[0] == ("user", compaction.PREFIX + "brief")
+    assert run.talk[0] == ("user", compaction.SUMMARY_PREFIX + "brief")
 
 
 def test_a_summary_that_was_lost_before_its_first_piece_is_paid_for() -> None:
@@ -148,7 +148,7 @@ def test_a_summary_that_is_streamed_is_the_same_summary() -> None:
     run.stream(TextPiece("bri"))
     assert run.effects == ()
     run.say("ef")
-    assert run.talk[0] == ("user", compaction.PREFIX + "brief")
+    assert run.talk[0] == ("user", compaction.SUMMARY_PREFIX + "brief")
 
 
 def test_an_interrupt_stops_a_summary() -> None:
@@ -183,7 +183,7 @@ def test_a_cut_answer_is_kept_and_continued() -> None:
     assert run.label == "compacting.summary"
     run.say("brief")
     assert run.talk == [
-        ("user", compaction.PREFIX + "brief"),
+        ("user", compaction.SUMMARY_PREFIX + "brief"),
         ("assistant", "this is a long"),
         ("user", model_messages.CONTINUE),
     ]
@@ -348,7 +348,7 @@ def test_what_hooks_add_is_for_whoever_summarises() -> None:
     run = consulted("threshold")
     run.answer(HookAnswer(context="keep all dates"), HookAnswer(context="and names"))
     (request,) = run.got(CallModel)
-    assert request.instructions == f"{compaction.INSTRUCTIONS}\nkeep all dates\nand names"
+    assert request.instructions == f"{compaction.SUMMARY_INSTRUCTIONS}\nkeep all dates\nand names"
     run.say("brief")
     assert [request.instructions for request in run.got(CallModel)] == [""]
 

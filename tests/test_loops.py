@@ -30,7 +30,7 @@ from turnwheel.effects.records import WithdrawTool
 from turnwheel.effects.requests import CallModel, SetTimer
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.loops import (
-    LONG,
+    LONG_ARGUMENTS,
     PAGES,
     Loop,
     alike,
@@ -167,7 +167,7 @@ def test_arguments_are_alike_when_half_of_them_are_equal(one: str, other: str, *
 
 def test_long_arguments_are_compared_as_they_stand() -> None:
     """They are contents, and to read them at every turn would cost more than they tell."""
-    long = "x" * LONG
+    long = "x" * LONG_ARGUMENTS
     assert alike(f'{{"a":"{long}"}}', f'{{"a":"{long}"}}')
     assert not alike(f'{{"a":"{long}"}}', f'{{"a": "{long}"}}')
     assert not alike(f'{{"a": 1, "b": "{long}"}}', '{"a": 1, "b": ""}')

@@ -12,7 +12,7 @@ from turnwheel import Agent, Tool, tool
 from turnwheel.effects.errors import ArgumentError, ToolDefinitionError
 from turnwheel.effects.secrets import (
     ANY,
-    WORDS,
+    SECRET_WORDS,
     Json,
     Secrets,
     is_placeholder,
@@ -46,7 +46,7 @@ def shown(name: str, value: Json) -> str:
 # Names
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", SECRET_WORDS)
 def test_each_of_the_words_is_secret_in_any_spelling(name: str) -> None:
     """As it stands, in capitals, in camel case, with dashes and with more around it."""
     first, *rest = name.split("_")

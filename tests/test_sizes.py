@@ -58,16 +58,16 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Usage
 from turnwheel.effects.validators import (
-    MAX_ARGUMENTS,
     MAX_ATTACHED,
+    MAX_CALL_ARGUMENTS,
+    MAX_DENIAL,
     MAX_ENTRY,
     MAX_GLOBS,
-    MAX_MESSAGE,
-    MAX_TEXT,
+    MAX_PROMPT,
     MAX_WAITING,
     MAX_WORD,
 )
-from turnwheel.effects.validators import MAX_FILES as MAX_SENT
+from turnwheel.effects.validators import MAX_PROMPT_FILES as MAX_SENT
 from turnwheel.engine.codec import decode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
@@ -135,10 +135,10 @@ from turnwheel.performers.tools.search import MAX_BYTES as MAX_SEARCHED
 from turnwheel.performers.tools.search import MAX_LINE as MAX_SHOWN
 from turnwheel.settings.sources import MAX_FILE as MAX_SETTINGS
 from turnwheel.states.rules.answer_parts import MAX_CALLS
-from turnwheel.states.rules.schema import MAX_NESTING as MAX_LEVELS
+from turnwheel.states.rules.schema import MAX_ARGUMENT_NESTING as MAX_LEVELS
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import Executing
-from turnwheel.states.streaming import NAMED
+from turnwheel.states.streaming import NAMED_CALLS
 from turnwheel.testing.scripted import ScriptedModel, says
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "sizes.md").read_text("utf-8")
@@ -306,9 +306,9 @@ async def _(_: Path) -> None:
 
 @beyond("the arguments of one call")
 async def _(_: Path) -> None:
-    most, one = CallPiece(0, "a", "f", "x" * MAX_ARGUMENTS), CallPiece(0, arguments="x")
+    most, one = CallPiece(0, "a", "f", "x" * MAX_CALL_ARGUMENTS), CallPiece(0, arguments="x")
     assert isinstance(await taken(most, CallPiece(1, "b", "f", "x")), Complete)
-    cut_with(await taken(most, one), f"more than {MAX_ARGUMENTS} characters")
+    cut_with(await taken(most, one), f"more than {MAX_CALL_ARGUMENTS} characters")
 
 
 @beyond("what is unpacked at once")
@@ -398,8 +398,8 @@ async def _(_: Path) -> None:
 @beyond("calls left out that a `Warned` names")
 async def _(_: Path) -> None:
     said = "calls left out of an answer that ended with tool_use: "
-    for more, end in ((NAMED, ""), (NAMED + 1, " and 1 more")):
-        assert answered(MAX_CALLS + more)[1] == [said + ", ".join(["look"] * NAMED) + end]
+    for more, end in ((NAMED_CALLS, ""), (NAMED_CALLS + 1, " and 1 more")):
+        assert answered(MAX_CALLS + more)[1] == [said + ", ".join(["look"] * NAMED_CALLS) + end]
 
 
 @beyond("the body of a refusal")
@@ -632,7 +632,7 @@ async def _(_: Path) -> None:
 
 @beyond("the arguments a hook gives a call")
 async def _(_: Path) -> None:
-    for size, faulty in ((MAX_ARGUMENTS, False), (MAX_ARGUMENTS + 1, True)):
+    for size, faulty in ((MAX_CALL_ARGUMENTS, False), (MAX_CALL_ARGUMENTS + 1, True)):
         said = accepted("h", HookAnswer(arguments="{}".ljust(size)))
         assert (said.fault != "", said.answer.arguments == "") == (faulty, faulty)
 
@@ -649,10 +649,10 @@ async def session_of(store: MemoryStore | None = None) -> Session:
 @beyond("a prompt, or what is said into a run")
 async def _(_: Path) -> None:
     session = await session_of()
-    await session.send("x" * MAX_TEXT)
+    await session.send("x" * MAX_PROMPT)
     for say in (session.send, partial(session.steer, how=Steering.NOW), session.run):
         with pytest.raises(TooLarge, match=r"the text of a prompt has 4,000,001 characters"):
-            await say("x" * (MAX_TEXT + 1))
+            await say("x" * (MAX_PROMPT + 1))
 
 
 @beyond("files that come with it")
@@ -699,15 +699,15 @@ async def _(_: Path) -> None:
 
 @beyond("the arguments that come with a yes")
 async def _(_: Path) -> None:
-    approval_event("r-1", Approve(arguments="{}".ljust(MAX_ARGUMENTS)), 0.0, "")
-    more = Approve(arguments="{}".ljust(MAX_ARGUMENTS + 1))
+    approval_event("r-1", Approve(arguments="{}".ljust(MAX_CALL_ARGUMENTS)), 0.0, "")
+    more = Approve(arguments="{}".ljust(MAX_CALL_ARGUMENTS + 1))
     refused("the arguments of a call", lambda: approval_event("r-1", more, 0.0, ""))
 
 
 @beyond("the message that comes with a no")
 async def _(_: Path) -> None:
-    approval_event("r-1", Deny(message="x" * MAX_MESSAGE), 0.0, "")
-    more = Deny(message="x" * (MAX_MESSAGE + 1))
+    approval_event("r-1", Deny(message="x" * MAX_DENIAL), 0.0, "")
+    more = Deny(message="x" * (MAX_DENIAL + 1))
     refused("the message of a no", lambda: approval_event("r-1", more, 0.0, ""))
 
 
@@ -755,10 +755,10 @@ async def _(home: Path) -> None:
 
 @beyond("a line piped to `chat`")
 async def _(_: Path) -> None:
-    for size in (MAX_TEXT, MAX_TEXT + 1, 2 * MAX_TEXT):
+    for size in (MAX_PROMPT, MAX_PROMPT + 1, 2 * MAX_PROMPT):
         data = b"x" * size + b"\nnext\nlast"
         lines = list(_lines_of(data[at : at + 65_536] for at in range(0, len(data), 65_536)))
-        assert [len(line) for line in lines] == [min(size, MAX_TEXT + 1), 4, 4]
+        assert [len(line) for line in lines] == [min(size, MAX_PROMPT + 1), 4, 4]
 
 
 # What is kept, and who watches

@@ -78,7 +78,7 @@ from turnwheel.effects.requests import (
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import PREFIX
+from turnwheel.engine.snapshots import UNTRUSTED_PREFIX
 from turnwheel.states.batch.batch import Queued, Settled
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.schema import arguments_of
@@ -219,7 +219,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
         assert not isinstance(memory.session.instructions, SetInstructions)
         assert not back.state.open
         assert recover(back, 99.0).again == ()
-        assert memory.run.startswith(PREFIX)
+        assert memory.run.startswith(UNTRUSTED_PREFIX)
         assert memory.next_id == 1
 
 
@@ -423,7 +423,7 @@ class World:
     def _take(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
             if isinstance(effect, Request):
-                if effect.id in self._seen or not effect.id.startswith(PREFIX):
+                if effect.id in self._seen or not effect.id.startswith(UNTRUSTED_PREFIX):
                     self._wrong.append(f"the id {effect.id} is not new")
                 self._seen.add(effect.id)
                 self._open[effect.id] = effect

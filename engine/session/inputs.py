@@ -37,10 +37,10 @@ from ...effects.records import (
     SetThinking,
 )
 from ...effects.validators import (
-    MAX_ARGUMENTS,
+    MAX_CALL_ARGUMENTS,
+    MAX_DENIAL,
     MAX_GLOBS,
-    MAX_MESSAGE,
-    MAX_TEXT,
+    MAX_PROMPT,
     MAX_WAITING,
     attached,
     clean,
@@ -81,7 +81,7 @@ class Input:
     sender: str = attrs.field(default="", converter=_text)
 
     def __attrs_post_init__(self) -> None:
-        within("the text of a prompt", len(self.text), MAX_TEXT)
+        within("the text of a prompt", len(self.text), MAX_PROMPT)
         named("the id of a prompt", self.id)
         named("the sender of a prompt", self.sender)
         attached(self.files)
@@ -146,10 +146,10 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
         raise ArgumentError(msg)
     match decision:
         case Deny(message=message):
-            within("the message of a no", len(message), MAX_MESSAGE)
+            within("the message of a no", len(message), MAX_DENIAL)
             decision = attrs.evolve(decision, message=clean(message))
         case Approve(arguments=arguments):
-            within("the arguments of a call", len(arguments), MAX_ARGUMENTS)
+            within("the arguments of a call", len(arguments), MAX_CALL_ARGUMENTS)
             decision = attrs.evolve(decision, arguments=clean(arguments))
         case ApproveAlways(where=where):
             within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")

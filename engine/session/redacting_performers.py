@@ -33,7 +33,7 @@ from ...effects.requests import (
     FireHook,
     RunTool,
 )
-from ...effects.secrets import MARK
+from ...effects.secrets import PLACEHOLDER_MARK
 from ...states.rules import model_messages
 from ...states.rules.schema import arguments_of, problem
 from .redactor import Gone
@@ -171,7 +171,7 @@ class RedactedTool:
     async def __call__(self, request: RunTool, scene: PerformContext) -> Answer | None:
         """Run the tool, unless a value that it needs is gone or does not fit."""
         sealer, tool = self._sealer, request.tool
-        if MARK in request.arguments:
+        if PLACEHOLDER_MARK in request.arguments:
             try:
                 request = attrs.evolve(request, arguments=await sealer.opened(request.arguments))
             except Gone as gone:

@@ -28,7 +28,7 @@ from ...effects.events import (
 from ...effects.pieces import CallPiece, merged
 from ...effects.secrets import (
     ANY,
-    DIGITS,
+    PLACEHOLDER_DIGITS,
     arguments_in,
     is_placeholder,
     placeholder,
@@ -130,7 +130,7 @@ class Redactor:
     def seal(self, name: str, value: Json) -> str:
         """The placeholder of *value*, which is called *name*."""
         text = json.dumps(value)
-        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:DIGITS]
+        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:PLACEHOLDER_DIGITS]
         stands = placeholder(name, digits)
         if digits not in self._values:
             self.fresh[digits] = text

@@ -34,7 +34,7 @@ from ...effects.events import (
     ModelStreamed,
 )
 from ...effects.pieces import CallPiece, ReasoningPiece, TextPiece
-from ...effects.validators import MAX_ARGUMENTS
+from ...effects.validators import MAX_CALL_ARGUMENTS
 from .errors import hidden, keys_in, refusal, shorten, without_login
 from .throttle import LIMIT, Throttle
 from .wire import Broken, Complete, Ending
@@ -208,8 +208,8 @@ class CallAttempt:
                     size = self._arguments.get(piece.index, 0) + len(piece.arguments)
                     self._arguments[piece.index] = size
                     self._said += len(piece.arguments) + len(piece.wire_id) + len(piece.name)
-                    if size > MAX_ARGUMENTS:
-                        message = f"the arguments of a call have more than {MAX_ARGUMENTS} characters"
+                    if size > MAX_CALL_ARGUMENTS:
+                        message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = _too_large(message)
         self._pieces += len(pieces)
         if self._pieces > MAX_PIECES:

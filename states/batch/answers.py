@@ -110,11 +110,8 @@ def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Con
 
 
 def _lost(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) -> Call:
-    """
-    *call*, of which nobody knows whether it has run: a person is asked, or its model is told so.
-
-    What it took is not known either, so no budget is looked at before the next call is over.
-    """
+    """*call*, of which nobody knows whether it has run: a person is asked, or its model is told so."""
+    # What it took is not known either, so no budget is looked at before the next call is over.
     if (asked := asked_again(call, phase, batch, ctx, draft)) is not None:
         return asked
     result = result_of(call, Outcome.UNKNOWN, model_messages.LOST)
@@ -162,11 +159,8 @@ def _vetted(
 def _decided(
     batch: Batch, index: int, phase: Asked, event: ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch:
-    """
-    *batch* after a person's answer. A yes only allows: when the call runs, its turn decides.
-
-    "Always" is about calls to come, and none of them was asked about where a call may have run before.
-    """
+    """*batch* after a person's answer. A yes only allows: when the call runs, its turn decides."""
+    # "Always" is about calls to come, and none of them was asked about where a call may have run before.
     call, decision = batch.calls[index], event.decision
     withdraw(call, draft, closed=event.request)
     draft.add(ApprovalResolved(request=event.request, decision=decision, by=event.by))
@@ -193,11 +187,8 @@ def _tell_denied(call: Call, why: str, draft: Draft) -> None:
 
 
 def _answered_too(batch: Batch, rule: Rule, ctx: Context, draft: Draft) -> Batch:
-    """
-    *batch*, where nobody is asked any more about what *rule* covers, which a person has just granted.
-
-    Whoever said "always" would otherwise have to say it again for each question that was open already.
-    """
+    """*batch*, where nobody is asked any more about what *rule* covers, which a person has just granted."""
+    # Whoever said "always" would otherwise have to say it again for each question that was open already.
     for index, call in enumerate(batch.calls):
         phase, arguments = call.phase, arguments_of(call.call.arguments) or {}
         spec = spec_of(batch, call, ctx)
@@ -225,11 +216,8 @@ def _late(batch: Batch, index: int, closed: str, ctx: Context, draft: Draft) -> 
 
 
 def _denied(batch: Batch, tried: PriorAttempt, ctx: Context, draft: Draft, *, ends: bool) -> Batch:
-    """
-    *batch* after a no, by policy; other open questions stay open unless the run is to end.
-
-    A no to running again what was *tried* is none to what the model wanted: that may have run.
-    """
+    """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
+    # A no to running again what was *tried* is none to what the model wanted: that may have run.
     if ends:
         return _stop_run(batch, draft)
     if tried is PriorAttempt.LOST:

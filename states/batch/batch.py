@@ -1,8 +1,6 @@
-"""
-The batch: all calls of one assistant message, each in its own phase on its way to its result.
+"""The batch: all calls of one assistant message, each in its own phase on its way to its result."""
 
-`state.Executing`, `state.Confirming` and `state.Dispatching` are one batch under three names.
-"""
+# `state.Executing`, `state.Confirming` and `state.Dispatching` are one batch under three names.
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""
-Between a model's wish and its start: the tool, the arguments, the hooks, the rules, a person.
+"""Between a model's wish and its start: the tool, the arguments, the hooks, the rules, a person."""
 
-Whoever changes the arguments has what they made of it checked again: the schema and the denials, always.
-"""
+# Whoever changes the arguments has what they made of it checked again: the schema and the denials, always.
 
 from __future__ import annotations
 
@@ -50,10 +48,9 @@ if TYPE_CHECKING:
 def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) -> Call | None:
     """
     *call*, which was at work in *phase*, and a person asked whether it runs again; None where nobody is.
-
-    That is so by policy, in a mode in which nobody is asked, and where it would not run whatever they said.
-    Hooks that looked at its arguments have done so.
     """
+    # That is so by policy, in a mode in which nobody is asked, and where it would not run whatever they
+    # said. Hooks that looked at its arguments have done so.
     if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.session.mode is PermissionMode.DONT_ASK:
         return None
     if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
@@ -73,12 +70,9 @@ def _may_run(call: Call, batch: Batch, ctx: Context, draft: Draft) -> bool:
 
 
 def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
-    """
-    The tool of *call* as it is configured now, if it was offered then.
-
-    Both matter: a run may be taken over under another configuration while a call waits for its turn, and
-    neither a tool that is gone nor one that has come since may run for it.
-    """
+    """The tool of *call* as it is configured now, if it was offered then."""
+    # Both matter: a run may be taken over under another configuration while a call waits for its turn, and
+    # neither a tool that is gone nor one that has come since may run for it.
     name = call.call.name
     return ctx.config.tool(name) if name in batch.offered else None
 
@@ -93,11 +87,8 @@ def law(ctx: Context, draft: Draft) -> PermissionPolicy:
 
 
 def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) -> str:
-    """
-    Why *wish* cannot run, as its model will read it; empty where it can.
-
-    Checked before a person is asked: nobody should be bothered about a call that cannot run.
-    """
+    """Why *wish* cannot run, as its model will read it; empty where it can."""
+    # Checked before a person is asked: nobody should be bothered about a call that cannot run.
     if spec is None:
         return model_messages.not_found(wish.name, offered)
     arguments = arguments_of(wish.arguments)
@@ -216,11 +207,8 @@ def hooks_answered(
     ctx: Context,
     draft: Draft,
 ) -> tuple[Call, Opinion]:
-    """
-    *call* after the hooks answered, with the arguments they gave it, and what these said.
-
-    Hooks that are for other arguments than the model's are asked when it comes to have such.
-    """
+    """*call* after the hooks answered, with the arguments they gave it, and what these said."""
+    # Hooks that are for other arguments than the model's are asked when it comes to have such.
     latest = record_answers(Hook.PRE_TOOL_USE, event, draft, call.call.id)
     hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *event.said))
     said = opinion(hooks.said)
@@ -257,13 +245,10 @@ def still_allowed(call: Call, spec: ToolSpec, ctx: Context, draft: Draft) -> boo
 
 
 def approved(call: Call, phase: Asked, edited: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
-    """
-    *call*, to which a person said yes, with their arguments where they *edited* them.
-
-    No second question is asked: arguments that do not fit are an error result, since the person has had
-    their say and the model can try again. Denials are looked up when it starts. The history keeps what the
-    model wrote: it is what the model said.
-    """
+    """*call*, to which a person said yes, with their arguments where they *edited* them."""
+    # No second question is asked: arguments that do not fit are an error result, since the person has had
+    # their say and the model can try again. Denials are looked up when it starts. The history keeps what
+    # the model wrote: it is what the model said.
     if edited:
         call = call.given(edited)
     tell_judged(call, Judgement(Verdict.ALLOW, Basis.PERSON, "with other arguments" if edited else ""), draft)

@@ -1,9 +1,7 @@
-"""
-Giving calls their results: the one a tool gave, or the one it gets for not having run.
+"""Giving calls their results: the one a tool gave, or the one it gets for not having run."""
 
-`Batch.stopping` only rises, and raising it settles at once whatever has not started. What runs is cancelled,
-where it is to be, but keeps its place until its own answer has come.
-"""
+# `Batch.stopping` only rises, and raising it settles at once whatever has not started. What runs is
+# cancelled, where it is to be, but keeps its place until its own answer has come.
 
 from __future__ import annotations
 
@@ -88,12 +86,9 @@ def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
 
 
 def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
-    """
-    *batch* with `stopping` raised to *level*: what has not started gets its result now.
-
-    Work is told to stop only by who will not wait for it, and stays where it is until its answer comes: it
-    may have done something worth telling.
-    """
+    """*batch* with `stopping` raised to *level*: what has not started gets its result now."""
+    # Work is told to stop only by who will not wait for it, and stays where it is until its answer comes:
+    # it may have done something worth telling.
     if level > batch.stopping:
         batch = batch.with_calls([_given_up(call, level, draft) for call in batch.calls], level)
     if level not in {Stopping.HURRIED, Stopping.INTERRUPTED}:
@@ -102,11 +97,8 @@ def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
 
 
 def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
-    """
-    *call* when its batch rises to *level*.
-
-    A denial leaves alone what a person has allowed or is still being asked about.
-    """
+    """*call* when its batch rises to *level*."""
+    # A denial leaves alone what a person has allowed or is still being asked about.
     match call.phase:
         case Queued() | AwaitingHooks():
             return unstarted(call, level, draft)
@@ -149,9 +141,8 @@ def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
 def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) -> None:
     """
     Wait no longer for what is asked about *call*, a person or hooks; *closed* is a request that is over.
-
-    A question that nobody answered is told as withdrawn; *late*: it waited as long as it might.
     """
+    # A question that nobody answered is told as withdrawn; *late*: it waited as long as it might.
     phase = call.phase
     if not isinstance(phase, Asked | AwaitingHooks | AllowedAwaitingHooks):
         return

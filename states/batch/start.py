@@ -1,9 +1,7 @@
-"""
-Starting calls: which may be judged, which may run, and what that asks of the world.
+"""Starting calls: which may be judged, which may run, and what that asks of the world."""
 
-Serial by default: a call is judged when its turn comes. Where calls may run side by side, one starts when no
-earlier call that it could disturb is left, and all may be judged ahead.
-"""
+# Serial by default: a call is judged when its turn comes. Where calls may run side by side, one starts when
+# no earlier call that it could disturb is left, and all may be judged ahead.
 
 from __future__ import annotations
 
@@ -36,12 +34,9 @@ if TYPE_CHECKING:
 
 
 def _account(ctx: Context, draft: Draft) -> Spent:
-    """
-    What the run has spent, with what this very step has recorded.
-
-    A handler does not see its own records in the memory, and a child that is started right after another
-    one ended must not be given what that one used.
-    """
+    """What the run has spent, with what this very step has recorded."""
+    # A handler does not see its own records in the memory, and a child that is started right after another
+    # one ended must not be given what that one used.
     spent = ctx.memory.spent
     for effect in draft.effects:
         if isinstance(effect, AddUsage):
@@ -50,11 +45,8 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 
 
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """
-    *batch*, given up where the budget is used up.
-
-    What has not started never will; what runs is let finish, since it is paid for.
-    """
+    """*batch*, given up where the budget is used up."""
+    # What has not started never will; what runs is let finish, since it is paid for.
     if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
         return batch
     return give_up(batch, Stopping.OVER_BUDGET, draft)
@@ -159,12 +151,9 @@ def child_run(  # what a child gets of its parent
 def _doubted(
     call: Call, spec: ToolSpec | None, ground: Basis, batch: Batch, ctx: Context, draft: Draft
 ) -> Call:
-    """
-    *call*, which was allowed on *ground* some time ago; settled or asked about where it may not run any more.
-
-    Configuration and mode may be others than when it was judged. What a person or a hook has allowed only a
-    denial takes back.
-    """
+    """*call*, which was allowed on *ground*; settled or asked about where it may not run any more."""
+    # Configuration and mode may be others than when it was judged. What a person or a hook has allowed only
+    # a denial takes back.
     fault = fault_in(call.call, spec, batch.offered)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
@@ -176,11 +165,8 @@ def _doubted(
 
 
 def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
-    """
-    *call* at work beside *others*, if it may.
-
-    The id of its request is its idempotency key, also when it is run again.
-    """
+    """*call* at work beside *others*, if it may."""
+    # The id of its request is its idempotency key, also when it is run again.
     wish = call.call
     if spec is None or not isinstance(call.phase, Allowed):
         return call

@@ -1,11 +1,9 @@
-"""
-The batch: the one place that knows how tool calls go from the model's wish to their results.
+"""The batch: the one place that knows how tool calls go from the model's wish to their results."""
 
-Every event changes one call; then the batch is settled (what is being given up gets its result), started
-(what may go on does) and named (a question open: confirming; else a child at work: dispatching; else
-executing). When every call has its result, one message with all of them, in call order, enters the history
-and the batch ends. So a call can never be left without a result.
-"""
+# Every event changes one call; then the batch is settled (what is being given up gets its result), started
+# (what may go on does) and named (a question open: confirming; else a child at work: dispatching; else
+# executing). When every call has its result, one message with all of them, in call order, enters the
+# history and the batch ends. So a call can never be left without a result.
 
 from __future__ import annotations
 
@@ -60,16 +58,13 @@ if TYPE_CHECKING:
 # Where a batch can lead, with the effects.
 # Every handler of a batch can lead to each of these: which name fits depends on what is open then, not on
 # what was open before.
-Step = tuple[Executing | Confirming | Dispatching | Thinking, tuple["Effect", ...]]
+BatchStep = tuple[Executing | Confirming | Dispatching | Thinking, tuple["Effect", ...]]
 
 
-def step(state: Executing | Confirming | Dispatching, ctx: Context) -> Step:
-    """
-    What *ctx*'s event does to the batch of *state*.
-
-    Call it from the handler of each of the three states, with nothing decided before: whether an answer is
-    for an open call is found out here.
-    """
+def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep:
+    """What *ctx*'s event does to the batch of *state*."""
+    # Call it from the handler of each of the three states, with nothing decided before: whether an answer
+    # is for an open call is found out here.
     batch, draft = state.batch, Draft(ctx)
     changed = _changed(batch, ctx, draft)
     if changed is None:
@@ -159,13 +154,11 @@ def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     return Executing(batch=batch)
 
 
-def _proceed(batch: Batch, ctx: Context, draft: Draft) -> Step:
-    """
-    Start what may start; leave when every call has its result.
-
-    A batch ends in one message with all results, in call order, whatever order they came in: providers
-    reject a history in which a call has no result right behind it. Back in `Go` the limits are read again.
-    """
+def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
+    """Start what may start; leave when every call has its result."""
+    # A batch ends in one message with all results, in call order, whatever order they came in: providers
+    # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
+    # again.
     batch = start(batch, ctx, draft)
     results = [call.phase.result for call in batch.calls if isinstance(call.phase, Settled)]
     if len(results) < len(batch.calls):

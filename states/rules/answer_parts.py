@@ -32,14 +32,11 @@ class Wishes:
 
 
 def wishes(pieces: Iterable[Piece], stop: StopReason, offered: tuple[str, ...]) -> Wishes:
-    """
-    Sort the calls among *pieces*, which are merged, by how the answer ended.
-
-    After a trusted end every named call is kept, so that the model learns what was wrong with it; only where
-    the model claims to be finished is a call to a tool that was not offered taken for the provider's own
-    (some proxies show their server tools that way) and dropped. After any other end only whole calls are
-    kept: a cut-off argument may still be valid JSON for something the model never meant.
-    """
+    """Sort the calls among *pieces*, which are merged, by how the answer ended."""
+    # After a trusted end every named call is kept, so that the model learns what was wrong with it; only
+    # where the model claims to be finished is a call to a tool that was not offered taken for the
+    # provider's own (some proxies show their server tools that way) and dropped. After any other end only
+    # whole calls are kept: a cut-off argument may still be valid JSON for something the model never meant.
     kept: list[CallPiece] = []
     dropped: list[CallPiece] = []
     for piece in pieces:
@@ -60,9 +57,8 @@ def _keep(piece: CallPiece, stop: StopReason, offered: tuple[str, ...]) -> bool:
 def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Part, ...]:
     """
     The parts of the assistant message, in the order they began; *calls* are the kept ones by their index.
-
-    Empty where there is neither text nor a call: providers reject such a message when it is sent back.
     """
+    # Empty where there is neither text nor a call: providers reject such a message when it is sent back.
     parts: list[Part] = []
     for piece in pieces:
         if isinstance(piece, CallPiece):

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
 
 
 def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
-    """
-    The prompt that is next, with those of the same sender that follow it within *window* seconds each.
-
-    Prompts of nobody in particular are never joined, and with no window none are.
-    """
+    """The prompt that is next, with those of the same sender that follow it within *window* seconds each."""
+    # Prompts of nobody in particular are never joined, and with no window none are.
     prompts = [one for one in mail if one.lane is MailKind.PROMPT]
     if not prompts or not window:
         return tuple(prompts[:1])
@@ -40,11 +37,8 @@ def next_prompt(mail: tuple[Mail, ...], window: float) -> tuple[str, ...]:
 
 
 def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
-    """
-    The messages that the inputs *ids* become: the prompts one, a steer its own.
-
-    Joined prompts have the time of the last.
-    """
+    """The messages that the inputs *ids* become: the prompts one, a steer its own."""
+    # Joined prompts have the time of the last.
     taken = [one for one in mail if one.id in ids]
     prompts = [one for one in taken if one.lane is MailKind.PROMPT]
     made: list[Message] = []

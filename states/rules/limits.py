@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float, Decimal)
 
-NONE = Limits()
+NO_LIMITS = Limits()
 
 
 def over_budget(limits: Limits, spent: Spent) -> DoneReason | None:
@@ -58,7 +58,7 @@ def _reached(
     if reason := check(config.limits, spent):
         return reason
     # Most sessions have none, and sums are dear where this is asked all the time.
-    return None if config.session_limits == NONE else check(config.session_limits, earlier + spent)
+    return None if config.session_limits == NO_LIMITS else check(config.session_limits, earlier + spent)
 
 
 @final

@@ -1,21 +1,20 @@
-"""
-Whether a model goes in circles.
+"""Whether a model goes in circles."""
 
-Theory of operation. What the latest answer called is compared with the calls before it, back to where
-somebody last said something: a model that has gone on to something else is not in a circle any more. Three
-things are repetitions:
-
-- The same call: a tool with equal arguments, whatever stands between and whatever came of it.
-- A similar call that brings nothing new, again and again: at least half of its arguments are equal, and it
-  failed, or it only read and read the same. A read that finds something else is progress, and a write with
-  other arguments does something else. These are counted in answers, since a model that asks for several at
-  once has not seen what comes of the first, and one that does not fit ends the count.
-- A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are named.
-
-A call that differs only in where a page begins or ends is no repetition but reading on. A model is told of
-any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again after
-each change is work.
-"""
+# Theory of operation. What the latest answer called is compared with the calls before it, back to where
+# somebody last said something: a model that has gone on to something else is not in a circle any more.
+# Three things are repetitions:
+#
+# - The same call: a tool with equal arguments, whatever stands between and whatever came of it.
+# - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and
+#   it failed, or it only read and read the same. A read that finds something else is progress, and a write
+#   with other arguments does something else. These are counted in answers, since a model that asks for
+#   several at once has not seen what comes of the first, and one that does not fit ends the count.
+# - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are
+#   named.
+#
+# A call that differs only in where a page begins or ends is no repetition but reading on. A model is told
+# of any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again
+# after each change is work.
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ SHARE = 0.5
 
 # Characters of arguments that are read; longer ones are only compared as they stand.
 # They are contents rather than parameters, and what is read is remembered.
-LONG = 1_000
+LONG_ARGUMENTS = 1_000
 
 # Arguments that turn pages.
 PAGES = frozenset(
@@ -62,14 +61,11 @@ _encode = json.JSONEncoder(sort_keys=True).encode
 
 
 def alike(one: str, other: str) -> bool:
-    """
-    Whether calls with these arguments are the same or similar; turning pages is neither.
-
-    Similar they are by what else they are told: many a call has the same limit.
-    """
+    """Whether calls with these arguments are the same or similar; turning pages is neither."""
+    # Similar they are by what else they are told: many a call has the same limit.
     if one == other:
         return True
-    if len(one) > LONG or len(other) > LONG:
+    if len(one) > LONG_ARGUMENTS or len(other) > LONG_ARGUMENTS:
         return False
     mine, theirs = _values(one), _values(other)
     if mine is None or theirs is None:
@@ -84,7 +80,7 @@ def alike(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=1_024)
 def canonical(arguments: str) -> str:
-    """*arguments*, which are not `LONG`, in a form in which those that mean the same are equal."""
+    """*arguments*, which are not `LONG_ARGUMENTS`, in a form in which those that mean the same are equal."""
     values = _values(arguments)
     return arguments if values is None else repr(sorted(values.items()))
 
@@ -116,7 +112,7 @@ def _whole(value: object) -> object:
 WINDOW = 40
 
 # Calls of the longest cycle that is looked for.
-LONGEST = 5
+LONGEST_CYCLE = 5
 
 # Repetitions below which nothing is one.
 FEWEST = 2
@@ -128,7 +124,7 @@ HARDEST = (LoopStage.STOPPED, LoopStage.WITHDRAWN, LoopStage.WARNED)
 Made = tuple[ToolCall, Message]
 
 # A tool and its arguments, of which those that mean the same are equal.
-Key = tuple[str, str]
+CallKey = tuple[str, str]
 
 
 @final
@@ -196,7 +192,7 @@ def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], t
 def window(loops: Loops) -> int:
     """How many calls are looked at: so many that the longest cycle fits as often as any threshold says."""
     highest = max(loops.warn or 0, loops.withdraw or 0, loops.stop or 0, loops.same or 0)
-    return max(WINDOW, LONGEST * highest)
+    return max(WINDOW, LONGEST_CYCLE * highest)
 
 
 def latest(history: History, window: int) -> list[Made]:
@@ -222,7 +218,10 @@ def latest(history: History, window: int) -> list[Made]:
 
 def repeated(made: Sequence[Made], config: Config) -> list[Repeated]:
     """What the latest answer of those that *made* calls repeats, most first; of equals, a cycle is first."""
-    keys = [(call.name, canonical(text) if len(text := call.arguments) <= LONG else text) for call, _ in made]
+    keys = [
+        (call.name, canonical(text) if len(text := call.arguments) <= LONG_ARGUMENTS else text)
+        for call, _ in made
+    ]
     found: list[Repeated] = []
     for place, (_, results) in enumerate(made):
         if results is not made[0][1]:
@@ -235,7 +234,7 @@ def repeated(made: Sequence[Made], config: Config) -> list[Repeated]:
     return sorted([*_cycle(keys, found[0].idle), *found], key=lambda each: -each.count)
 
 
-def _same(made: Sequence[Made], keys: Sequence[Key], place: int) -> list[Repeated]:
+def _same(made: Sequence[Made], keys: Sequence[CallKey], place: int) -> list[Repeated]:
     """The call at *place* of *made*, where it was made before; *keys* are those of all."""
     key = keys[place]
     count = keys.count(key)
@@ -277,14 +276,14 @@ def _result(call: ToolCall, results: Message) -> ToolResult | None:
     return None
 
 
-def _cycle(keys: Sequence[Key], idle: int) -> list[Repeated]:
+def _cycle(keys: Sequence[CallKey], idle: int) -> list[Repeated]:
     """
     The cycles of several calls that *keys*, the newest first, come from.
 
     *idle* is how often nothing new came of the newest.
     """
     found: list[Repeated] = []
-    for length in range(2, min(LONGEST, len(keys) - 1) + 1):
+    for length in range(2, min(LONGEST_CYCLE, len(keys) - 1) + 1):
         span = length
         while span < len(keys) and keys[span] == keys[span - length]:
             span += 1

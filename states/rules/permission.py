@@ -1,10 +1,8 @@
-"""
-Whether a tool call may run, must be asked about, or is denied, and on what ground.
+"""Whether a tool call may run, must be asked about, or is denied, and on what ground."""
 
-Theory of operation. Denials come first and nothing outvotes them: not a mode, not a person's earlier yes.
-Then what asks for a person by name, then what allows, then what the tool says of itself. So adding a rule
-that denies is always safe, and adding one that allows never undoes a denial.
-"""
+# Theory of operation. Denials come first and nothing outvotes them: not a mode, not a person's earlier yes.
+# Then what asks for a person by name, then what allows, then what the tool says of itself. So adding a rule
+# that denies is always safe, and adding one that allows never undoes a denial.
 
 from __future__ import annotations
 

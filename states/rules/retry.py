@@ -20,7 +20,7 @@ TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Fail
 
 
 # May go better with another model.
-ELSEWHERE = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
+HELPED_BY_FALLBACK = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
 
 
 # After so many a wait is longer than anybody lives, and what is doubled further is no number any more.
@@ -33,7 +33,7 @@ def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float 
 
     *delay* is how long would be waited otherwise, None where it would not be tried again.
     """
-    if config.fallback in {"", model} or failed.failure not in ELSEWHERE:
+    if config.fallback in {"", model} or failed.failure not in HELPED_BY_FALLBACK:
         return False
     return delay is None or delay > config.retries.fallback_after
 
@@ -54,12 +54,9 @@ def tries(retries: Retries, failure: Failure) -> int:
 
 
 def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
-    """
-    How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again.
-
-    What the provider asked for holds. A lost answer is asked for again at once and as often as it is lost:
-    nobody refused it, and each time somebody chose to go on.
-    """
+    """How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again."""
+    # What the provider asked for holds. A lost answer is asked for again at once and as often as it is
+    # lost: nobody refused it, and each time somebody chose to go on.
     if failed.failure is Failure.LOST:
         return 0.0
     if attempt > tries(retries, failed.failure):

@@ -1,10 +1,9 @@
-"""
-Whether a call's arguments are whole, valid JSON for its tool's schema.
+"""Whether a call's arguments are whole, valid JSON for its tool's schema."""
 
-Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
-enums, constants, array items, unions and local references. A keyword that is not known here is not checked:
-the tool's own decoder has the last word. Written here because a transition may import no validator.
-"""
+# Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
+# enums, constants, array items, unions and local references. A keyword that is not known here is not
+# checked: the tool's own decoder has the last word. Written here because a transition may import no
+# validator.
 
 from __future__ import annotations
 
@@ -16,9 +15,7 @@ from typing import cast, final
 
 import attrs
 
-from ...effects.secrets import ANY, is_placeholder
-
-Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+from ...effects.secrets import ANY, Json, is_placeholder
 
 # Deeper values are refused: no tool takes them, and a reference may point at itself.
 MAX_DEPTH = 64
@@ -41,7 +38,7 @@ def _parsed(schema: str) -> dict[str, Json]:
 
 
 # How deep arguments may be nested: no tool wants more, and the decoder can do a few times that.
-MAX_NESTING = 100
+MAX_ARGUMENT_NESTING = 100
 
 # A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it.
 _MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
@@ -51,7 +48,7 @@ def arguments_of(text: str) -> dict[str, object] | None:
     """The arguments in *text*, or None where it is no JSON object. Empty text is no arguments."""
     if not text.strip():
         return {}
-    if _depth(text) > MAX_NESTING:
+    if _depth(text) > MAX_ARGUMENT_NESTING:
         return None
     try:
         value: object = _decode(text)
@@ -80,7 +77,7 @@ _decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
 def _depth(text: str) -> int:
     """How deep *text* is nested at most; whether it can be read must not depend on how deep we are."""
     opened = text.count("{") + text.count("[")
-    if opened <= MAX_NESTING:
+    if opened <= MAX_ARGUMENT_NESTING:
         return opened
     depth = deepest = 0
     for mark in _MARKS.finditer(text):
@@ -90,18 +87,15 @@ def _depth(text: str) -> int:
 
 
 def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] = ()) -> str:
-    """
-    What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is.
-
-    A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
-    whoever puts the value in its place checks that.
-    """
-    return _check(cast("Json", arguments), _parsed(schema), _Place(schema, secrets))
+    """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
+    # A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
+    # whoever puts the value in its place checks that.
+    return _check(cast("Json", arguments), _parsed(schema), _SchemaPlace(schema, secrets))
 
 
 @final
 @attrs.frozen
-class _Place:
+class _SchemaPlace:
     """
     Where a check by *schema* is, and by which references it came to this very value.
 
@@ -115,21 +109,21 @@ class _Place:
     hidden: bool = False
     references: frozenset[str] = frozenset()
 
-    def inside(self, step: str, name: str = "") -> _Place:
+    def inside(self, step: str, name: str = "") -> _SchemaPlace:
         """One level deeper in the arguments, by *step*, which leads to the argument *name* if to any."""
         hidden = self.hidden or (bool(self.secrets) and (name in self.secrets or ANY in self.secrets))
-        return _Place(self.schema, self.secrets, self.path + step, self.depth + 1, hidden)
+        return _SchemaPlace(self.schema, self.secrets, self.path + step, self.depth + 1, hidden)
 
-    def by(self, reference: str) -> _Place:
+    def by(self, reference: str) -> _SchemaPlace:
         """The same value, by a *reference* of the schema."""
         references = self.references | {reference}
-        return _Place(self.schema, self.secrets, self.path, self.depth, self.hidden, references)
+        return _SchemaPlace(self.schema, self.secrets, self.path, self.depth, self.hidden, references)
 
     def __str__(self) -> str:
         return self.path.removeprefix(".") or "the arguments"
 
 
-def _check(value: Json, schema: Json, place: _Place) -> str:
+def _check(value: Json, schema: Json, place: _SchemaPlace) -> str:
     """What is wrong with *value* at *place* by *schema*; empty where nothing is. As all that follow."""
     if place.depth > MAX_DEPTH:
         return f"{place} is nested too deeply"
@@ -145,14 +139,14 @@ def _check(value: Json, schema: Json, place: _Place) -> str:
     return _check_value(value, schema, place) or _check_inside(value, schema, place)
 
 
-def _check_reference(value: Json, reference: str, place: _Place) -> str:
+def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> str:
     if reference in place.references:
         # It led here already without going into the value: it would lead here for ever.
         return f"{place} cannot be checked: the schema refers to itself"
     return _check(value, _resolve(reference, _parsed(place.schema)), place.by(reference))
 
 
-def _check_value(value: Json, schema: dict[str, Json], place: _Place) -> str:
+def _check_value(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
     if not _has_type(value, schema.get("type")):
         return f"{place} must be of type {_names(schema.get('type'))}"
     if isinstance(allowed := schema.get("enum"), list) and not any(_same(value, one) for one in allowed):
@@ -167,7 +161,7 @@ def _same(value: Json, other: Json) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _check_inside(value: Json, schema: dict[str, Json], place: _Place) -> str:
+def _check_inside(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
     if isinstance(value, dict):
         return _check_object(value, schema, place)
     if isinstance(value, list) and "items" in schema:
@@ -177,7 +171,7 @@ def _check_inside(value: Json, schema: dict[str, Json], place: _Place) -> str:
     return ""
 
 
-def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Place) -> str:
+def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _SchemaPlace) -> str:
     required = schema.get("required")
     missing = [name for name in required if name not in value] if isinstance(required, list) else []
     if missing:

@@ -1,10 +1,8 @@
-"""
-Estimating tokens where no model has counted them.
+"""Estimating tokens where no model has counted them."""
 
-Four characters a token and four tokens a message are the usual rule of thumb; tool calls and results count
-with all their text, since they are most of a long conversation. A model's own count replaces the estimate
-whenever there is one.
-"""
+# Four characters a token and four tokens a message are the usual rule of thumb; tool calls and results
+# count with all their text, since they are most of a long conversation. A model's own count replaces the
+# estimate whenever there is one.
 
 from __future__ import annotations
 
@@ -69,9 +67,8 @@ def saved(history: History, start: int, stop: int) -> int:
 def usage_of(told: Usage | None, context: int, pieces: Iterable[Piece], *, begun: bool) -> Usage:
     """
     What an answer used: what it *told*, or an estimate where it had *begun*; what was refused used nothing.
-
-    Zeros tell nothing. *context* tokens went in, *pieces* came out.
     """
+    # Zeros tell nothing. *context* tokens went in, *pieces* came out.
     if told is not None and told.total:
         return told
     return estimated_usage(context, pieces) if begun else Usage()

@@ -19,7 +19,7 @@ from turnwheel.effects.messages import Message, Role, user
 from turnwheel.effects.notices import InputBlocked, InputTaken, RunEnded
 from turnwheel.effects.records import AppendMessage, MailKind, TakeMail
 from turnwheel.effects.requests import CallModel, FireHook, Purpose
-from turnwheel.states.thinking import NATURAL
+from turnwheel.states.thinking import NATURAL_ENDS
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
@@ -85,7 +85,7 @@ class MailBook:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 faults = [f"{effect.id} leaves while {unread} wait to be read"] if unread else []
                 return faults if self.begun else [*faults, f"{effect.id} leaves without a prompt"]
-            case RunEnded(reason=reason) if reason in NATURAL:
+            case RunEnded(reason=reason) if reason in NATURAL_ENDS:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 return [f"the run ended while {unread} wait to be read"] if unread else []
             case InputTaken() | InputBlocked() if not any(isinstance(one, TakeMail) for one in now.effects):
