@@ -178,12 +178,12 @@ class ApproveAlways:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Deny:
     """No. The model reads *message*; with *interrupt* the run ends, too."""
 
     message: str = ""
-    interrupt: bool = False
+    interrupt: bool = attrs.field(default=False, kw_only=True)
 
 
 # What a person can say to a question.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import attrs
 
-from .errors import ArgumentError, ConfigError, TooLarge
+from .errors import ArgumentError, CallerError, ConfigError, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,82 +90,59 @@ def attached(files: tuple[Binary, ...]) -> None:
 T = TypeVar("T")
 
 
-def positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """A number above 0, or None."""
-    if value is not None and not (_is_number(value) and value > 0):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be a number above 0, or None for no limit; got {value!r}"
-        raise ConfigError(msg)
+def _must(
+    rule: str, holds: Callable[[object], bool], error: type[CallerError] = ConfigError
+) -> Callable[[object, attrs.Attribute[T], T], None]:
+    """A validator that raises *error* where *holds* is false of a value; *rule* says what it must be."""
 
+    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        if not holds(value):
+            msg = f"{type(instance).__name__}.{attribute.name} must {rule}; got {value!r}"
+            raise error(msg)
 
-def not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """A number that is not below 0."""
-    if not (_is_number(value) and value >= 0):
-        msg = f"{type(instance).__name__}.{attribute.name} must be a number, and not negative; got {value!r}"
-        raise ConfigError(msg)
-
-
-def not_empty(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    """A text that says something."""
-    if not value.strip():
-        msg = f"{type(instance).__name__}.{attribute.name} must not be empty; got {value!r}"
-        raise ConfigError(msg)
+    return check
 
 
 def _is_number(value: object) -> TypeGuard[float]:
+    # True is a number to Python, and a mistake in a limit.
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def share(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """A part of a whole: above 0, and 1 at most."""
-    if not (_is_number(value) and 0 < value <= 1):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be a number above 0 and at most 1; got {value!r}"
-        raise ConfigError(msg)
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004  # a pair
 
 
-def tool_name(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    """A name that every provider takes for a tool."""
-    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be 1 to 64 letters, digits, '_' or '-'; got {value!r}"
-        raise ConfigError(msg)
+positive = _must(
+    "be a number above 0, or None for no limit",
+    lambda value: value is None or (_is_number(value) and value > 0),
+)
+not_negative = _must("be a number, and not negative", lambda value: _is_number(value) and value >= 0)
+not_empty = _must("not be empty", lambda value: isinstance(value, str) and bool(value.strip()))
+share = _must("be a number above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1)
+# What every provider takes as the name of a tool.
+tool_name = _must(
+    "be 1 to 64 letters, digits, '_' or '-'",
+    lambda value: isinstance(value, str) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value)),
+)
+globs = _must(
+    "be pairs of a name and a glob, such as (('path', 'src/*'),)",
+    lambda value: isinstance(value, tuple) and all(map(_is_pair, value)),
+    ArgumentError,
+)
 
 
 def of_kind(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator for one value of *kind*."""
-
-    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        if not isinstance(value, kind):
-            where = f"{type(instance).__name__}.{attribute.name}"
-            msg = f"{where} must be a {kind.__name__}; got {value!r}"
-            raise ArgumentError(msg)
-
-    return check
+    return _must(f"be a {kind.__name__}", lambda value: isinstance(value, kind), ArgumentError)
 
 
 def tuple_of(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator for a tuple of values of *kind*."""
 
-    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
-            where = f"{type(instance).__name__}.{attribute.name}"
-            msg = f"{where} must be a tuple of {kind.__name__}; got {value!r}"
-            raise ArgumentError(msg)
+    def holds(value: object) -> bool:
+        return isinstance(value, tuple) and all(isinstance(each, kind) for each in value)
 
-    return check
-
-
-def globs(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """Pairs of an argument's name and a glob."""
-    if not isinstance(value, tuple) or not all(_is_pair(pair) for pair in value):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be pairs of a name and a glob, such as (('path', 'src/*'),); got {value!r}"
-        raise ArgumentError(msg)
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004  # a pair
+    return _must(f"be a tuple of {kind.__name__}", holds, ArgumentError)
 
 
 def json_object(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
