@@ -92,7 +92,7 @@ def handle(state: Thinking, ctx: Context) -> ThinkingStep:
         if isinstance(event, Interrupted):
             return _interrupted(stage, ctx)
         if isinstance(stage, Retry) and isinstance(event, UserSteered) and event.how is Steering.NOW:
-            # A wait for a provider may be an hour long. Someone who says something now has a reason not to
+            # A wait for a provider may be an hour long. A person who says something now has a reason not to
             # sit it out, so it is tried at once; the attempt is still counted.
             draft = Draft(ctx)
             draft.add(Cancel(request=stage.request), InputReceived(id=event.id))

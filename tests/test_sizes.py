@@ -134,11 +134,10 @@ from turnwheel.performers.tools.runner import MAX_PROGRESS
 from turnwheel.performers.tools.search import MAX_BYTES as MAX_SEARCHED
 from turnwheel.performers.tools.search import MAX_LINE as MAX_SHOWN
 from turnwheel.settings.sources import MAX_FILE as MAX_SETTINGS
-from turnwheel.states.rules.answer_parts import MAX_CALLS
 from turnwheel.states.rules.schema import MAX_ARGUMENT_NESTING as MAX_LEVELS
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import Executing
-from turnwheel.states.streaming import NAMED_CALLS
+from turnwheel.states.streaming import MAX_CALLS, NAMED_CALLS
 from turnwheel.testing.scripted import ScriptedModel, says
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "sizes.md").read_text("utf-8")

@@ -43,8 +43,8 @@ from turnwheel.performers.models.wire import (
     Ending,
     Parser,
 )
-from turnwheel.states.rules.answer_parts import wishes
 from turnwheel.states.rules.schema import arguments_of
+from turnwheel.states.streaming import wishes
 from turnwheel.testing.wire_rules import reading_faults
 
 Emitted = Event | PassThroughNotice
@@ -239,7 +239,7 @@ def runnable(path: Path) -> list[str]:
         return []  # a failed answer is dropped whole
     calls = [piece for piece in pieces if isinstance(piece, CallPiece) and piece.name]
     offered = tuple({piece.name for piece in calls if not piece.wire_id.startswith("srvtoolu_")})
-    kept = wishes(merged(pieces), ending.stop, offered).kept
+    kept, _ = wishes(merged(pieces), ending.stop, offered)
     return [piece.name for piece in kept if arguments_of(piece.arguments) is not None]
 
 
