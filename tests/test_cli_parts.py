@@ -147,7 +147,7 @@ from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.session.listing import Listed
 from turnwheel.performers.base import PerformContext
 from turnwheel.states.context import Mail
-from turnwheel.states.rules import model_messages
+from turnwheel.states.rules.permission import MAY_HAVE_RUN
 from turnwheel.testing.harness import MachineHarness, config
 from turnwheel.testing.harness import calls as wished
 from turnwheel.testing.scripted import ScriptedModel, stalls
@@ -980,7 +980,7 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
 def test_a_card_says_that_a_call_may_have_run() -> None:
     """In words that nobody overlooks; and always is no answer to it."""
     question = Question(
-        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {model_messages.AGAIN}"
+        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {MAY_HAVE_RUN.detail}"
     )
     assert [text.plain for text in card(question, Path(), 80, told=True)] == [
         "? pay  #1",

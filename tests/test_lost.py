@@ -52,6 +52,7 @@ from turnwheel.engine.recovery import questions, recover
 from turnwheel.states.batch.batch import Asked, PriorAttempt
 from turnwheel.states.rules import model_messages
 from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.permission import MAY_HAVE_RUN
 from turnwheel.testing.harness import (
     TOOLS,
     MachineHarness,
@@ -471,5 +472,5 @@ def test_the_state_says_that_it_may_have_run() -> None:
     assert batch is not None
     assert [one.tried for one in batch.calls] == [PriorAttempt.LOST, PriorAttempt.NEVER]
     assert isinstance(batch.calls[0].phase, Asked)
-    assert [one.detail for one in run.got(CallJudged)] == [model_messages.AGAIN]
+    assert [one.detail for one in run.got(CallJudged)] == [MAY_HAVE_RUN.detail]
     assert run.got(Cancel) == []

@@ -289,7 +289,7 @@ async def test_who_has_no_answer_in_time_has_one(case: Case) -> None:
     await case.session(PAY, policy=Policy(answer_within=5.0)).run("go", wait=True)
     assert (await case.told())[-3:] == [
         "withdrawn: nobody answered in time",
-        "judged: deny, by person: nobody answered in time",
+        "judged: deny, by person: no answer came in time",
         "ended: denied: Denied: nobody answered within 5 s. Do not try this again without asking.",
     ]
 

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.config import Concurrency, ToolKind, ToolSpec
+from ...effects.config import Concurrency, SideEffect, ToolKind, ToolSpec
 from ...effects.messages import Outcome, ToolCall
 from ...effects.notices import AgentStarted, ToolStarted
-from ...effects.permissions import Basis
+from ...effects.permissions import Basis, resolved
 from ...effects.records import AddUsage
 from ...effects.requests import RunAgent, RunTool
 from ..rules import model_messages
-from ..rules.conflicts import ResourceUse, resource_use
 from ..rules.limits import child_prompt, child_tools, granted, left, out_of_budget
 from ..rules.schema import arguments_of
 from .batch import Allowed, Batch, Call, HookRound, Queued, Running, RunningChild, Settled, Stopping
@@ -24,7 +25,7 @@ from .permission import denied_now, fault_in, judge_queued, judged, spec_of, sti
 from .settle import give_up, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...effects.config import ChildSpec, Config, Limits
     from ...effects.permissions import PermissionMode
@@ -203,3 +204,44 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
     return call.at(RunningChild(request=request, limits=limits))
+
+
+# What a call works on, and so which calls may run side by side.
+
+
+@final
+@attrs.frozen
+class ResourceUse:
+    """Whether a call only *reads*, and the *keys* of what it works on; None: it may touch anything."""
+
+    reads: bool = False
+    keys: frozenset[str] | None = None
+
+    def apart_from(self, other: ResourceUse) -> bool:
+        """Whether neither can disturb the other."""
+        if self.reads and other.reads:
+            return True
+        return self.keys is not None and other.keys is not None and not self.keys & other.keys
+
+
+def resource_use(spec: ToolSpec | None, arguments: Mapping[str, object] | None) -> ResourceUse:
+    """What a call of *spec* reaches; its declared resources count where *arguments* are given."""
+    if spec is None:
+        return ResourceUse()
+    reads = spec.side_effect is SideEffect.READ_ONLY
+    if spec.resources is None or arguments is None:
+        return ResourceUse(reads)
+    keys = [_filled(key, arguments) for key in spec.resources]
+    return ResourceUse(reads, None if None in keys else frozenset(key for key in keys if key is not None))
+
+
+def _filled(key: str, arguments: Mapping[str, object]) -> str | None:
+    """*key* with its ``{name}`` filled in; None where there is no such argument, so nobody knows."""
+    names = re.findall(r"\{(\w+)\}", key)
+    if any(name not in arguments for name in names):
+        return None
+    return re.sub(r"\{(\w+)\}", lambda found: _plain(arguments[found[1]]), key)
+
+
+def _plain(value: object) -> str:
+    return resolved(value) if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -69,6 +69,7 @@ def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep
     changed = _changed(batch, ctx, draft)
     if changed is None:
         return state, received(state, ctx)
+    # Progress starts nothing, so the pass over all calls is spared: a tool may report each line it prints.
     if isinstance(ctx.event, ToolProgressed | AgentProgressed):
         return draft.to(_named(changed))
     return _proceed(changed, ctx, draft)
@@ -90,6 +91,8 @@ def _changed(  # noqa: PLR0911  # one return for each kind of event
             return _progressed(batch, request, text, draft)
         case AgentProgressed(request=request, spent=spent):
             return _has_spent(batch, request, spent)
+        # `WHEN_DONE` is no case of its own: it waits in the mail, and the calls of this answer run to the
+        # last.
         case UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
             draft.add(InputReceived(id=sender))
             return give_up(batch, Stopping.HURRIED if how is Steering.NOW else Stopping.STEERED, draft)
@@ -102,7 +105,7 @@ def _changed(  # noqa: PLR0911  # one return for each kind of event
 
 
 def _steered(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """*batch*, given up where somebody spoke while the model still answered: its calls are not up to date."""
+    """*batch*, given up where a person spoke while the model still answered: its calls are out of date."""
     return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.session.mail) else batch
 
 
@@ -129,6 +132,7 @@ def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:
             continue
         match call.phase:
             case Queued() | AwaitingHooks() | Asked() | AllowedAwaitingHooks() | Allowed():
+                # The others go on: only this call was given up, so the level of the batch stays.
                 return batch.with_call(index, unstarted(call, Stopping.INTERRUPTED, draft))
             case _:
                 stopped = told_to_stop(call, draft)
@@ -139,6 +143,8 @@ def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:
 def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch* after an interrupt: the first waits for what was cancelled, the second for nothing."""
     if batch.stopping is Stopping.INTERRUPTED:
+        # The second interrupt. What still runs may never answer, and a person has said twice that they will
+        # not wait.
         return abandon(batch, ctx.config, draft)
     draft.add(InterruptRequested())
     return give_up(batch, Stopping.INTERRUPTED, draft)
@@ -147,6 +153,7 @@ def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
 def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     """*batch* under the name that answers "is it waiting for me?": a person comes first, then a child."""
     phases = [call.phase for call in batch.calls]
+    # A question is the one thing that only a person can close, so it is named before all else.
     if any(isinstance(phase, Asked) for phase in phases):
         return Confirming(batch=batch)
     if any(isinstance(phase, RunningChild) for phase in phases):
@@ -166,6 +173,8 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     parts = tuple([_within(result, ctx.config) for result in results])
     draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
     if batch.stopping is Stopping.INTERRUPTED:
+        # Straight to the end: in `Go` the model would be asked what to do about calls that a person has
+        # stopped.
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     return draft.to(Thinking(stage=Go()))
 
@@ -175,5 +184,7 @@ def _within(result: ToolResult, config: Config) -> ToolResult:
     limit = config.compaction.result_limit
     if limit is None or len(result.content) <= limit:
         return result
+    # Cut here and not in the tool, so that the full text is in the event, and the journal has it for
+    # `read_result`.
     reader = READER if config.tool(READER) is not None else ""
     return attrs.evolve(result, content=model_messages.shortened(result.content, limit, result.call, reader))

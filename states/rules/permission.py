@@ -30,6 +30,23 @@ class Judgement:
     detail: str = ""
 
 
+# How the reasons of a decision read is written here and nowhere else: a journal, a terminal and a log show
+# the same words. (What the model reads of a denial is in `model_messages`.)
+
+NO_ANSWER = Judgement(Verdict.DENY, Basis.PERSON, "no answer came in time")
+MAY_HAVE_RUN = Judgement(Verdict.ASK, Basis.LOST, "it may have run when its process was lost; run it again?")
+
+
+def said_no(why: str) -> Judgement:
+    """A person's no, and *why*."""
+    return Judgement(Verdict.DENY, Basis.PERSON, why)
+
+
+def said_yes(edited: str) -> Judgement:
+    """A person's yes, with other arguments where they *edited* them."""
+    return Judgement(Verdict.ALLOW, Basis.PERSON, "with other arguments" if edited else "")
+
+
 @final
 @attrs.frozen(kw_only=True)
 class PermissionPolicy:
