@@ -261,7 +261,7 @@ def _refused(
 
 
 def _read(stage: Summary, ctx: Context) -> int:
-    """How many tokens whoever summarises has to read, as estimated."""
+    """How many tokens the summariser has to read, as estimated."""
     return min(stage.plan.limit, history_size(ctx.memory.history.slice(0, stage.plan.cut)))
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..effects import Effect
 
 # How many inputs are remembered by their id, so that a repeated post is one input.
+# A bounded number: a session that lives for years would carry the id of each message it was ever sent.
 RECALL = 1_000
 
 # The events that carry an id of their sender's.
@@ -186,6 +187,7 @@ class Memory:
         mail = self.session.mail
         if not isinstance(event, ControlReceived):  # which is done at once, so it never waits
             mail = (*mail, Mail.of(event))
+        # A sender that got no receipt posts again, with the same id. The second post must change nothing.
         received = (*self.session.received[1 - RECALL :], event.id)
         return attrs.evolve(self, session=attrs.evolve(self.session, mail=mail, received=received))
 
@@ -239,6 +241,8 @@ def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationM
         case AddUsage(context=context) if context:
             # A model's own count is better than our estimate, which only bridges to the next one.
             return attrs.evolve(now, size=context)
+        # The size is counted anew and not subtracted from: estimates add up, and a summary is the moment to
+        # begin again.
         case ReplaceHistory():
             history = now.history.replace(record.head, record.keep)
             cleared = max(0, now.cleared - record.keep + len(record.head))
@@ -246,6 +250,8 @@ def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationM
             results = results_in(history.slice(cleared, len(history)))
             return attrs.evolve(now, history=history, size=size, cleared=cleared, results=results)
         case ClearResults(before=before):
+            # The old size may be a model's own count, so what was saved by estimate may be more than all of
+            # it.
             size = max(0, now.size - saved(now.history, now.cleared, before))
             results = now.results - results_in(now.history.slice(now.cleared, before))
             return attrs.evolve(now, size=size, cleared=before, results=results)
@@ -270,6 +276,7 @@ def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa:
         case SetInstructions():
             return attrs.evolve(now, instructions=record)
         case GrantRule():
+            # Behind the others, never in place of one: a grant can only add to what is allowed.
             return attrs.evolve(now, granted=(*now.granted, record.rule))
         case CountCompaction():
             return attrs.evolve(now, compaction_failures=record.failures)
@@ -289,6 +296,8 @@ def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # one retu
             # A person's choice beats the model that took over when another failed.
             return attrs.evolve(now, fallback="")
         case WithdrawTool():
+            # A tool that is taken away again begins a new term; two entries for it would end at different
+            # turns.
             others = [one for one in now.withdrawn if one.tool != record.tool]
             return attrs.evolve(now, withdrawn=(*others, record))
         case _:
@@ -322,12 +331,15 @@ class Context:
     def system(self) -> str:
         """The system prompt: as configured, and the session's instructions behind it."""
         read = self.memory.session.instructions
+        # Instructions of files come second: the caller's own prompt says what the agent is, theirs where it
+        # works.
         texts = (self.config.system, read.text if isinstance(read, SetInstructions) else "")
         return "\n\n".join([text for text in texts if text])
 
     @property
     def thinking(self) -> int | None:
         """How many tokens the model may think: what a person said last, else what its configuration says."""
+        # `SetThinking(None)` is a choice too: it takes the configured budget away.
         chosen = self.memory.session.thinking
         return chosen.tokens if isinstance(chosen, SetThinking) else self.model.thinking
 
@@ -339,6 +351,7 @@ class Context:
 
     def spent_on(self, model: str, usage: Usage, seconds: float, turns: int = 0) -> Spent:
         """The account of one call of *model*; one that is not configured has no price here."""
+        # By the model that was asked, which after a fallback or a change is not the one in use now.
         price = self.config.spec(model).price
         return Spent(
             turns=turns,

@@ -2,10 +2,10 @@
 
 # Rules of this file:
 #
-# - No flags. What a state waits for is a closed union or an enum field with a name, so "what is it waiting
-#   for?" has one answer and no combination of fields is meaningless.
-# - A state names every request that is open, and nothing that the memory knows already.
-# - `label` is the name the table uses: the state and, where it has them, its stage.
+# - No flags. What a state waits for is a closed union or an enum field with a name. So there is one answer to
+# - A state names every request that is open, and nothing that the memory knows already. After a crash the
+# - `label` is the name that the table uses: the state and, where it has them, its stage.
+# - A state is written to snapshots field by field, and the label of each step to the journal. So a field or a
 #
 # One handler module per state decides what happens next: `thinking`, `streaming`, `executing`,
 # `confirming`, `dispatching`, `compacting`, `done`.
@@ -153,60 +153,42 @@ class Streaming:
         return (self.request,)
 
 
+@attrs.frozen(kw_only=True)
+class _OfBatch:
+    """One batch of calls, under one of three names."""
+
+    batch: Batch
+
+    @property
+    def label(self) -> str:
+        """The table's name for this."""
+        return f"{type(self).__name__.lower()}{self.batch.suffix}"
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The ids of the requests that are open."""
+        return self.batch.open
+
+
 @final
 @attrs.frozen(kw_only=True)
-class Executing:
+class Executing(_OfBatch):
     """Tools are at work, or about to be."""
 
-    batch: Batch
-
-    @property
-    def label(self) -> str:
-        """The table's name for this."""
-        return f"executing{self.batch.suffix}"
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return self.batch.open
-
 
 @final
 @attrs.frozen(kw_only=True)
-class Confirming:
+class Confirming(_OfBatch):
     """At least one question is open; other calls of the batch may be at work meanwhile."""
 
-    batch: Batch
-
-    @property
-    def label(self) -> str:
-        """The table's name for this."""
-        return f"confirming{self.batch.suffix}"
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return self.batch.open
-
 
 @final
 @attrs.frozen(kw_only=True)
-class Dispatching:
-    """No question is open and at least one child agent is at work."""
-
-    batch: Batch
-
-    @property
-    def label(self) -> str:
-        """The table's name for this."""
-        return f"dispatching{self.batch.suffix}"
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return self.batch.open
+class Dispatching(_OfBatch):
+    """A child agent is at work, and no question is open."""
 
 
+# Why a context is made smaller is kept to the end, since it says what a failure leads to.
 class CompactReason(StrEnum):
     """Why the context is being shrunk."""
 
@@ -236,7 +218,7 @@ class Plan:
     """
     A summary of the messages before index *cut*, with the *wishes* of hooks.
 
-    *limit* is how many tokens of them are shown to whoever summarises. *attempt* counts the tries from 1.
+    *limit* is how many tokens of them are shown to the summariser. *attempt* counts the tries from 1.
     """
 
     cut: int

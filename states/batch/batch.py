@@ -17,19 +17,18 @@ from ...effects.usage import Spent
 
 
 class Stopping(IntEnum):
-    """
-    How much of a state's work is being given up. It only rises.
-
-    Denied skips queued calls and leaves open questions; steered withdraws questions too; hurried, by a
-    person who steers and does not want to wait, also cancels what runs; over budget starts nothing any more;
-    interrupted cancels what runs and ends the run.
-    """
+    """How much of a state's work is given up. It only rises, so a weaker wish undoes nothing."""
 
     NONE = 0
+    # A person denied a call: queued ones are skipped, open questions stay open.
     DENIED = 1
+    # A person said something new: questions are withdrawn, too.
     STEERED = 2
+    # The same, and they do not want to wait: what runs is cancelled.
     HURRIED = 3
+    # The budget is used up: nothing starts any more, what runs is let finish.
     OVER_BUDGET = 4
+    # What runs is cancelled, and the run ends with the batch.
     INTERRUPTED = 5
 
 
@@ -107,7 +106,7 @@ class Allowed:
 
 
 class Order(StrEnum):
-    """What whoever is at work was told last: to run, or to stop, after which its answer is still awaited."""
+    """The last word to a tool or child at work: run, or stop, after which its answer is still awaited."""
 
     RUN = "run"
     STOP = "stop"
@@ -194,6 +193,8 @@ class Call:
 
     def given(self, arguments: str) -> Call:
         """This call with other *arguments*."""
+        # Only in the batch. The history keeps the arguments that the model wrote, since it will read them
+        # again.
         wish = attrs.evolve(self.call, arguments=arguments)
         return Call(call=wish, phase=self.phase, tried=self.tried)
 
@@ -201,6 +202,7 @@ class Call:
     def open(self) -> tuple[str, ...]:
         """The ids of this call's open requests."""
         phase = self.phase
+        # A question with a deadline is two requests. Whichever is answered first closes the other.
         if isinstance(phase, Asked) and isinstance(phase.deadline, Timer):
             return (phase.request, phase.deadline.request)
         return (phase.request,) if isinstance(phase, AtWork) else ()
@@ -234,6 +236,7 @@ class Batch:
     @property
     def rests(self) -> bool:
         """Whether all that is open are questions and their deadlines."""
+        # A run that rests costs nothing, so a worker may leave it and a drain need not wait for it.
         waiting = [call.phase for call in self.calls if isinstance(call.phase, AtWork)]
         return bool(waiting) and all(isinstance(phase, Asked) for phase in waiting)
 

@@ -50,6 +50,7 @@ def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     # What has not started never will; what runs is let finish, since it is paid for.
     if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
         return batch
+    # The turn that made these calls is paid for; what they would cost on top is not.
     return give_up(batch, Stopping.OVER_BUDGET, draft)
 
 
@@ -79,11 +80,14 @@ class _Room:
 
     def may_be_judged(self) -> bool:
         """Whether the next call's turn to be judged has come."""
+        # One at a time also means one question at a time: the answer to the first may make the second
+        # needless.
         return self.concurrency is not Concurrency.SERIAL or not self.unsettled
 
     def may_run(self, call: Call, spec: ToolSpec | None) -> bool:
         """Whether *call*, of *spec*, may start now."""
         others = (*self.unsettled, *self.behind)
+        # Free places are counted over the batch, so ten allowed reads do not open ten connections at once.
         if self.free <= 0 or (others and self.concurrency is Concurrency.SERIAL):
             return False
         reached = _reach(call, spec, self.concurrency) if others else ResourceUse()
@@ -103,6 +107,8 @@ class _Room:
 
 
 def _reach(call: Call, spec: ToolSpec | None, concurrency: Concurrency) -> ResourceUse:
+    # Resources count only where the policy lets writes run side by side. A read needs no key to be beside a
+    # read.
     keyed = concurrency is Concurrency.PARALLEL
     return resource_use(spec, arguments_of(call.call.arguments) if keyed else None)
 
@@ -117,6 +123,7 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
         if isinstance(call.phase, Queued) and room.may_be_judged():
             call = judge_queued(call, batch, ctx, draft)
         if isinstance(call.phase, Allowed) and room.may_run(call, spec):
+            # A call that was judged in this very pass needs no second look.
             if call is queued:
                 call = _doubted(call, spec, call.phase.ground, batch, ctx, draft)
             call = _run(call, spec, (*calls, *batch.calls[index + 1 :]), ctx, draft)
@@ -160,6 +167,7 @@ def _doubted(
         return settled(call, Outcome.ERROR, fault, draft)
     if denied := denied_now(call, spec, None, ctx, draft):
         return denied
+    # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
     if ground in {Basis.PERSON, Basis.HOOK} or still_allowed(call, spec, ctx, draft):
         return call
     return judged(call, spec, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
@@ -171,6 +179,7 @@ def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context
     wish = call.call
     if spec is None or not isinstance(call.phase, Allowed):
         return call
+    # A child is started by the loop and not by a performer of tools: what it may use depends on this batch.
     if spec.kind is ToolKind.AGENT:
         return _delegate(call, others, ctx, draft)
     request = draft.new_id()
@@ -185,6 +194,7 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
     """*call* in the hands of a child, with a subset of the tools and no more than what *others* leave."""
     wish = call.call
     name, prompt = child_prompt(arguments_of(wish.arguments) or {})
+    # An error the model can read. It wrote the name, and it can pick another one.
     child = ctx.config.child(name)
     if child is None:
         there = ", ".join(child.name for child in ctx.config.children) or "none"
@@ -192,6 +202,7 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
     if not prompt:
         fault = model_messages.invalid_arguments(wish.name, "prompt must be a text that says what to do")
         return settled(call, Outcome.ERROR, fault, draft)
+    # Also of children behind this call: they may have been approved first, and their share is not free.
     held = [one.phase.limits for one in others if isinstance(one.phase, RunningChild)]
     limits = granted(child.limits, left(ctx.config, _account(ctx, draft), ctx.memory.earlier), held)
     if isinstance(limits, str):
@@ -229,6 +240,8 @@ def resource_use(spec: ToolSpec | None, arguments: Mapping[str, object] | None) 
     if spec is None:
         return ResourceUse()
     reads = spec.side_effect is SideEffect.READ_ONLY
+    # What is not declared may be anything, so such a call is apart only from reads, and only if it reads
+    # itself.
     if spec.resources is None or arguments is None:
         return ResourceUse(reads)
     keys = [_filled(key, arguments) for key in spec.resources]
@@ -236,7 +249,7 @@ def resource_use(spec: ToolSpec | None, arguments: Mapping[str, object] | None) 
 
 
 def _filled(key: str, arguments: Mapping[str, object]) -> str | None:
-    """*key* with its ``{name}`` filled in; None where there is no such argument, so nobody knows."""
+    """*key* with its ``{name}`` filled in; None where it names an argument that is not there."""
     names = re.findall(r"\{(\w+)\}", key)
     if any(name not in arguments for name in names):
         return None
@@ -244,4 +257,5 @@ def _filled(key: str, arguments: Mapping[str, object]) -> str | None:
 
 
 def _plain(value: object) -> str:
+    # `a/../b` and `b` are one file.
     return resolved(value) if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -75,6 +75,8 @@ def cut_of(history: History, shown: int, size: int, window: int, config: Config)
     What stays is `Compaction.keep` of the *window*, and at most half of what is left beside those, so that
     there is room to go on in before the next summary is due.
     """
+    # System prompt and tools cannot be summarised. With much of them, a fixed share of the window would
+    # leave no room, and the next summary would be due at once.
     around = max(0, size - shown)
     room = config.policy.compact_at * window - around
     return cut_index(history, max(0, int(min(config.compaction.keep * window, room / 2))))
@@ -95,9 +97,11 @@ def cut_index(history: History, budget: int) -> int:
     while index > 0 and (kept == 0 or kept + message_size(history[index - 1]) <= budget):
         index -= 1
         kept += message_size(history[index])
+    # A result without its call is refused by every provider, so a cut never falls between them.
     if not 0 < index < len(history) or history[index].role is not Role.TOOL:
         return index
     behind = next((n for n in range(index, len(history)) if history[n].role is not Role.TOOL), None)
+    # Results at the very end have not been read by any model yet: their calls stay with them.
     return index - 1 if behind is None else behind
 
 

@@ -1,16 +1,12 @@
 """Whether a model goes in circles."""
 
 # Theory of operation. What the latest answer called is compared with the calls before it, back to where
-# somebody last said something: a model that has gone on to something else is not in a circle any more.
+# a person last said something: a model that has gone on to something else is not in a circle any more.
 # Three things are repetitions:
 #
 # - The same call: a tool with equal arguments, whatever stands between and whatever came of it.
 # - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and
-#   it failed, or it only read and read the same. A read that finds something else is progress, and a write
-#   with other arguments does something else. These are counted in answers, since a model that asks for
-#   several at once has not seen what comes of the first, and one that does not fit ends the count.
 # - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are
-#   named.
 #
 # A call that differs only in where a page begins or ends is no repetition but reading on. A model is told
 # of any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again
@@ -72,6 +68,8 @@ def alike(one: str, other: str) -> bool:
         return mine is theirs  # neither is what a tool takes
     names = mine.keys() | theirs.keys()
     differing = {name for name in names if mine.get(name) != theirs.get(name)}
+    # Equal but for the page: reading on, however often. Equal in all: the same call, written in another
+    # order.
     if differing <= PAGES:
         return not differing
     names -= PAGES
@@ -170,6 +168,7 @@ def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], t
     The run has had *turns* turns, and *withdrawn* were taken away in some of them.
     """
     loops = config.loops
+    # Looked for only right behind results. After a person's words the model deserves a fresh start.
     if loops.off or not history.length or history[-1].role is not Role.TOOL:
         return None
     repeats = repeated(latest(history, window(loops)), config)
@@ -196,12 +195,12 @@ def window(loops: Loops) -> int:
 
 
 def latest(history: History, window: int) -> list[Made]:
-    """The latest calls since somebody said something, *window* at most, the newest first."""
+    """The latest calls since a person said something, *window* at most, the newest first."""
     # This is done at each turn, so it is written to be quick: to look up a role takes longer than to compare.
     assistant, user, length = Role.ASSISTANT, Role.USER, history.length
     made: list[Made] = []
     results = history[-1]
-    # Between two things that somebody says each answer has calls, or it would be the last.
+    # Between two things that a person says each answer has calls, or it would be the last.
     for message in reversed(history.slice(max(0, length - 2 * window), length)):
         role = message.role
         if role is assistant:
@@ -241,6 +240,8 @@ def _same(made: Sequence[Made], keys: Sequence[CallKey], place: int) -> list[Rep
     if count < FEWEST:
         return []
     came = [_result(*each) for each, other in zip(made, keys, strict=True) if other == key]
+    # Results are compared as text. A clock in one of them makes it new, which is why `stop` has a count of
+    # its own.
     same = max(Counter([result.content for result in came if result is not None]).values(), default=0)
     return [Repeated(tools=key[:1], count=count, idle=same, same=same)]
 
@@ -254,6 +255,7 @@ def _similar(made: Sequence[Made], place: int, config: Config) -> list[Repeated]
             continue
         if not alike(call.arguments, first.arguments) or not _in_vain(call, results, brought, config):
             break
+        # By answers and not by calls: ten reads in one answer are one decision of the model.
         count, at = count + (results is not at), results
     return [Repeated(tools=(first.name,), count=count, idle=count)] if count >= FEWEST else []
 
@@ -323,7 +325,7 @@ def away(withdrawn: Sequence[WithdrawTool], turns: int) -> frozenset[str]:
 
 
 def explained(repeats: Repeated, stage: LoopStage, loops: Loops) -> str:
-    """What was seen and what is done about it, for the model and for whoever watches."""
+    """What was seen and what is done about it, for the model and for watchers."""
     names = " and ".join(repeats.tools)
     one = len(repeats.tools) == 1
     alike = f"{names} {'was' if one else 'were'} called alike {repeats.count} times"

@@ -67,7 +67,7 @@ def invalid_arguments(name: str, problem: str, *, again: bool = False) -> str:
 
 def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = False) -> str:
     """
-    The result of a call that was passed placeholders whose values nobody has any more.
+    The result of a call that was passed placeholders whose values are gone.
 
     *again*: it may have run before that.
     """
@@ -82,7 +82,7 @@ def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = Fals
 
 
 def denied(judgement: Judgement) -> str:
-    """The result of a call that nobody was asked about and that may not run."""
+    """The result of a call that may not run, without a question."""
     match judgement.ground:
         case Basis.RULE:
             return f"Denied by a rule: {judgement.detail}."
@@ -93,5 +93,5 @@ def denied(judgement: Judgement) -> str:
 
 
 def not_answered(seconds: float) -> str:
-    """The result of a call that nobody answered for in time."""
+    """The result of a call whose question was not answered in time."""
     return f"Denied: nobody answered within {seconds:g} s. Do not try this again without asking."

@@ -61,10 +61,12 @@ class PermissionPolicy:
     ) -> Judgement:
         """The judgement on a call of *spec* with *arguments*, of which hooks had an *opinion*."""
         found = self.denial(spec, arguments, opinion)
+        # Behind the denials and before all questions. That is the whole meaning of the mode.
         if found is None and self.mode is PermissionMode.BYPASS:
             found = Judgement(Verdict.ALLOW, Basis.MODE, self.mode)
         if found is None:
             found = self._named(spec, arguments, opinion) or self._by_tool(spec)
+        # At the very end: also what a hook or a rule wants asked has no one to be asked in this mode.
         if found.verdict is Verdict.ASK and self.mode is PermissionMode.DONT_ASK:
             return Judgement(Verdict.DENY, Basis.MODE, self.mode)
         return found
@@ -72,11 +74,14 @@ class PermissionPolicy:
     def denial(
         self, spec: ToolSpec, arguments: Mapping[str, object], opinion: Opinion | None = None
     ) -> Judgement | None:
-        """What denies a call of *spec* with *arguments*, whoever has allowed it; None where nothing does."""
+        """What denies a call of *spec* with *arguments*, although it was allowed; None where nothing does."""
+        # Rules before hooks before the mode: the reason that is shown is the one that was written down for
+        # just this.
         if rule := _first(self.rules, Verdict.DENY, spec, arguments):
             return Judgement(Verdict.DENY, Basis.RULE, str(rule))
         if opinion is not None and opinion.verdict is Verdict.DENY:
             return Judgement(Verdict.DENY, Basis.HOOK, opinion.because)
+        # By what the tool says of itself. A tool that lies about its side effect is wrong in every mode.
         if self.mode is PermissionMode.PLAN and spec.side_effect is not SideEffect.READ_ONLY:
             return Judgement(Verdict.DENY, Basis.MODE, self.mode)
         return None
@@ -87,8 +92,11 @@ class PermissionPolicy:
         """What a hook, a person or a rule says about just such calls; a person's word beats a rule's."""
         said = None if opinion is None else opinion.verdict
         because = "" if opinion is None else opinion.because
+        # A hook that asks for a person outweighs an earlier "always": it has seen this call, and the person
+        # has not.
         if said is Verdict.ASK:
             return Judgement(Verdict.ASK, Basis.HOOK, because)
+        # Before the rules that ask, or "always" would be asked about again each time.
         if rule := _first(self.granted, Verdict.ALLOW, spec, arguments):
             return Judgement(Verdict.ALLOW, Basis.GRANT, str(rule))
         if rule := _first(self.rules, Verdict.ASK, spec, arguments):

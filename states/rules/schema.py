@@ -63,7 +63,7 @@ def _refuse(constant: str) -> None:
 
 
 def _finite(text: str) -> float:
-    """``1e999`` is a number to the grammar, and to nobody else."""
+    """``1e999`` is a number to the grammar, and to no tool."""
     number = float(text)
     if isinf(number):
         raise ValueError(text)
@@ -89,7 +89,7 @@ def _depth(text: str) -> int:
 def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] = ()) -> str:
     """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
     # A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
-    # whoever puts the value in its place checks that.
+    # the tool's own decoder checks the value that takes its place.
     return _check(cast("Json", arguments), _parsed(schema), _SchemaPlace(schema, secrets))
 
 
@@ -130,9 +130,13 @@ def _check(value: Json, schema: Json, place: _SchemaPlace) -> str:
     if place.hidden and is_placeholder(value):
         return ""
     if not isinstance(schema, dict):
+        # What is not understood is let through, here as everywhere in this module: a false alarm costs a
+        # turn, and the tool has the last word.
         return f"{place} is not allowed" if schema is False else ""
     if (reference := schema.get("$ref")) is not None:
         return _check_reference(value, str(reference), place)
+    # The first problem and not all of them: a model mends one thing at a time, and a union of ten would be
+    # ten complaints.
     if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
         problems = [_check(value, option, place) for option in options]
         return "" if "" in problems else next(iter(problems), "")
@@ -174,6 +178,7 @@ def _check_inside(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> 
 def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _SchemaPlace) -> str:
     required = schema.get("required")
     missing = [name for name in required if name not in value] if isinstance(required, list) else []
+    # All that are missing at once, for those a model can add in one go.
     if missing:
         return f"{', '.join([str(place.inside(f'.{name}')) for name in missing])} is missing"
     declared = schema.get("properties")
@@ -203,6 +208,7 @@ def _has_type(value: Json, declared: Json) -> bool:
             return True
         if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
             return True
+        # Models write 3.0 where they mean 3, and JSON Schema takes it for an integer.
         if name == "integer" and isinstance(value, float) and value.is_integer():
             return True
     return False

@@ -40,6 +40,8 @@ def _characters(part: Part) -> int:
 
 def message_size(message: Message) -> int:
     """The estimated tokens of *message*."""
+    # Rough on purpose. A tokenizer is exact for one model, slow for all, and replaced by the model's own
+    # count after each answer.
     return TOKENS_PER_MESSAGE + sum([_characters(part) for part in message.parts]) // CHARACTERS_PER_TOKEN
 
 
@@ -69,6 +71,7 @@ def usage_of(told: Usage | None, context: int, pieces: Iterable[Piece], *, begun
     What an answer used: what it *told*, or an estimate where it had *begun*; what was refused used nothing.
     """
     # Zeros tell nothing. *context* tokens went in, *pieces* came out.
+    # Some servers send a usage of zeros while they stream, and others forget it.
     if told is not None and told.total:
         return told
     return estimated_usage(context, pieces) if begun else Usage()
@@ -79,5 +82,6 @@ def estimated_usage(context: int, pieces: Iterable[Piece]) -> Usage:
     characters = sum(
         [len(piece.arguments) if isinstance(piece, CallPiece) else len(piece.text) for piece in pieces]
     )
+    # Rounded up: an answer of three letters was not free.
     output = -(-characters // CHARACTERS_PER_TOKEN)
     return Usage(input=context, output=output, estimated=context + output)
