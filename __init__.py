@@ -36,9 +36,8 @@ from .engine.agent import Agent
 from .engine.driver.driver import Driver
 from .engine.machine import Machine, drive
 from .engine.prices import price_of
-from .engine.session.handle import Handle
 from .engine.session.result import Result
-from .engine.session.session import Session
+from .engine.session.session import Handle, Session
 from .engine.session.singleton import Singleton
 from .engine.transition import transition
 from .performers.hooks import HookCall, command_hook, hook

@@ -45,13 +45,12 @@ from ..performers.models.router import DEFAULT, Models, wire_of
 from ..performers.models.throttle import LIMIT
 from ..performers.tools import Tool, ToolRunner
 from ..states.rules.hooks import told
+from .inputs import approval_event
 from .prices import priced, priced_child
-from .session.child_runner import refuse
+from .session.children import refuse
 from .session.delivery import Delivery
-from .session.inputs import approval_event
-from .session.runner import Environment, SessionRunner
+from .session.environment import Drainable, Environment, Titles
 from .session.session import Session
-from .session.titles import Titles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -306,7 +305,7 @@ class Agent:
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
-    _at_work: set[SessionRunner] = attrs.field(init=False, factory=set, repr=False)
+    _at_work: set[Drainable] = attrs.field(init=False, factory=set, repr=False)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -319,11 +318,11 @@ class Agent:
         return self._session(name, self.store if store is None else store, {})
 
     def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
-        performers, sealer = self._sealed({**fallback, **self._performers()}, id)
-        setting = Environment(
+        performers, redactor = self._redacted({**fallback, **self._performers()}, id)
+        environment = Environment(
             config=self.config,
             performers=performers,
-            sealer=sealer,
+            redactor=redactor,
             clock=self.clock,
             new_id=_new_id,
             ended=self._session_ended if self.hooks else None,
@@ -331,18 +330,18 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
         )
-        return Session(id, setting, store)
+        return Session(id, environment, store)
 
-    def _sealed(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
+    def _redacted(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
         """*performers* behind which no secret of *session* and its children comes out, and who sees to it."""
         from .session.redacting_performers import redacting  # noqa: PLC0415  # as above
         from .session.redactor import Redactor  # noqa: PLC0415  # whoever only imports agents does not need it
 
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
-        sealer = Redactor(session, self.vault, self.secrets, self.config.tools, plain)
+        redactor = Redactor(session, self.vault, self.secrets, self.config.tools, plain)
         silent = frozenset([tool.spec.name for tool in self.tools if not tool.parameters.injected])
         mine = performers[RunTool] is self._runner
-        return redacting(performers, sealer, self.config, silent if mine else frozenset()), sealer
+        return redacting(performers, redactor, self.config, silent if mine else frozenset()), redactor
 
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {

@@ -30,13 +30,13 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
+from turnwheel.engine.journal.reading import fold
 from turnwheel.engine.journal.summary import (
     SessionKind,
     SessionStatus,
     SessionSummary,
     summarize,
 )
-from turnwheel.engine.session.journal import fold
 from turnwheel.engine.session.listing import described, latest, listed
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock

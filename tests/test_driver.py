@@ -48,9 +48,9 @@ from turnwheel.engine.agent import sleep
 from turnwheel.engine.driver.driver import Driver
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
+from turnwheel.engine.journal.reading import fold
 from turnwheel.engine.machine import Machine, drive
-from turnwheel.engine.session.journal import fold
-from turnwheel.engine.session.session_state import SessionLog
+from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.transition import ignored
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.memory import MemoryStore
@@ -182,7 +182,7 @@ async def test_a_journal_folds_to_the_machine_that_wrote_it() -> None:
     await log.read()
     await log.post(UserSent(at=AT, id="s", text="go"))
     first = await log.open_run("r", CONFIG, AT)
-    machine = log.machine
+    machine = log.state.machine
     assert machine is not None
     performers: dict[type, Performer[Any]] = {
         CallModel: ScriptedModel(calls(("look", {}), text="one two"), says("a b c")),
@@ -458,7 +458,7 @@ async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
             if isinstance(effect, RunAgent):
                 assert not driver.resting  # what follows is still to be begun
                 asyncio.get_running_loop().call_soon(resting.add, effect.call)
-                asyncio.get_running_loop().call_soon(driver.inbox.nudge)
+                asyncio.get_running_loop().call_soon(driver.inbox.wake)
     assert machine.state.label == "dispatching"
     assert rested == []  # it is over, since nobody waits
 

@@ -731,10 +731,10 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
     program = textwrap.dedent("""
         import asyncio, threading
         from turnwheel.effects.config import Config
-        from turnwheel.effects.model import ModelSpec
+        from turnwheel.effects.config import ModelSpec
         from turnwheel.effects.history import History
-        from turnwheel.effects.performers.base import Scene, SystemClock
-        from turnwheel.effects.performers.tools import ToolRunner, tool
+        from turnwheel.performers.base import PerformContext, SystemClock
+        from turnwheel.performers.tools import ToolRunner, tool
         from turnwheel.effects.requests import RunTool
 
         @tool
@@ -742,7 +742,7 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
             threading.Event().wait()
 
         config = Config(model=ModelSpec(name="openai:none"))
-        scene = Scene(
+        scene = PerformContext(
             session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print
         )
         request = RunTool(id="1", call="1", tool="hang", arguments="{}", timeout=0.05)

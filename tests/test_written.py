@@ -35,7 +35,7 @@ from turnwheel.engine.journal.migrations import (
     Changed,
     teach,
 )
-from turnwheel.engine.session.journal import fold
+from turnwheel.engine.journal.reading import fold
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = Config(model=ModelSpec(name="m"))

@@ -107,7 +107,7 @@ class Driver:
     Drives one *machine* with *performers*. One at a time may iterate `effects`.
 
     *journal* keeps what happens, where it is to be kept; *session* names it in logs and to performers, for
-    which *whole* finds whole results. *child_rests* says of a call whether the child that is at work for it
+    which *full_result* finds the full text of truncated results. *child_rests* says of a call whether the child that is at work for it
     waits for people and for nothing else; *rested* is told each time this driver does.
     """
 
@@ -117,7 +117,7 @@ class Driver:
     journal: EventSink | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     inbox: Inbox = attrs.field(factory=Inbox)
-    whole: Callable[[str], Awaitable[str | None]] = no_full_result
+    full_result: Callable[[str], Awaitable[str | None]] = no_full_result
     child_rests: Callable[[str], bool] = _never
     rested: Callable[[], None] = noop
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
@@ -133,7 +133,7 @@ class Driver:
     def drain(self) -> None:
         """Begin nothing any more: `effects` ends when what is at work has come to its end and is applied."""
         self._hold = Hold.ALL
-        self.inbox.nudge()
+        self.inbox.wake()
 
     @property
     def unbegun(self) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ class Driver:
                 history=self.machine.memory.history,
                 clock=self.clock,
                 emit=self.inbox.put,
-                whole=self.whole,
+                whole=self.full_result,
             )
             task = asyncio.ensure_future(performer(request, scene))
             self._work[request.id] = RunningRequest(request, task)
@@ -284,7 +284,7 @@ class Driver:
         if answer is None:
             if isinstance(request, RunAgent):
                 self._left[request.id] = request
-            self.inbox.nudge()  # nobody works on it any more: the run may rest now
+            self.inbox.wake()  # nobody works on it any more: the run may rest now
         else:
             self.inbox.put(answer)
 

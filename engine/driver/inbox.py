@@ -23,24 +23,24 @@ class Inbox:
         self._waiting: deque[Event | PassThroughNotice] = deque()
         self._reader: asyncio.Future[None] | None = None
         self.closed = False
-        self._nudged = False
+        self._woken = False
 
     def put(self, event: Event | PassThroughNotice) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
-        self._wake()
+        self._set()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Let the reader look around, although there is nothing to read."""
-        self._nudged = True
-        self._wake()
+        self._woken = True
+        self._set()
 
     def close(self) -> None:
         """Give out nothing any more."""
         self.closed = True
-        self._wake()
+        self._set()
 
-    def _wake(self) -> None:
+    def _set(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -48,14 +48,14 @@ class Inbox:
         return bool(self._waiting)
 
     async def get(self) -> Event | PassThroughNotice | None:
-        """The next event; waits for one. None when it is closed, or after a nudge where there is none."""
-        while not (self._waiting or self.closed or self._nudged):
+        """The next event; waits for one. None when it is closed, or when it is woken where there is none."""
+        while not (self._waiting or self.closed or self._woken):
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
             finally:
                 self._reader = None
-        self._nudged = False
+        self._woken = False
         if self.closed or not self._waiting:
             return None
         first = self._waiting.popleft()

@@ -16,7 +16,7 @@ from ..journal.entries import (
     Stepped,
 )
 from ..journal.fold import SessionState
-from ..session.journal import beginning, read
+from ..journal.reading import beginning, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

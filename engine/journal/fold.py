@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.events import (
     ApprovalGiven,
@@ -25,7 +26,7 @@ from ...effects.usage import Spent
 from ...states.context import Mail, Memory
 from ..inspect.forked_run import forked_run
 from ..machine import Machine, apply_inputs, conversation_of
-from ..recovery import questions
+from ..open_work import questions
 from .entries import (
     Branched,
     Entry,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...effects import Effect
+    from ...effects.events import Event
     from ...effects.requests import AskApproval
 
 SHOWN = 500
@@ -73,7 +75,7 @@ class SessionState:
     *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *origins* are that one and
     those it is a fork of itself, *lent* is what a run that was copied in its middle had used until then,
     there. *unbegun* are open requests that nobody has begun yet, *begun* those that somebody may have, before
-    the run was taken over. *wholes* are where the results are that the conversation holds a part of.
+    the run was taken over. *full_results* are where the results are that the conversation holds a part of.
 
     *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each holds on to what was said
     until then, so whoever goes on for long keeps none.
@@ -96,7 +98,7 @@ class SessionState:
     lent: Spent = Spent()
     unbegun: frozenset[str] = frozenset()
     begun: frozenset[str] = frozenset()
-    wholes: FullResults = attrs.Factory(FullResults)
+    full_results: FullResults = attrs.Factory(FullResults)
 
     @property
     def unfinished(self) -> bool:
@@ -141,12 +143,36 @@ class SessionState:
             return self.unbilled
         return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.lent
 
+    @property
+    def prompted(self) -> bool:
+        """Whether something waits that a run is opened for: a prompt, or a steer too late for its run."""
+        return bool(self.prompts or self.late)
+
+    def knows(self, sender: str) -> bool:
+        """Whether an input with the id *sender* came before."""
+        received = () if self.machine is None else self.machine.memory.received
+        return sender in received or any(getattr(event, "id", None) == sender for event in self.posted)
+
+    @property
+    def agent(self) -> str:
+        """Which child agent's session this is, empty for none: a copy of a child's is a session of its own."""
+        return "" if self.machine is None or self.copied else self.machine.config.agent
+
     def drop_ends(self) -> None:
         """Hold on to no end of a run any more, and keep none."""
         self.keeps, self.ends = frozenset(), {}
 
+    def stepped(self, event: Event, effects: tuple[Effect, ...]) -> bool:
+        """
+        Take in that *event* was applied and had *effects*; whether a summary replaced older messages.
+
+        The fold of a journal and a run under way both come through here, so neither can count otherwise.
+        """
+        self.posted = [posted for posted in self.posted if posted != event]
+        return self.count(effects)
+
     def count(self, effects: Iterable[Effect]) -> bool:
-        """Count what the machine said; whether a summary is among it."""
+        """Count the messages that *effects* append; whether a summary is among them."""
         summarised = False
         for effect in effects:
             if isinstance(effect, AppendMessage):
@@ -154,6 +180,16 @@ class SessionState:
             elif isinstance(effect, ReplaceHistory):
                 summarised = True
         return summarised
+
+    def note_results(self, event: Event, effects: tuple[Effect, ...], number: int | None) -> None:
+        """
+        Remember where the full text of a truncated result is: in entry *number*, or here where it is None.
+
+        A text that would be held in memory is held only where a tool can read it.
+        """
+        reads = self.machine is None or self.machine.config.tool(READER) is not None
+        if number is not None or reads:
+            self.full_results.note(event, effects, number)
 
 
 def apply_entry(folded: SessionState, entry: Entry, number: int, session: str) -> tuple[Effect, ...]:
@@ -167,9 +203,11 @@ def apply_entry(folded: SessionState, entry: Entry, number: int, session: str) -
         case RunOpened():
             effects = _open(folded, entry)
         case Stepped():
-            folded.posted = [posted for posted in folded.posted if posted != entry.event]
             effects = _step(_machine(folded, where), entry, where)
-            folded.wholes.note(entry.event, effects, number)
+            if folded.stepped(entry.event, effects):
+                folded.summary = number
+            folded.note_results(entry.event, effects, number)
+            return effects
         case _:
             _note(folded, entry, where)
             return ()

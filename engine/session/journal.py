@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, final
 
-from ...effects.errors import JournalError, StoreConflict
+from ...effects.errors import StoreConflict
 from ...effects.events import (
     Event,
     ModelStreamed,
@@ -26,13 +25,11 @@ from ..journal.entries import (
     Stepped,
     Titled,
 )
-from ..journal.fold import SessionState, apply_entry
 from ..journal.summary import SessionSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from ...effects import Effect
     from ...performers.stores.base import Store
     from ..journal.summary import SummaryKey
 
@@ -162,53 +159,3 @@ class Journal:
             pieces=merged(whole.pieces),
         )
         return [Stepped(event=pieces, label=self._label)]
-
-
-def read(
-    entries: Iterable[bytes], session: str, folded: SessionState, known: int = 0
-) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
-    """
-    Each of the *entries* of *session* once it has happened to *folded*, and what the machine said to it.
-
-    *known* are the entries before these. Raises `JournalError` naming the entry that cannot be read or does
-    not follow from those before it.
-    """
-    for number, data in enumerate(entries, known):
-        entry = decode_entry(data, f"entry {number} of session {session!r}")
-        yield entry, apply_entry(folded, entry, number, session)
-
-
-def fold(
-    entries: Sequence[bytes], session: str, folded: SessionState | None = None, known: int = 0
-) -> SessionState:
-    """
-    What the *entries* of *session* lead to; where *known* entries were *folded* before, these come after.
-
-    Raises `JournalError` as `read` does.
-    """
-    if folded is None:
-        folded = beginning(entries)
-    for _ in read(entries, session, folded, known):
-        pass
-    return folded
-
-
-def beginning(entries: Iterable[bytes]) -> SessionState:
-    """What a journal with these *entries* is before the first of them: it keeps what they will go back to."""
-    return SessionState(keeps=gone_back_to(entries))
-
-
-def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
-    """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
-    return frozenset([entry.run for _, entry in kind_of(entries, Branched)])
-
-
-def kind_of(entries: Iterable[bytes], kind: type[E]) -> Iterator[tuple[int, E]]:
-    """Those of *entries* that are of this *kind*, with their numbers; without those that cannot be read."""
-    name = f'"{kind.__name__}"'.encode()
-    for number, data in enumerate(entries):
-        if name in data:  # which text may be, too
-            with suppress(JournalError):
-                entry = decode_entry(data)
-                if isinstance(entry, kind):
-                    yield number, entry

@@ -35,7 +35,7 @@ from turnwheel.engine.journal.entries import (
     TakenOver,
 )
 from turnwheel.engine.journal.fold import SessionState, apply_entry
-from turnwheel.engine.session.journal import beginning
+from turnwheel.engine.journal.reading import beginning
 from turnwheel.states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived
