@@ -26,7 +26,7 @@ BIN := .venv/bin
 # Folders that hold no package: they import turnwheel as anybody does.
 OUTSIDE := $(wildcard tests examples benchmarks)
 
-EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,diagrams,dev]' --config-settings editable_mode=strict
+EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,dev]' --config-settings editable_mode=strict
 
 # An editable install in strict mode links the files that are there when it is made. So it is made again
 # whenever a file comes or goes, or what is to be installed changes: the stamp is named after both.
