@@ -29,13 +29,16 @@ ROOMS = (
     "testing",
 )
 PUBLIC = {"turnwheel", *[f"turnwheel.{room}" for room in ROOMS]}
-KITS = {"turnwheel.testing.scenarios", "turnwheel.testing.store_contract", "turnwheel.testing.wires"}
+KITS = {"turnwheel.testing.scenarios", "turnwheel.testing.store_contract", "turnwheel.testing.wire_rules"}
 """Modules of the kit that are public as a whole."""
 
 BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 DOTTED = re.compile(r"`turnwheel\.(\w+)\.(\w+)")
 NAME = re.compile(r"`([A-Z]\w*[a-z]\w*)(?:\(|`)")
+PLACE = re.compile(rf"`((?:apps|benchmarks|tests|examples|{'|'.join(ROOMS)})/[\w/]*(?:\.\w+|/|\w))`")
+"""A file or folder of the checkout, such as ``states/rules/retry.py``."""
+
 UNNAMED = re.compile(r"\b((who|whom)ever|(some|no|any|every)body)\b", re.IGNORECASE)
 """Pronouns that hide the actor."""
 
@@ -158,6 +161,12 @@ def test_a_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             lost.append(link)
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_file_that_a_page_names_is_there(page: Path) -> None:
+    found = PLACE.findall(page.read_text("utf-8"))
+    assert sorted({place for place in found if not (ROOT / place).exists()}) == []
 
 
 def test_the_index_has_every_page_and_every_example() -> None:
