@@ -30,7 +30,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import (
     SessionKind,
     SessionStatus,

@@ -76,7 +76,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import Approver, sleep
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.open_work import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment

@@ -37,7 +37,7 @@ from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetThinking
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.journal import Journal
 from turnwheel.testing.harness import Happening

@@ -22,14 +22,11 @@ if TYPE_CHECKING:
     from ...performers.base import Clock
     from ...performers.stores.base import Store
     from ...states.context import Mail
-    from ..driver.driver import Performers
+    from ..driver import Performers
     from ..inputs import Input
     from ..machine import Machine
     from .redactor import Redactor
-    from .result import Result
-
-MAX_TITLE = 60
-"""Characters of a title."""
+    from .session import Result
 
 
 class Titles(StrEnum):
@@ -42,15 +39,6 @@ class Titles(StrEnum):
     OFF = "off"
     INLINE = "inline"
     MODEL = "model"
-
-
-def first_line(text: str) -> str:
-    """The first line of *text* that is not blank, cut at a word where it is long."""
-    line = next(filter(None, (" ".join(line.split()) for line in text.splitlines())), "")
-    if len(line) <= MAX_TITLE:
-        return line
-    cut = line[:MAX_TITLE]
-    return (cut.rpartition(" ")[0] or cut[:-1]) + "…"
 
 
 class Drainable(Protocol):
