@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from asyncio import gather
 from contextlib import aclosing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -47,7 +47,7 @@ from ..performers.models.throttle import LIMIT
 from ..performers.tools import Tool, ToolRunner
 from ..states.rules.hooks import told
 from .inputs import approval_event
-from .prices import priced, priced_child
+from .prices import priced
 from .session.children import refuse
 from .session.delivery import Delivery
 from .session.environment import Drainable, Environment, Titles
@@ -234,14 +234,20 @@ def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
 
 def _config_of(agent: Agent) -> Config:
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
+    with_price = partial(priced, prices=agent.prices, first=agent.model.name, base_url=agent.base_url)
     return Config(
-        model=priced(agent, agent.model),
-        models=tuple([priced(agent, each) for each in _others_of(agent)]),
+        model=with_price(agent.model),
+        models=tuple([with_price(each) for each in _others_of(agent)]),
         fallback="" if agent.fallback is None else agent.fallback.name,
         system=agent.system,
         instructions=agent.instructions,
         tools=(*specs, _spawn(specs, agent.children)) if agent.children else specs,
-        children=tuple([priced_child(agent, each) for each in agent.children]),
+        children=tuple(
+            [
+                child if child.model is None else attrs.evolve(child, model=with_price(child.model))
+                for child in agent.children
+            ]
+        ),
         limits=agent.limits,
         session_limits=agent.session_limits,
         policy=agent.policy,

@@ -269,7 +269,7 @@ async def test_a_run_writes_few_rows() -> None:
     agent = made(*[calls(("look", {}))] * 9, says("done"), store=store, tools=[looker()])
     async with agent.session("s") as session:
         await session.run("a")
-        assert len(store.rows) == 3  # the prompt that waits is one, too
+        assert len(store.rows) == 2
         await session.control(SetThinking(tokens=1_024))
         assert len(store.rows) == 3  # that changes nothing a list tells
     assert all(len(row) < 400 for row in store.rows)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.events import Decision
     from ...effects.history import History
-    from ...effects.notices import Notice
+    from ...effects.notices import DoneReason, Notice
     from ...effects.records import Change
     from ...effects.requests import AskApproval
     from ...effects.usage import Spent
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..inputs import Input
     from ..machine import Machine
     from .redactor import Redactor
-    from .session import Result
 
 
 class Titles(StrEnum):
@@ -76,6 +75,22 @@ class Environment:
     rested: Callable[[], None] = noop
 
 
+class ChildResult(Protocol):
+    """The result of a child's run, as its parent reads it."""
+
+    @property
+    def text(self) -> str:  # noqa: D102  # as Result
+        ...
+
+    @property
+    def detail(self) -> str:  # noqa: D102  # as Result
+        ...
+
+    @property
+    def reason(self) -> DoneReason | None:  # noqa: D102  # as Result
+        ...
+
+
 class ChildSession(Protocol):
     """
     A session as its parent uses it.
@@ -113,7 +128,7 @@ class ChildSession(Protocol):
     def spent(self) -> Spent:  # noqa: D102  # as Session
         ...
 
-    def result(self) -> Result:  # noqa: D102  # as Session
+    def result(self) -> ChildResult:  # noqa: D102  # as Session
         ...
 
     async def load(self) -> Self:  # noqa: D102  # as Session
