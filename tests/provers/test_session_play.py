@@ -9,6 +9,7 @@ from functools import partial
 from typing import final
 
 import pytest
+
 from provers.audit.journals import Kept
 from provers.choices import Seeded
 from provers.planned import DONE
@@ -22,7 +23,6 @@ from provers.simulation.sessions import (
 )
 from provers.simulation.watched import PromiseBroken, copied, happen
 from provers.tasks import at_work, turns
-
 from turnwheel import (
     Agent,
     Concurrency,
@@ -41,6 +41,8 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.journal import Journal
 from turnwheel.testing.harness import Happening
+
+pytestmark = pytest.mark.prover
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""
