@@ -57,8 +57,8 @@ from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     Notice,
     RunEnded,
     SettingChanged,
@@ -340,7 +340,7 @@ async def test_whoever_watches_the_parent_sees_a_childs_question_and_answers_it(
     await session.approve(question.id, by="ann")
     await watch.task
     assert house.ran == ["look it", "pay 5"]
-    assert [answered.by for answered in watch.got(ApprovalAnswered)] == ["ann"]
+    assert [answered.by for answered in watch.got(ApprovalResolved)] == ["ann"]
     assert session.waiting == ()
 
 

@@ -39,15 +39,15 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
+    CallSettled,
     InputReceived,
     InterruptRequested,
     Notice,
     RunEnded,
     SettingChanged,
     TextDelta,
-    ToolEnded,
     ToolStarted,
 )
 from turnwheel.effects.records import SetModel
@@ -310,8 +310,8 @@ NOTICED = {
     "steer": InputReceived,
     "control": SettingChanged,
     "interrupt": InterruptRequested,
-    "cancel": ToolEnded,
-    "approve": ApprovalAnswered,
+    "cancel": CallSettled,
+    "approve": ApprovalResolved,
 }
 
 SCRIPTS = {

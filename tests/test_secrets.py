@@ -43,7 +43,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.notices import LoopDetected, Notice, ToolProgress
+from turnwheel.effects.notices import LoopDetected, Notice, ToolOutput
 from turnwheel.effects.pieces import (
     CallPiece,
     Piece,
@@ -466,7 +466,7 @@ async def test_what_a_tool_says_of_its_secret_is_hidden() -> None:
     session = agent.session("s")
     notices = [notice async for notice in session.stream("go")]
     stands = stand_in(repr(notices), "password")
-    assert [each.text for each in notices if isinstance(each, ToolProgress)] == [f"trying {stands}"]
+    assert [each.text for each in notices if isinstance(each, ToolOutput)] == [f"trying {stands}"]
     assert session.history[2].results[0].content == f"Tool raised an exception: {stands} is wrong"
     assert PASSWORD not in repr((notices, model.seen))
 

@@ -14,7 +14,7 @@ from ...effects.events import (
     ModelFinished,
     ToolFinished,
 )
-from ...effects.notices import ToolEnded
+from ...effects.notices import CallSettled
 from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
@@ -158,7 +158,7 @@ class _Account:
                 self.children.setdefault(asked.call, _Child(asked.agent)).spent += spent
             case Interrupted() if not self._asked:
                 # Nobody waits for a child any more: that its call is over is said next.
-                call = next(effect.call for effect in rest if isinstance(effect, ToolEnded))
+                call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
             case ToolFinished():
                 self.own += spent

@@ -25,7 +25,7 @@ from ...effects.events import (
     UserSteered,
 )
 from ...effects.messages import Role
-from ...effects.notices import ToolEnded
+from ...effects.notices import CallSettled
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.usage import Spent
 from ...states.context import Mail, Memory
@@ -77,7 +77,7 @@ class FullResults:
     def note(self, event: Event, effects: Iterable[Effect], number: int | None) -> None:
         """Note what the machine said to *event*, which is entry *number*, None where it is not journaled."""
         for effect in effects:
-            if isinstance(effect, ToolEnded):
+            if isinstance(effect, CallSettled):
                 where: ResultPlace = effect.content
                 if number is not None and said_in(event) == effect.content:
                     where = number

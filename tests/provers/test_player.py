@@ -40,13 +40,13 @@ from turnwheel.effects.events import (
     UserSteered,
 )
 from turnwheel.effects.notices import (
+    CallSettled,
     Compacted,
     CompactionFailed,
     FallbackUsed,
     LoopDetected,
     LoopStage,
     ResultsCleared,
-    ToolEnded,
 )
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
@@ -137,8 +137,8 @@ HAPPENS: dict[str, Callable[[Effect], bool]] = {
         isinstance(effect, CallModel) and effect.purpose is Purpose.SUMMARY and effect.attempt > 1
     ),
     "a summary is given up": lambda effect: isinstance(effect, CompactionFailed),
-    "a result is cut": lambda effect: isinstance(effect, ToolEnded) and len(effect.content) > 400,
-    "a child is refused": lambda effect: isinstance(effect, ToolEnded) and "aside" in effect.content,
+    "a result is cut": lambda effect: isinstance(effect, CallSettled) and len(effect.content) > 400,
+    "a child is refused": lambda effect: isinstance(effect, CallSettled) and "aside" in effect.content,
     "a child gets less than it wants": lambda effect: (
         isinstance(effect, RunAgent) and effect.limits.tokens not in {None, 100_000, 300, 400}
     ),
