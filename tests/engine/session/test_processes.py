@@ -26,7 +26,7 @@ from turnwheel.states.state import Done
 from turnwheel.testing.invariants import state_faults
 
 PROGRAM = Path(__file__).with_name("relay.py")
-ROUNDS = 30
+ROUNDS = 15
 
 Said = dict[str, Any]
 
@@ -45,12 +45,10 @@ class Worker:
         )
 
     def begin(self, do: str, session: str, **how: object) -> None:
-        """Tell it what to *do* with *session*, and do not wait for it."""
         assert self.process.stdin is not None
         print(json.dumps({"do": do, "session": session, **how}), file=self.process.stdin, flush=True)
 
     def says(self) -> Said:
-        """What came of what it was told to do."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         line = self.process.stdout.readline() or pytest.fail(f"it ended: {self.process.stderr.read()}")
@@ -58,7 +56,6 @@ class Worker:
         return said
 
     def do(self, do: str, session: str, **how: object) -> Said:
-        """What comes of telling it what to *do* with *session*."""
         self.begin(do, session, **how)
         return self.says()
 
@@ -73,22 +70,18 @@ class Crew:
         self._workers: list[Worker] = []
 
     def __call__(self, count: int) -> list[Worker]:
-        """So many of them, all at work; those that died are replaced."""
         self._workers = [worker for worker in self._workers if worker.process.poll() is None]
         while len(self._workers) < count:
             self._workers.append(Worker(self.store, self.notes))
         return self._workers[:count]
 
     def close(self) -> None:
-        """Kill what is left of them."""
         for worker in self._workers:
             with worker.process:  # closes its pipes and waits for it
                 worker.process.kill()
 
-    # What they did
-
     def kept(self, session: str) -> Kept:
-        """What the journal of *session* says, in which everything is in order, and which is at its end."""
+        """The journal of *session*, in which everything is in order, and which is at its end."""
         with closing(sqlite3.connect(self.store)) as db:
             found = Kept.of(layout.load(session, 0, db), session)
         machine = found.folded.machine
@@ -106,13 +99,11 @@ class Crew:
         return Counter((note["tool"], note["key"]) for note in notes if note["kind"] == kind)
 
     def _check_tools(self, found: Kept) -> None:
-        """No unsafe tool began twice, and of what ran the journal says so, or that it may have."""
         began, ran = self.noted("tool", found.session), self.noted("ran", found.session)
         assert [count for (tool, _), count in began.items() if tool == "pay" and count > 1] == []
         for tool, ended in outcomes(found).items():
-            (key,) = {key for name, key in began if name == tool} or {
-                ""
-            }  # again under the same key, if at all
+            # Again under the same key, if at all.
+            (key,) = {key for name, key in began if name == tool} or {""}
             assert ended == [Outcome.OK] or (tool, ended) == ("pay", [Outcome.UNKNOWN])
             assert ran[tool, key] or ended == [Outcome.UNKNOWN]
 
@@ -137,7 +128,6 @@ def outcomes(found: Kept) -> dict[str, list[Outcome]]:
 
 
 def test_one_begins_another_says_yes_a_third_steers_and_a_fourth_ends_it(crew: Crew) -> None:
-    """Four processes and one session, which keeps every promise."""
     first, second, third, fourth = crew(4)
     rests = first.do("run", "relay", text="job one", id="first")
     assert (rests["reason"], rests["waiting"]) == (None, 1)
@@ -157,7 +147,6 @@ def test_one_begins_another_says_yes_a_third_steers_and_a_fourth_ends_it(crew: C
 
 
 def test_others_speak_to_a_process_that_is_at_work_and_dies(crew: Crew) -> None:
-    """It takes up what they say while it waits; killed, it leaves nothing that the fourth does not know."""
     first, second, third, fourth = crew(4)
     first.begin("run", "killed", text="job one", id="first", wait=True, signals={"pay": signal.SIGKILL})
     second.do("approve", "killed")
@@ -175,7 +164,6 @@ def test_others_speak_to_a_process_that_is_at_work_and_dies(crew: Crew) -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_of_some_that_go_on_at_once_one_does_and_nothing_is_lost(count: int, crew: Crew) -> None:
-    """The others are told so, and what each of them had sent is answered, once, in the order it came."""
     workers = crew(count)
     told: Counter[str] = Counter()
     for number in range(ROUNDS):
@@ -196,7 +184,6 @@ def test_of_some_that_go_on_at_once_one_does_and_nothing_is_lost(count: int, cre
 
 @pytest.mark.parametrize("tool", ["peek", "pay", "put"])
 def test_one_that_was_overtaken_in_its_sleep_stops_when_it_wakes(tool: str, crew: Crew) -> None:
-    """It ends the tool that it had begun, of which the model was told, begins no other, and is told so."""
     sleeper, other = crew(2)
     session = f"asleep at {tool}"
     sleeper.begin("run", session, text="job one", id="first", wait=True, signals={tool: signal.SIGSTOP})
@@ -213,46 +200,5 @@ def test_one_that_was_overtaken_in_its_sleep_stops_when_it_wakes(tool: str, crew
     assert said["told"] == "StoreConflict"
     assert said["says"].endswith("another process went on with it; load it again")
     assert crew.noted("tool", session) == before
-    unknown = [tool] if tool == "pay" else []
-    assert [
-        name for name, ended in outcomes(crew.kept(session)).items() if ended == [Outcome.UNKNOWN]
-    ] == unknown
-
-
-# On the command line
-
-
-def turnwheel(folder: Path, *arguments: str) -> tuple[int, str]:
-    """The exit code of a command in *folder*, and what it says to people."""
-    unset = {"OPENAI_API_KEY", "TURNWHEEL_MODEL"}
-    env = {name: value for name, value in os.environ.items() if name not in unset}
-    found = subprocess.run(
-        [sys.executable, "-m", "turnwheel.apps.cli", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**env, "TURNWHEEL_STORE": str(folder / "sessions.db")},
-        timeout=60,
-        check=False,
-    )
-    return found.returncode, found.stdout + found.stderr
-
-
-def test_four_commands_do_it_too(tmp_path: Path) -> None:
-    """And who would begin it again is told what to do, and changes nothing."""
-    begin = ("run", "--session", "s", "--model", "openai:stand-in-bash", "run: echo once >> ran")
-    code, said = turnwheel(tmp_path, *begin)
-    assert (code, "resume" in said) == (3, True)
-    assert turnwheel(tmp_path, "approve", "s", "all")[0] == 0
-    assert turnwheel(tmp_path, "steer", "s", "be kind")[0] == 0
-    assert turnwheel(tmp_path, "send", "s", "run: echo twice >> ran")[0] == 0
-    code, said = turnwheel(tmp_path, *begin)
-    assert code == 2
-    assert "session 's' is there already; go on with it: turnwheel run --resume s" in said
-    code, said = turnwheel(tmp_path, "run", "--resume", "s", "and this")
-    assert code == 2
-    assert "session 's' has an unfinished run; end it first: turnwheel run --resume s" in said
-    code, said = turnwheel(tmp_path, "run", "--resume", "s", "--allow", "bash")
-    assert code == 0, said
-    assert (tmp_path / "ran").read_text("utf-8") == "once\ntwice\n"
+    unknown = [name for name, ended in outcomes(crew.kept(session)).items() if ended == [Outcome.UNKNOWN]]
+    assert unknown == ([tool] if tool == "pay" else [])

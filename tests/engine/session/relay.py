@@ -43,7 +43,7 @@ Task = dict[str, Any]
 
 
 def say(**what: object) -> None:
-    """Tell whoever reads."""
+    """Write a line of JSON."""
     print(json.dumps(what), flush=True)
 
 
@@ -78,7 +78,7 @@ async def put(context: ToolContext[Desk]) -> str:
 
 @tool
 async def pay(context: ToolContext[Desk]) -> str:
-    """Pay, when somebody said yes."""
+    """Pay, when a person said yes."""
     return await context.deps.work("pay", context)
 
 
@@ -103,7 +103,7 @@ def is_prompt(message: Message) -> bool:
 
 
 async def model(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
-    """Perform `CallModel`: what is said follows from what was said before, whoever is asked."""
+    """Perform `CallModel`: an answer follows from the conversation alone, in every process."""
     pieces = speech(scene.history.slice(0, request.view.length))
     for before, piece in enumerate(pieces):
         at = scene.clock.now()
@@ -154,11 +154,7 @@ async def main(path: str, notes: str) -> None:
     """Do what one is told, one thing after another."""
     store, desk = SQLiteStore(path, "process"), Desk(Path(notes))
     agent = Agent(
-        model="scripted",
-        tools=[peek, put, pay],
-        performers={CallModel: model},
-        store=store,
-        deps=desk,
+        model="scripted", tools=[peek, put, pay], performers={CallModel: model}, store=store, deps=desk
     )
     while line := sys.stdin.readline():  # nothing else is to be done meanwhile
         task = json.loads(line)

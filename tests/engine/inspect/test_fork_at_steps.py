@@ -92,7 +92,7 @@ async def faults(world: World, at: int, concurrency: Concurrency = Concurrency.S
 
 
 def ways(error: ConfigError) -> tuple[str, ...]:
-    """The steps at which one can fork, as *error* tells somebody who wanted to where a child is at work."""
+    """The steps at which one can fork, which *error* names where a child is at work."""
     found = WAYS.search(str(error))
     assert found, error
     return found.groups()
@@ -125,7 +125,6 @@ async def worked(concurrency: Concurrency) -> tuple[World, range]:
 
 
 async def test_a_job_can_be_forked_at_every_step() -> None:
-    """No unsafe tool that was begun runs again, no id is made twice, and all that must hold does."""
     world, steps = await worked(Concurrency.SERIAL)
     forked, named = await fork_everywhere(world, steps)
     work = set(steps) - set(forked)
@@ -134,7 +133,6 @@ async def test_a_job_can_be_forked_at_every_step() -> None:
 
 
 async def test_a_job_whose_tools_run_side_by_side_can_be_forked() -> None:
-    """Also where several of them are at work."""
     world, steps = await worked(Concurrency.PARALLEL)
     forked, _ = await fork_everywhere(world, steps[::3], Concurrency.PARALLEL)
     assert len(forked) > 5
@@ -142,7 +140,6 @@ async def test_a_job_whose_tools_run_side_by_side_can_be_forked() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_session_that_was_used_in_every_way_can_be_forked_at_any_step(seed: int) -> None:
-    """Left, taken over, steered, interrupted, answered, branched: the fork goes on and comes to its end."""
     player = SessionPlayer(Seeded(seed))
     await player.play()
     entries = await player.world.store.kept.load(SESSION)
