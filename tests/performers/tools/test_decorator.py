@@ -9,13 +9,13 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type
+from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type, cast
 
 import attrs
 import msgspec
 import pytest
 
-from turnwheel.effects.config import Approval, SideEffect
+from turnwheel.effects.config import Approval, SideEffect, ToolSpec
 from turnwheel.effects.errors import ToolDefinitionError
 from turnwheel.performers.tools import Tool, ToolContext, tool
 
@@ -56,7 +56,6 @@ class Colour(Enum):
 
 
 def properties(made: Tool[..., object]) -> dict[str, Any]:
-    """The properties of the schema of *made*."""
     found: dict[str, Any] = json.loads(made.spec.schema)["properties"]
     return found
 
@@ -82,30 +81,24 @@ async def wait(text: str, *, times: int = 1) -> str:
     return text * times
 
 
-async def test_a_tool_is_still_the_function_it_was() -> None:
-    """A tool can be called as before, and type checkers know its parameters and its result."""
+async def test_a_tool_is_the_function_it_was_and_its_specification() -> None:
     assert assert_type(double(2), int) == 4
     assert assert_type(await wait("a", times=2), str) == "aa"
-
-
-def test_what_is_not_said_is_assumed_at_its_worst() -> None:
-    """A bare tool is unsafe, is asked about, takes its function's name, and has a timeout."""
-    spec = double.spec
-    assert (spec.name, spec.description, spec.timeout) == ("double", "Twice the number.", 30.0)
-    assert (spec.side_effect, spec.approval) == (SideEffect.UNSAFE, Approval.BY_SIDE_EFFECT)
-    assert (spec.edits, spec.resources) == (False, None)
-
-
-def test_what_is_said_is_taken() -> None:
-    """Every setting of the decorator arrives in the specification."""
-    spec = wait.spec
-    assert (spec.name, spec.description, spec.timeout) == ("wait-a-bit", "Waits.", None)
-    assert (spec.side_effect, spec.approval) == (SideEffect.READ_ONLY, Approval.NEVER)
-    assert (spec.edits, spec.resources) == (True, ("clock", "text:{text}:{times}"))
-
-
-def test_the_schema_is_an_object_that_takes_nothing_else() -> None:
-    """The top of a schema is the object itself, not a reference, and it is closed."""
+    # What is not said is assumed at its worst.
+    bare = ToolSpec(name="double", description="Twice the number.", schema=double.spec.schema, timeout=30.0)
+    assert attrs.evolve(bare, side_effect=SideEffect.UNSAFE, approval=Approval.BY_SIDE_EFFECT) == double.spec
+    assert (bare.edits, bare.resources) == (False, None)
+    assert wait.spec == ToolSpec(
+        name="wait-a-bit",
+        description="Waits.",
+        schema=wait.spec.schema,
+        side_effect=SideEffect.READ_ONLY,
+        approval=Approval.NEVER,
+        timeout=None,
+        edits=True,
+        resources=("clock", "text:{text}:{times}"),
+    )
+    # The top of a schema is the object itself, not a reference, and it is closed.
     assert json.loads(double.spec.schema) == {
         "type": "object",
         "properties": {"number": {"type": "integer"}},
@@ -129,7 +122,6 @@ def rich(  # noqa: PLR0913, PLR0917  # one of each kind
 
 
 def test_rich_signatures_become_rich_schemas() -> None:
-    """Literals, lists, optional and nested types, constraints and defaults are all in the schema."""
     point = {
         "title": "Point",
         "description": "A place on the map.",
@@ -156,7 +148,6 @@ def test_rich_signatures_become_rich_schemas() -> None:
 
 
 def test_rich_arguments_become_what_the_function_expects() -> None:
-    """Decoded arguments have the annotated types, and what was not passed its default."""
     line = {"start": {"x": 1}, "end": {"x": 2, "y": 3}}
     text = json.dumps({"mode": "fast", "names": ["n"], "line": line, "colour": "blue"})
     expected = {
@@ -169,21 +160,13 @@ def test_rich_arguments_become_what_the_function_expects() -> None:
         "tags": ["a"],
         "anything": None,
     }
-    assert rich.bind(text, CONTEXT) == expected
-
-
-def test_a_default_is_not_shared_between_calls() -> None:
-    """What one call does to a mutable default is not seen by the next."""
-    text = json.dumps({"mode": "fast", "names": [], "line": {"start": {"x": 1}, "end": {"x": 2}}})
-    first = rich.bind(text, CONTEXT)["tags"]
-    assert isinstance(first, list)
-    first.append("b")
-    assert rich.bind(text, CONTEXT)["tags"] == ["a"]
+    for _ in range(2):
+        bound = rich.bind(text, CONTEXT)
+        assert bound == expected
+        cast("list[str]", bound["tags"]).append("b")  # a default is not shared between calls
 
 
 def test_a_type_that_contains_itself_stays_a_reference() -> None:
-    """Only what cannot be written out is referred to, and what it refers to is there."""
-
     @tool
     def plant(tree: Tree, other: Tree | None = None) -> None:
         """Plant a tree."""
@@ -211,7 +194,6 @@ GOOGLE = """
     Returns:
         path: not this one.
     """
-
 REST = """Read a file and say so.
 
     :param str path: Where it is: a path,
@@ -219,7 +201,6 @@ REST = """Read a file and say so.
     :param count: How often.
     :returns: nothing
     """
-
 NO_BLANK_LINE = """Read a file and say so.
     Args:
       path: Where it is: a path, relative or not.
@@ -229,8 +210,6 @@ NO_BLANK_LINE = """Read a file and say so.
 
 @pytest.mark.parametrize("docstring", [GOOGLE, REST, NO_BLANK_LINE])
 def test_docstrings_describe_the_tool_and_its_parameters(docstring: str) -> None:
-    """Each docstring style gives the description and a text for each parameter."""
-
     def look(path: str, count: int = 1) -> None: ...
 
     look.__doc__ = docstring
@@ -240,54 +219,31 @@ def test_docstrings_describe_the_tool_and_its_parameters(docstring: str) -> None
     assert described == {"path": "Where it is: a path, relative or not.", "count": "How often."}
 
 
-def test_a_tool_that_works_on_nothing_shared_says_so() -> None:
-    """No keys at all is not the same as not saying: such a tool may run beside any other."""
-
+def test_what_a_function_may_leave_out() -> None:
     @tool(resources=())
-    def think(text: str) -> str:
-        """Think."""
-        return text
-
-    assert think.spec.resources == ()
-
-
-def test_a_tool_without_a_docstring_has_no_description() -> None:
-    """Nothing is made up."""
+    def silent(path: str) -> OnlyForCheckers:  # the type of a result is never evaluated
+        raise NotImplementedError(path)
 
     @tool
-    def silent(path: str) -> None: ...
+    def now() -> None: ...
 
-    assert silent.spec.description == ""
-    assert properties(silent) == {"path": {"type": "string"}}
+    assert (silent.spec.description, properties(silent)) == ("", {"path": {"type": "string"}})
+    assert silent.spec.resources == ()  # no keys at all is not the same as not saying
+    assert (
+        now.bind("", CONTEXT) == now.bind(" \n", CONTEXT) == {}
+    )  # as providers send a call without arguments
 
 
 def test_a_context_is_filled_in_and_not_shown() -> None:
-    """A parameter of type ToolContext, with or without the type of its dependencies, is ours."""
-
     @tool
     def inside(text: str, context: ToolContext[int], other: ToolContext) -> None:  # type: ignore[type-arg]  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  # as one may write
         """Look around."""
 
     assert list(properties(inside)) == ["text"]
     assert inside.bind('{"text":"a"}', CONTEXT) == {"text": "a", "context": CONTEXT, "other": CONTEXT}
-
-
-def test_a_context_needs_little_to_be_made_by_hand() -> None:
-    """For a test of a tool, a directory and the dependencies do; progress goes nowhere."""
-    context = ToolContext(cwd=Path("/here"), deps={"a": 1})
-    context.progress("half")
-    assert (context.directories, context.deps["a"], context.key) == ((Path("/here"),), 1, "")
-
-
-def test_the_type_of_a_result_may_be_there_for_checkers_alone() -> None:
-    """It is never evaluated."""
-
-    @tool
-    def price(name: str) -> OnlyForCheckers:
-        """Look up a price."""
-        raise NotImplementedError(name)
-
-    assert list(properties(price)) == ["name"]
+    by_hand = ToolContext(cwd=Path("/here"), deps={"a": 1})
+    by_hand.progress("half")
+    assert (by_hand.directories, by_hand.deps["a"], by_hand.key) == ((Path("/here"),), 1, "")
 
 
 @pytest.mark.parametrize(
@@ -308,18 +264,6 @@ def test_wrong_arguments_are_explained_to_the_model(arguments: str, complaint: s
     with pytest.raises(ValueError, match="Invalid arguments") as caught:
         double.bind(arguments, CONTEXT)
     assert str(caught.value) == f"Invalid arguments for tool 'double': {complaint}"
-
-
-def test_no_arguments_at_all_are_an_empty_object() -> None:
-    """Providers send an empty text for a call without arguments."""
-
-    @tool
-    def now() -> str:
-        """The time."""
-        return "late"
-
-    assert now.bind("", CONTEXT) == {}
-    assert now.bind(" \n", CONTEXT) == {}
 
 
 class Picky:
@@ -363,7 +307,6 @@ async def _streaming(number: int) -> AsyncIterator[int]:
     ],
 )
 def test_functions_no_model_could_call_are_refused(function: Callable[..., object], parts: list[str]) -> None:
-    """The error names the function and the parameter, and says what to do instead."""
     with pytest.raises(ToolDefinitionError) as caught:
         tool(function)
     assert [part for part in parts if part not in str(caught.value)] == []
@@ -386,7 +329,6 @@ def test_functions_no_model_could_call_are_refused(function: Callable[..., objec
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None:
-    """A setting that cannot be is an error of the definition, not of the first call."""
     with pytest.raises(ToolDefinitionError, match="positional_or_not") as caught:
 
         @tool(**settings)

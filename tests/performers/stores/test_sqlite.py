@@ -9,69 +9,27 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from turnwheel import Agent, Limits, tool
-from turnwheel.effects.errors import ConfigError, StoreConflict, StoreError
-from turnwheel.effects.events import ModelFinished, ModelStreamed
-from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
+from turnwheel.effects.errors import ConfigError, StoreError
 from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
-from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores import sqlite
-from turnwheel.performers.stores.base import SessionInfo
 from turnwheel.performers.stores.sqlite import Durability, SQLiteStore
 from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import ScriptedModel, calls, says
 from turnwheel.testing.stores import StoreOver
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a file is to be made."""
     return tmp_path / "agent.db"
 
 
-@pytest.mark.parametrize("durability", get_args(Durability))
-async def test_reopening_finds_what_was_written(path: Path, durability: Durability) -> None:
-    """A second store on the file has the entries, lengths and times of the first."""
-    first = SQLiteStore(path, durability, now=lambda: 7.0)
-    await first.append("s", 0, [b"a", b"b"])
-    await first.close()
-    second = SQLiteStore(str(path), durability)
-    assert list(await second.load("s")) == [b"a", b"b"]
-    assert list(await second.list()) == [SessionInfo(session="s", length=2, created=7.0, updated=7.0)]
-    assert await second.append("s", 2, [b"c"]) == 3
-    await second.close()
-
-
-async def test_two_stores_on_one_file_see_each_other(path: Path) -> None:
-    """What one appends the other loads, and only one of them can go on from the same place."""
-    one, two = SQLiteStore(path, "process"), SQLiteStore(path, "process")
-    outcomes = await asyncio.gather(
-        one.append("s", 0, [b"one"]), two.append("s", 0, [b"two"]), return_exceptions=True
-    )
-    assert sorted(map(type, outcomes), key=repr) == sorted([int, StoreConflict], key=repr)
-    winner = b"one" if outcomes[0] == 1 else b"two"
-    assert list(await one.load("s")) == list(await two.load("s")) == [winner]
-    await one.close()
-    await two.close()
-
-
-async def test_many_stores_may_make_one_file_at_once(path: Path) -> None:
-    """Stores that open a file that is not there yet all come to use the same one."""
-    stores = [SQLiteStore(path) for _ in range(8)]
-    await asyncio.gather(*(store.append(str(number), 0, [b"x"]) for number, store in enumerate(stores)))
-    assert {info.session for info in await stores[0].list()} == set(map(str, range(8)))
-    await asyncio.gather(*(store.close() for store in stores))
-
-
 async def test_a_writer_in_the_way_of_opening_is_waited_for(path: Path) -> None:
-    """Putting the file into WAL mode waits for whoever writes it, which SQLite by itself would not."""
     first = SQLiteStore(path)
     await first.append("s", 0, [b"a"])
     await first.close()
@@ -86,18 +44,6 @@ async def test_a_writer_in_the_way_of_opening_is_waited_for(path: Path) -> None:
     await second.close()
 
 
-async def test_a_failed_append_leaves_nothing_behind(path: Path) -> None:
-    """Where one entry of several cannot be written none is, and the store works on."""
-    store = SQLiteStore(path)
-    await store.append("s", 0, [b"a"])
-    with pytest.raises(StoreError, match="type 'object' is not supported"):
-        await store.append("s", 1, [b"b", object()])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]  # what is tested
-    assert await store.append("s", 1, [b"c"]) == 2
-    assert list(await store.load("s")) == [b"a", b"c"]
-    assert (await store.list())[0].length == 2
-    await store.close()
-
-
 async def test_a_failure_is_told_even_to_a_cancelled_caller(tmp_path: Path) -> None:
     """An error of the file comes before the cancellation: it would be lost otherwise."""
     writer = asyncio.create_task(SQLiteStore(tmp_path).append("s", 0, [b"a"]))
@@ -107,85 +53,59 @@ async def test_a_failure_is_told_even_to_a_cancelled_caller(tmp_path: Path) -> N
         await writer
 
 
-def test_a_durability_that_does_not_exist_is_refused(path: Path) -> None:
-    """What an append survives is chosen by name; another name is an error at once."""
+def test_what_cannot_be_a_setting_is_refused(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"one of \('power', 'process'\); got 'much'"):
         SQLiteStore(path, "much")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # what is tested
+    for none in ("", ":memory:"):  # SQLite would keep it in memory, and every process would have its own
+        with pytest.raises(ConfigError, match=f"'{none}' is no file; name one, or use MemoryStore"):
+            SQLiteStore(none)
 
 
-@pytest.mark.parametrize("path", ["", ":memory:"])
-def test_what_names_no_file_is_refused(path: str) -> None:
-    """SQLite would keep it in memory, and every process would have its own."""
-    with pytest.raises(ConfigError, match=f"'{path}' is no file; name one, or use MemoryStore"):
-        SQLiteStore(path)
-
-
-async def test_directories_are_made(tmp_path: Path) -> None:
-    """The directories above the file need not be there."""
+async def test_the_directories_above_the_file_are_made(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "a" / "b" / "agent.db")
     await store.append("s", 0, [b"a"])
     await store.close()
     assert (tmp_path / "a" / "b" / "agent.db").is_file()
 
 
-def not_a_database(path: Path) -> Path:
-    """A file of text."""
-    path.write_text("Dear diary, " * 200)
-    return path
+def below_a_file(path: Path) -> None:
+    path.parent.write_text("")
 
 
-def another_programs(path: Path) -> Path:
-    """A database with a table that is not ours."""
-    with sqlite3.connect(path) as db:
+def another_programs(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("create table entries (x)")
-    db.close()
-    return path
-
-
-def a_directory(path: Path) -> Path:
-    """A directory where the file should be."""
-    path.mkdir()
-    return path
-
-
-def below_a_file(path: Path) -> Path:
-    """A path whose directory cannot be made."""
-    path.write_text("")
-    return path / "agent.db"
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (not_a_database, "file is not a database; name another path, or move this file away"),
+        (lambda path: path.write_text("Dear diary, " * 200), "file is not a database; name another path, or"),
         (another_programs, "is the database of another program; name another path"),
-        (a_directory, "unable to open database file; is it a directory.*name another path"),
+        (Path.mkdir, "unable to open database file; is it a directory.*name another path"),
         (below_a_file, "name a path whose directory is there or can be made"),
     ],
+    ids=["text", "another program's", "directory", "below a file"],
 )
-async def test_a_path_that_will_not_do_is_named(path: Path, make: Callable[[Path], Path], says: str) -> None:
-    """What cannot be a store is refused and left as it was; the error names it and the way out."""
-    bad = make(path)
+async def test_a_bad_path_is_named_and_left(
+    tmp_path: Path, make: Callable[[Path], object], says: str
+) -> None:
+    # What cannot be a store is refused and left as it was; the error names it and the way out.
+    path = tmp_path / "place" / "agent.db"
+    if make is not below_a_file:
+        path.parent.mkdir()
+    make(path)
     before = path.read_bytes() if path.is_file() else b""
-    store = SQLiteStore(bad)
+    store = SQLiteStore(path)
     with pytest.raises(StoreError, match=says) as caught:
         await store.append("s", 0, [b"a"])
-    assert repr(str(bad)) in str(caught.value)
+    assert repr(str(path)) in str(caught.value)
     assert (path.read_bytes() if path.is_file() else b"") == before
     await store.close()
 
 
-async def test_a_session_name_that_is_no_text_is_refused(path: Path) -> None:
-    """A lone surrogate cannot be stored; the error says so."""
-    store = SQLiteStore(path)
-    with pytest.raises(StoreError, match="is no valid text; use a session name without surrogates"):
-        await store.append("\ud800", 0, [b"a"])
-    await store.close()
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Python 3.13 and later tell that nobody closed it
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Python 3.13 and later tell that it was not closed
 async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
-    """A store that nobody closed ends its thread when it is collected."""
     before = set(threading.enumerate())
     await SQLiteStore(path).list()
     gc.collect()
@@ -194,8 +114,7 @@ async def test_a_dropped_store_takes_its_thread_along(path: Path) -> None:
         assert not thread.is_alive()
 
 
-async def test_a_closed_store_has_no_thread_although_somebody_holds_on_to_it(path: Path) -> None:
-    """It is gone once the file is closed, not when the store is collected, and nobody remembers it."""
+async def test_a_closed_store_has_no_thread_although_it_is_held(path: Path) -> None:
     before, at_work = set(threading.enumerate()), set(sqlite.at_work)
     store = SQLiteStore(path)
     await store.list()
@@ -209,7 +128,6 @@ async def test_a_closed_store_has_no_thread_although_somebody_holds_on_to_it(pat
 
 @pytest.mark.parametrize(("durability", "level"), [("power", 2), ("process", 1)])
 async def test_how_durable_it_is_sqlite_is_told(path: Path, durability: Durability, level: int) -> None:
-    """To ask the disk at every commit, or only when the log is emptied; on a Mac, past the disk's cache."""
     store = SQLiteStore(path, durability)
     names = ("journal_mode", "synchronous", "fullfsync")
 
@@ -224,7 +142,6 @@ async def test_how_durable_it_is_sqlite_is_told(path: Path, durability: Durabili
 
 
 async def log_growth(store: SQLiteStore, path: Path, session: str, start: int, count: int) -> int:
-    """Bytes that *count* appends to *session*, which has *start* entries, add to the write-ahead log."""
     await store._do(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())  # pyright: ignore[reportPrivateUsage]  # the log would be emptied at some other time
     for length in range(start, start + count):
         await store.append(session, length, [b"x" * 300])
@@ -235,25 +152,17 @@ PAGE = 4096 + 24
 """A page in the write-ahead log."""
 
 
-async def test_an_append_writes_one_page(path: Path) -> None:
-    """Now and then it begins another page; a session that another came before begins with two."""
+async def test_an_append_writes_one_page_in_a_long_session_as_in_a_short_one(path: Path) -> None:
+    # Now and then it begins another page; a session that another came before begins with two.
     store = SQLiteStore(path, "process")
     await store.append("other", 0, [b"x" * 300] * 100)
     await store.append("s", 0, [b"x" * 300])
     assert await log_growth(store, path, "s", 1, 5) == 32 + 5 * PAGE
     assert await log_growth(store, path, "s", 6, 1_000) < 1.35 * 1_000 * PAGE
     assert await log_growth(store, path, "other", 100, 1) == 32 + 2 * PAGE
-    await store.close()
-
-
-async def test_an_append_writes_as_much_in_a_long_session_as_in_a_short_one(path: Path) -> None:
-    """What a journal costs does not grow with its length, to within 5 percent."""
-    store = SQLiteStore(path, "process")
-    await store.append("s", 0, [b"x" * 300] * 30)
-    early = await log_growth(store, path, "s", 30, 300)
-    await store.append("s", 330, [b"x" * 300] * 20_000)
-    late = await log_growth(store, path, "s", 20_330, 300)
-    assert late == pytest.approx(early, rel=0.05)
+    early = await log_growth(store, path, "other", 101, 300)
+    await store.append("other", 401, [b"x" * 300] * 20_000)
+    assert await log_growth(store, path, "other", 20_401, 300) == pytest.approx(early, rel=0.05)
     await store.close()
 
 
@@ -267,24 +176,11 @@ class Counted(StoreOver):
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
-        """As a store does."""
         self.bytes.append(sum(map(len, entries)) + len(about or b""))
         return await super().append(session, expected, entries, about)
 
 
-async def add_and_add(request: CallModel, scene: PerformContext) -> ModelFinished:
-    """A model that adds 1,001 times, other numbers each time, and then says that it has."""
-    at, round_ = scene.clock.now(), request.view.length // 2
-    piece: Piece = CallPiece(0, "call_0", "add", f'{{"a": "{round_:06}", "b": 1}}')
-    if round_ == 1_001:
-        piece = TextPiece("That is all.")
-    scene.emit(ModelStreamed(at=at, request=request.id, before=0, count=1, pieces=(piece,)))
-    stop = StopReason.END_TURN if round_ == 1_001 else StopReason.TOOL_USE
-    return ModelFinished(at=at, request=request.id, stop=stop, usage=Usage(input=10, output=5))
-
-
 async def test_round_1000_of_a_run_is_kept_in_as_many_bytes_as_round_10() -> None:
-    """To within 5 percent, which its ids are longer: nothing that was said before is written again."""
     store, began = Counted(), list[int]()
 
     @tool(side_effect="read_only")
@@ -293,10 +189,11 @@ async def test_round_1000_of_a_run_is_kept_in_as_many_bytes_as_round_10() -> Non
         began.append(sum(store.bytes))
         return f"{a} and {b}"
 
+    script = [calls(("add", {"a": f"{number:06}", "b": 1})) for number in range(1_001)]
     agent = Agent(
         model="wire:model",
         tools=[add],
-        performers={CallModel: add_and_add},
+        performers={CallModel: ScriptedModel(*script, says("That is all."))},
         limits=Limits(turns=None),
         clock=AutoClock(100.0),
         store=store,
@@ -314,16 +211,14 @@ async def test_round_1000_of_a_run_is_kept_in_as_many_bytes_as_round_10() -> Non
 
 @contextmanager
 def locked(path: Path) -> Generator[None, None, None]:
-    """Whoever writes to the file at *path* inside waits."""
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("begin immediate")
-    yield
-    other.rollback()
-    other.close()
+    """Those who write to the file at *path* wait inside."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        yield
+        other.rollback()
 
 
 async def traced(path: Path) -> tuple[SQLiteStore, list[str]]:
-    """A store at *path* with one session ``old``, and the statements that it executes from now on."""
     store = SQLiteStore(path)
     await store.append("old", 0, [b"a"])
     statements: list[str] = []
@@ -332,24 +227,20 @@ async def traced(path: Path) -> tuple[SQLiteStore, list[str]]:
 
 
 async def handed_over(*work: Coroutine[None, None, object]) -> list[asyncio.Task[object]]:
-    """Tasks that do *work*, which have come to where they wait."""
     tasks = [asyncio.create_task(one) for one in work]
     await asyncio.sleep(0)
     return tasks
 
 
 def length_in(path: Path, session: str) -> int:
-    """How many entries somebody else finds in the file."""
-    db = sqlite3.connect(path)
+    """How many entries another reader finds in the file."""
     found = "select count(*) from entries join stretches on entries.id >> 32 = stretch"
     of_it = "join sessions on stretches.key >> 32 = sessions.id where session = ?"
-    (length,) = db.execute(f"{found} {of_it}", (session,)).fetchone()
-    db.close()
-    return int(length)
+    with closing(sqlite3.connect(path)) as db:
+        return int(db.execute(f"{found} {of_it}", (session,)).fetchone()[0])
 
 
 async def test_appends_that_wait_share_a_transaction(path: Path) -> None:
-    """However many: one that was begun, and one for all that came meanwhile. What returns is kept."""
     store, statements = await traced(path)
 
     async def add(session: str) -> tuple[int, int]:
@@ -364,7 +255,6 @@ async def test_appends_that_wait_share_a_transaction(path: Path) -> None:
 
 
 async def test_what_is_refused_spoils_nothing_else_in_its_transaction(path: Path) -> None:
-    """Each append is compared by itself, with what those before it have done, and takes back its own only."""
     store, statements = await traced(path)
     with locked(path):
         waiting = await handed_over(
@@ -387,6 +277,8 @@ async def test_what_is_refused_spoils_nothing_else_in_its_transaction(path: Path
         "session 'a' has 2 entries, not 1: another process went on with it; load it again",
     ]
     assert [type(one) for one in outcomes[5:]] == [StoreError, bool, StoreError, int]
+    assert "type 'object' is not supported" in str(outcomes[5])
+    assert "is no valid text; use a session name without surrogates" in str(outcomes[7])
     assert statements.count("commit") <= 2
     kept = {info.session: (info.length, info.about) for info in await store.list()}
     assert kept == {"first": (1, b""), "a": (2, b"told"), "old": (1, b"")}
@@ -395,7 +287,6 @@ async def test_what_is_refused_spoils_nothing_else_in_its_transaction(path: Path
 
 
 async def test_where_the_transaction_fails_nothing_in_it_is_kept(path: Path) -> None:
-    """Everybody is told so, even who would have been refused; and everybody may try again."""
     store, _ = await traced(path)
 
     def no_commit(action: int, said: str | None, *_: object) -> int:
@@ -420,7 +311,6 @@ async def test_where_the_transaction_fails_nothing_in_it_is_kept(path: Path) -> 
 
 
 async def test_reading_and_closing_come_after_what_was_asked_before(path: Path) -> None:
-    """Nobody overtakes: a load sees the appends before it and none behind it."""
     store, _ = await traced(path)
     with locked(path):
         waiting = await handed_over(
@@ -447,16 +337,12 @@ loop.run_forever()
 
 
 async def test_what_was_handed_over_is_done_before_the_interpreter_exits(path: Path) -> None:
-    """Also where nobody waits for it and nobody closes the store."""
     subprocess.run([sys.executable, "-c", LEAVES, str(path)], stderr=subprocess.DEVNULL, check=True)
     assert not path.with_name("agent.db-wal").exists(), "it was not closed"
     assert length_in(path, "s") == 50
 
 
-def test_whoever_keeps_nothing_in_a_file_need_not_import_sqlite() -> None:
-    """It takes its time, and is imported with the first use of a store."""
+def test_sqlite_is_imported_with_the_first_use_of_a_store() -> None:
     code = "import sys, turnwheel; turnwheel.SQLiteStore('agent.db'); print('sqlite3' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        == "False\n"
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

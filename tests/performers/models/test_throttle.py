@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -42,7 +43,7 @@ from turnwheel.performers.models.throttle import (
     Slot,
     Throttle,
 )
-from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.clocks import AutoClock, ManualClock
 
 N = TypeVar("N")
 
@@ -51,7 +52,6 @@ WITH_FALLBACK = attrs.evolve(PLAIN, models=(ModelSpec(name="openai:n"),), fallba
 
 
 def asking(number: int = 1, model: str = "openai:m", purpose: Purpose = Purpose.TURN) -> CallModel:
-    """A request for *model*."""
     view = Conversation(revision=0, length=1)
     return CallModel(id=f"r-{number}", model=model, view=view, purpose=purpose)
 
@@ -59,14 +59,12 @@ def asking(number: int = 1, model: str = "openai:m", purpose: Purpose = Purpose.
 def scene_of(
     clock: Clock, emit: Callable[[Any], None] = lambda _: None, config: Config = PLAIN
 ) -> PerformContext:
-    """A scene with one user message."""
     return PerformContext(
         session="s", run="r", config=config, history=History.of(user("hi")), clock=clock, emit=emit
     )
 
 
 def refused(at: float, retry_after: float | None = None, jitter: float = 0.0) -> ModelFailed:
-    """A request that was turned away for load."""
     return ModelFailed(
         at=at,
         request="r-1",
@@ -80,49 +78,51 @@ def refused(at: float, retry_after: float | None = None, jitter: float = 0.0) ->
 # The queue, step by step
 
 
-class Standing:
-    """A clock that moves only when it is told to, and then wakes whoever waits for that time."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        self._moved = asyncio.Event()
-        self._waits = asyncio.Event()
-
-    def now(self) -> float:
-        """The time."""
-        return self._now
-
-    def move(self, seconds: float) -> None:
-        """Let *seconds* pass."""
-        self._now += seconds
-        self._moved.set()
-
-    async def sleep_until(self, due: float) -> None:
-        """Return when it is moved to *due*, or behind."""
-        self._waits.set()
-        while self.now() < due:
-            self._moved.clear()
-            await self._moved.wait()
-
-    async def somebody_waits(self) -> None:
-        """Return when somebody begins to."""
-        await self._waits.wait()
-        self._waits.clear()
+async def others_run() -> None:
+    """Let all others come to where they wait."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 class Queue:
-    """Slots of one throttle, and what time it is."""
+    """
+    Slots of one throttle, and what time it is.
 
-    def __init__(self, limit: int | None = None) -> None:
+    *join* so many requests, for a model; *pass* seconds; the provider *takes_up* some, or *refuses* one with
+    a wish; they *leave*. *sent* holds whose turn has come, *closed* until when no more go.
+    """
+
+    def __init__(self) -> None:
         self.clock = AutoClock()
-        self.throttle = Throttle(limit)
+        self.throttle = Throttle(None)
         self.slots: list[Slot] = []
 
-    def join(self, count: int = 1, model: str = "openai:m") -> None:
-        """As many new requests for *model*."""
-        for _ in range(count):
-            request = asking(len(self.slots), model)
-            self.slots.append(self.throttle.slot(request, scene_of(self.clock)))
+    def follow(self, line: str) -> None:  # noqa: C901, PLR0912  # a case for each word
+        word, *given = line.split()
+        match word:
+            case "limit":
+                self.throttle = Throttle(int(given[0]))
+            case "join":
+                for _ in range(int(given[0])):
+                    request = asking(len(self.slots), given[-1] if given[1:] else "openai:m")
+                    self.slots.append(self.throttle.slot(request, scene_of(self.clock)))
+            case "pass":
+                self.clock.move(float(given[0]))
+            case "takes_up":
+                for number in given:
+                    self.throttle.taken_up(self.slots[int(number)], self.clock.now())
+            case "refuses":
+                self.refuse(int(given[0]), None if given[1] == "-" else float(given[1]))
+            case "closed":
+                assert self.closed_until() == float(given[0])
+            case "leave":
+                for number in given:
+                    self.throttle.leave(self.slots[int(number)], self.clock.now())
+            case _:
+                assert word == "sent"
+                ranges = [one.partition("-") for one in given]
+                numbers = [range(int(one), int(last or one) + 1) for one, _, last in ranges]
+                assert self.sent() == [number for each in numbers for number in each], line
 
     def sent(self) -> list[int]:
         """The numbers of those whose turn has come."""
@@ -131,169 +131,67 @@ class Queue:
                 self.throttle.look(slot, self.clock.now())
         return [number for number, slot in enumerate(self.slots) if slot.sent]
 
-    def take_up(self, *numbers: int) -> None:
-        """The provider works on those."""
-        for number in numbers:
-            self.throttle.taken_up(self.slots[number], self.clock.now())
-
-    def turn_away(self, number: int, retry_after: float | None = None, jitter: float = 0.0) -> None:
-        """The provider refused that one, which is over then."""
+    def refuse(self, number: int, retry_after: float | None = None, jitter: float = 0.0) -> None:
+        """The provider turns that one away, which is over then."""
         failed = refused(self.clock.now(), retry_after, jitter)
         self.throttle.turned_away(self.slots[number], failed, PLAIN.retries)
-        self.leave(number)
-
-    def leave(self, *numbers: int) -> None:
-        """Those are over."""
-        for number in numbers:
-            self.throttle.leave(self.slots[number], self.clock.now())
+        self.throttle.leave(self.slots[number], self.clock.now())
 
     def closed_until(self) -> float:
         """When the lane of the first request opens."""
         return self.slots[0].lane.refusal.until
 
 
+STORIES = """
+beyond the limit they go in the order they came
+    limit 2, join 2, join 2 openai:n, join 1, sent 0-1, leave 1, sent 0-2, leave 0 2, sent 0-4
+without a limit all go
+    join 1000, sent 0-999
+a caller that gives up makes room
+    limit 1, join 4, sent 0, leave 1, leave 0, sent 0 2, leave 2, sent 0 2-3
+a lane that was closed opens slowly: at its time one goes, and each that is taken up makes room for two
+    join 1, sent 0, refuses 0 30, join 12, pass 29.9, sent 0, pass 0.1, sent 0-1, takes_up 1, sent 0-3
+    takes_up 2, sent 0-5, takes_up 3 4 5, sent 0-11, takes_up 6, sent 0-12, takes_up 12, join 100, sent 0-112
+a failure that says nothing of the load lets one more try
+    join 1, sent 0, refuses 0 1, join 3, pass 1, sent 0-1, leave 1, sent 0-2
+a refusal of the first one closes the lane again
+    join 1, sent 0, refuses 0 1, pass 1, join 3, sent 0-1, refuses 1 5, sent 0-1, pass 4.9, sent 0-1
+    pass 0.1, sent 0-2
+many refusals at once are one: what was sent before makes the wait longer only where the provider says so
+    join 5, sent 0-4, refuses 0 -, closed 2, pass 0.5, refuses 1 -, closed 2, refuses 2 9.5, closed 10
+    refuses 3 1, closed 10, takes_up 4, join 1, pass 9.4, sent 0-4
+one model is held and another is not, though they share the room
+    limit 2, join 1, sent 0, refuses 0 30, join 5, join 3 openai:n, sent 0 6-7, leave 6, sent 0 6-8, pass 30
+    sent 0 6-8, leave 7, sent 0-1 6-8
+"""
+
+
+@pytest.mark.parametrize("story", re.findall(r"^\w.*(?:\n +.*)+", STORIES, re.MULTILINE))
+async def test_requests_queue(story: str) -> None:
+    _, _, lines = story.partition("\n")
+    queue = Queue()
+    for line in re.split(r",|\n", lines):
+        queue.follow(line)
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_that_lets_nothing_through_is_refused(limit: int) -> None:
-    """When the performer is made."""
     with pytest.raises(ConfigError, match=f"limit must be at least 1 .* None for no limit; got {limit}"):
         Models(limit=limit)
 
 
-async def test_requests_beyond_the_limit_go_in_the_order_they_came() -> None:
-    """One for each that is over, whatever model they ask."""
-    queue = Queue(limit=2)
-    queue.join(2)
-    queue.join(2, "openai:n")
-    queue.join()
-    assert queue.sent() == [0, 1]
-    queue.leave(1)
-    assert queue.sent() == [0, 1, 2]
-    queue.leave(0, 2)
-    assert queue.sent() == [0, 1, 2, 3, 4]
-
-
-async def test_without_a_limit_all_go() -> None:
-    """Nobody asked for less."""
-    queue = Queue()
-    queue.join(1_000)
-    assert len(queue.sent()) == 1_000
-
-
-async def test_whoever_gives_up_makes_room_in_the_queue() -> None:
-    """Before and after its turn has come."""
-    queue = Queue(limit=1)
-    queue.join(4)
-    assert queue.sent() == [0]
-    queue.leave(1)
-    queue.leave(0)
-    assert queue.sent() == [0, 2]
-    queue.leave(2)
-    assert queue.sent() == [0, 2, 3]
-
-
-async def test_a_lane_that_was_closed_opens_slowly() -> None:
-    """At its time one goes; each that is taken up makes room for two, until nobody waits."""
-    queue = Queue()
-    queue.join()
-    assert queue.sent() == [0]
-    queue.turn_away(0, 30.0)
-    queue.join(12)
-    queue.clock.move(29.9)
-    assert queue.sent() == [0]
-    queue.clock.move(0.1)
-    assert queue.sent() == [0, 1]
-    queue.take_up(1)
-    assert queue.sent() == [0, 1, 2, 3]
-    queue.take_up(2)
-    assert queue.sent() == [0, 1, 2, 3, 4, 5]
-    queue.take_up(3, 4, 5)
-    assert queue.sent() == list(range(12))
-    queue.take_up(6)
-    assert queue.sent() == list(range(13))
-    queue.take_up(12)
-    queue.join(100)
-    assert len(queue.sent()) == 113
-
-
-async def test_what_fails_for_something_else_lets_the_next_one_try() -> None:
-    """It says nothing of the load: still one at a time."""
-    queue = Queue()
-    queue.join()
-    queue.sent()
-    queue.turn_away(0, 1.0)
-    queue.join(3)
-    queue.clock.move(1.0)
-    assert queue.sent() == [0, 1]
-    queue.leave(1)
-    assert queue.sent() == [0, 1, 2]
-
-
-async def test_a_refusal_of_the_first_one_closes_the_lane_again() -> None:
-    """For those that had not waited before, too."""
-    queue = Queue()
-    queue.join()
-    queue.sent()
-    queue.turn_away(0, 1.0)
-    queue.clock.move(1.0)
-    queue.join(3)
-    assert queue.sent() == [0, 1]
-    queue.turn_away(1, 5.0)
-    assert queue.sent() == [0, 1]
-    queue.clock.move(4.9)
-    assert queue.sent() == [0, 1]
-    queue.clock.move(0.1)
-    assert queue.sent() == [0, 1, 2]
-
-
-async def test_one_model_is_held_and_another_is_not() -> None:
-    """Their limits are their own; only the room is shared."""
-    queue = Queue(limit=2)
-    queue.join()
-    queue.sent()
-    queue.turn_away(0, 30.0)
-    queue.join(5)
-    queue.join(3, "openai:n")
-    assert queue.sent() == [0, 6, 7]
-    queue.leave(6)
-    assert queue.sent() == [0, 6, 7, 8]
-    queue.clock.move(30.0)
-    assert queue.sent() == [0, 6, 7, 8]
-    queue.leave(7)
-    assert queue.sent() == [0, 1, 6, 7, 8]
-
-
-async def test_many_refusals_at_once_are_one() -> None:
-    """Those sent before the first refusal came do not make the wait longer, but where they are told to."""
-    queue = Queue()
-    queue.join(5)
-    queue.sent()
-    queue.turn_away(0)
-    queue.clock.move(0.5)
-    queue.turn_away(1)
-    assert queue.closed_until() == 2.0
-    queue.turn_away(2, 9.5)
-    assert queue.closed_until() == 10.0
-    queue.turn_away(3, 1.0)
-    assert queue.closed_until() == 10.0
-    queue.take_up(4)
-    queue.join()
-    queue.clock.move(9.4)
-    assert queue.sent() == [0, 1, 2, 3, 4]
-
-
-async def test_who_is_held_is_told_once_though_the_wait_gets_longer() -> None:
-    """Why, and until when as it was known then."""
-    clock, told = Standing(), list[Any]()
+async def test_a_held_request_says_so_once_though_the_wait_gets_longer() -> None:
+    clock, told = ManualClock(0.0), list[Any]()
     throttle = Throttle()
     early, late = [throttle.slot(asking(), scene_of(clock)) for _ in range(2)]
     assert await early.wait() is await late.wait() is None
     early.turned_away(refused(0.0, 10.0))
     held = throttle.slot(asking(2), scene_of(clock, told.append))
     waiting = asyncio.create_task(held.wait())
-    await clock.somebody_waits()
+    await others_run()
     late.turned_away(refused(0.0, 30.0))
     clock.move(10.0)
-    await clock.somebody_waits()
+    await others_run()
     clock.move(20.0)
     assert await waiting is None
     reason = "another request was turned away: slow down"
@@ -304,32 +202,28 @@ async def test_who_is_held_is_told_once_though_the_wait_gets_longer() -> None:
     ("jitter", "waits"), [(0.0, [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]), (0.5, [2.5, 5.0, 10.0, 20.0])]
 )
 async def test_where_no_time_is_given_the_wait_doubles(jitter: float, waits: list[float]) -> None:
-    """As a run's own does, with the same jitter, but not for ever; what is taken up begins it anew."""
+    # As a run's own does, with the same jitter, but not for ever; what is taken up begins it anew.
     queue = Queue()
     for number, wait in enumerate(waits):
-        queue.join()
+        queue.follow("join 1")
         assert queue.sent()[-1] == number
-        queue.turn_away(number, jitter=jitter)
+        queue.refuse(number, jitter=jitter)
         assert queue.closed_until() - queue.clock.now() == wait
         queue.clock.move(wait)
-    queue.join()
-    assert queue.sent()[-1] == len(waits)
-    queue.take_up(len(waits))
-    queue.turn_away(len(waits), jitter=jitter)
-    queue.join()
+    last = len(waits)
+    queue.follow("join 1")
+    assert queue.sent()[-1] == last
+    queue.follow(f"takes_up {last}")
+    queue.refuse(last, jitter=jitter)
+    queue.follow("join 1")
     queue.clock.move(waits[0])
-    assert queue.sent()[-1] == len(waits) + 1
-
-
-async def test_a_guess_stays_a_number() -> None:
-    """However often a provider refuses."""
-    queue = Queue()
-    for number in range(2_000):
-        queue.join()
-        queue.sent()
-        queue.turn_away(number)
+    assert queue.sent()[-1] == last + 1
+    for number in range(last + 2, 1_200):  # a guess stays a number however often a provider refuses
+        queue.follow("join 1")
+        queue.throttle.look(queue.slots[number], queue.clock.now())
+        queue.refuse(number, jitter=jitter)
         queue.clock.move(LONGEST_GUESS)
-    assert queue.closed_until() == queue.clock.now()
+    assert queue.closed_until() <= queue.clock.now()
 
 
 # A provider and its performer
@@ -376,23 +270,30 @@ WELL = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps({"choices": [CHOICE]}).encod
 
 
 def well() -> httpx.Response:
-    """An answer."""
     return httpx.Response(200, stream=httpx.ByteStream(WELL))
 
 
 def busy(status: int = 429, retry_after: str | None = "30", **error: object) -> httpx.Response:
-    """A refusal."""
     headers = {} if retry_after is None else {"retry-after": retry_after}
     return httpx.Response(status, headers=headers, json={"error": {"message": "slow down", **error}})
 
 
 def first(response: httpx.Response) -> Callable[[int], httpx.Response | None]:
-    """*response* to the first request, and no other."""
     return lambda number: None if number else response
 
 
+def agent_of(provider: Provider, **settings: Any) -> Agent:
+    return Agent(
+        model="openai:m",
+        base_url="http://there",
+        api_key="k",
+        client=provider.client,
+        clock=provider.clock,
+        **settings,
+    )
+
+
 async def crowd(agent: Agent, count: int) -> tuple[list[str], list[Any]]:
-    """What as many sessions of *agent* at once end with, and all that they told."""
     notices: list[Any] = []
 
     async def session(number: int) -> str:
@@ -405,16 +306,12 @@ async def crowd(agent: Agent, count: int) -> tuple[list[str], list[Any]]:
 
 
 def of_kind(kind: type[N], notices: Iterable[object]) -> list[N]:
-    """Those of *notices* that are of one *kind*."""
     return [notice for notice in notices if isinstance(notice, kind)]
 
 
 async def test_two_hundred_sessions_wait_together() -> None:
-    """One was told to wait, and so they all do; then they come slowly, and each has its answer."""
-    clock = AutoClock()
-    provider = Provider(clock, first(busy()))
-    agent = Agent(model="openai:m", base_url="http://there", api_key="k", client=provider.client, clock=clock)
-    texts, notices = await crowd(agent, 200)
+    provider = Provider(AutoClock(), first(busy()))
+    texts, notices = await crowd(agent_of(provider), 200)
     assert texts == ["well"] * 200
     assert (len(provider.arrived), provider.most) == (201, LIMIT)
     assert provider.arrived == [0.0] * LIMIT + [30.0] * (201 - LIMIT)
@@ -429,49 +326,26 @@ async def test_two_hundred_sessions_wait_together() -> None:
 
 
 async def test_two_hundred_sessions_are_refused_no_oftener_than_they_may_ask_at_once() -> None:
-    """Though the provider refuses everybody until its time has come; nobody's wait is doubled."""
     clock = AutoClock()
     provider = Provider(clock, lambda _: busy() if clock.now() < 30.0 else None)
-    agent = Agent(model="openai:m", base_url="http://there", api_key="k", client=provider.client, clock=clock)
-    texts, notices = await crowd(agent, 200)
+    texts, notices = await crowd(agent_of(provider), 200)
     assert texts == ["well"] * 200
     assert provider.arrived == [0.0] * LIMIT + [30.0] * 200
     assert {notice.due for notice in of_kind(RetryScheduled, notices)} == {30.0}
     assert clock.now() == 30.0
 
 
-async def test_the_one_that_was_told_to_wait_waits_once() -> None:
-    """Its run's own wait is over when the lane opens, whether the provider said how long or not."""
+async def test_the_one_that_was_refused_waits_once() -> None:
+    # Its run's own wait is over when the lane opens, whether the provider said how long or not.
     for retry_after, waits in (("7", [7.0]), (None, [3.0])):
         clock = AutoClock()
         provider = Provider(clock, first(busy(retry_after=retry_after)))
-        agent = Agent(
-            model="openai:m",
-            base_url="http://there",
-            api_key="k",
-            client=provider.client,
-            clock=clock,
-            retries=Retries(base=3.0, jitter=0.0),
-        )
-        texts, notices = await crowd(agent, 1)
-        assert texts == ["well"]
-        assert clock.slept == waits
+        texts, notices = await crowd(agent_of(provider, retries=Retries(base=3.0, jitter=0.0)), 1)
+        assert (texts, clock.slept) == (["well"], waits)
         assert of_kind(RequestDelayed, notices) == []
-
-
-async def test_a_wait_that_is_guessed_has_the_jitter_of_the_runs_own() -> None:
-    """So it is not longer, however that was drawn."""
-    clock = AutoClock()
-    provider = Provider(clock, lambda number: busy(503, None) if number < 3 else None)
-    agent = Agent(
-        model="openai:m",
-        base_url="http://there",
-        api_key="k",
-        client=provider.client,
-        clock=clock,
-        retries=Retries(base=1.0, jitter=1.0),
-    )
-    _, notices = await crowd(agent, 1)
+    # A wait that is guessed has the jitter of the run's own, so it is not longer, however that was drawn.
+    provider = Provider(AutoClock(), lambda number: busy(503, None) if number < 3 else None)
+    _, notices = await crowd(agent_of(provider, retries=Retries(base=1.0, jitter=1.0)), 1)
     assert of_kind(RequestDelayed, notices) == []
     assert [notice.due for notice in of_kind(RetryScheduled, notices)] == provider.arrived[1:]
 
@@ -497,7 +371,6 @@ KINDS: list[tuple[httpx.Response, bool]] = [
 
 @pytest.mark.parametrize(("response", "closes"), KINDS)
 async def test_only_a_refusal_for_load_holds_the_others(response: httpx.Response, closes: bool) -> None:  # noqa: FBT001  # a row of the table
-    """With a status, a name, or in the middle of a stream."""
     clock = AutoClock()
     provider = Provider(clock, first(response))
     model = OpenAIChat("http://there", "k", provider.client)
@@ -507,40 +380,21 @@ async def test_only_a_refusal_for_load_holds_the_others(response: httpx.Response
     assert isinstance(answer, ModelFinished)
     assert (len(of_kind(RequestDelayed, told)) == 1) is closes
     assert (provider.arrived[1] > 0) is closes
+    assert answer.seconds == 0.0  # the time that was waited is no work
 
 
-async def test_the_time_that_was_waited_is_no_work() -> None:
-    """What a run may spend of its time is not spent in a queue."""
-    clock = AutoClock()
-    provider = Provider(clock, first(busy()))
-    model = OpenAIChat("http://there", "k", provider.client)
-    await model(asking(), scene_of(clock))
-    answer = await model(asking(2), scene_of(clock))
-    assert isinstance(answer, ModelFinished)
-    assert (answer.at, answer.seconds) == (30.0, 0.0)
-
-
-async def test_one_provider_does_not_wait_for_another() -> None:
-    """Each wire has its own throttle."""
+async def test_a_provider_has_a_limit_of_its_own_for_all_its_models() -> None:
     clock = AutoClock()
     busy_one, other = Provider(clock, first(busy())), Provider(clock, first(well()))
-    models = Models(
-        wires={
-            "a": OpenAIChat("http://a", "k", busy_one.client),
-            "b": AnthropicMessages("http://b", "k", other.client),
-        }
-    )
+    a, b = OpenAIChat("http://a", "k", busy_one.client), AnthropicMessages("http://b", "k", other.client)
+    models = Models(wires={"a": a, "b": b})
     await models(asking(model="a:m"), scene_of(clock))
     await models(asking(model="b:m"), scene_of(clock))
     assert other.arrived == [0.0]
 
-
-async def test_a_limit_is_for_every_wire_that_is_made() -> None:
-    """One request at a time, to whichever model of the provider."""
-    clock = AutoClock()
     provider = Provider(clock, first(well()))
-    models = Models(base_url="http://there", api_key="k", client=provider.client, limit=1)
-    answers = [models(asking(n, f"openai:m{n % 2}"), scene_of(clock)) for n in range(10)]
+    limited = Models(base_url="http://there", api_key="k", client=provider.client, limit=1)
+    answers = [limited(asking(n, f"openai:m{n % 2}"), scene_of(clock)) for n in range(10)]
     assert all(isinstance(answer, ModelFinished) for answer in await asyncio.gather(*answers))
     assert (provider.most, provider.models) == (1, ["m0", "m1"] * 5)
 
@@ -552,14 +406,7 @@ async def test_a_fallback_does_not_wait_for_what_it_gets_round() -> None:
     """Every session falls back, though one alone was refused; its model is of the same provider."""
     clock = AutoClock()
     provider = Provider(clock, first(busy()))
-    agent = Agent(
-        model="openai:m",
-        fallback="openai:n",
-        base_url="http://there",
-        api_key="k",
-        client=provider.client,
-        clock=clock,
-    )
+    agent = agent_of(provider, fallback="openai:n")
     texts, notices = await crowd(agent, 100)
     assert texts == ["well"] * 100
     assert set(provider.arrived) == {0.0}
@@ -569,10 +416,9 @@ async def test_a_fallback_does_not_wait_for_what_it_gets_round() -> None:
 
 
 async def test_a_wait_longer_than_a_run_may_wait_ends_it() -> None:
-    """As it ends the one that was told to wait; nothing is sent."""
     clock = AutoClock()
     provider = Provider(clock, first(busy(retry_after="7200")))
-    agent = Agent(model="openai:m", base_url="http://there", api_key="k", client=provider.client, clock=clock)
+    agent = agent_of(provider)
     async with agent:
         results = [await agent.run("Hello?") for _ in range(2)]
     assert [result.reason for result in results] == [DoneReason.ERROR] * 2
@@ -622,15 +468,14 @@ async def test_how_long_a_request_is_held(
 @pytest.mark.parametrize("message", [None, LEAVING])
 @pytest.mark.parametrize("held", [True, False], ids=["held", "without room"])
 async def test_a_request_is_cancelled_while_it_waits(held: bool, message: str | None) -> None:  # noqa: FBT001  # a row of the table
-    """It was never sent, used nothing, and is in nobody's way."""
-    clock = Standing()
+    clock = ManualClock(0.0)
     provider = Provider(clock, first(busy() if held else well()))
     model = OpenAIChat("http://there", "k", provider.client, limit=1)
     other = asyncio.create_task(model(asking(), scene_of(clock)))
     if held:
         await other
     waiting = [asyncio.create_task(model(asking(n), scene_of(clock))) for n in (2, 3)]
-    await (clock.somebody_waits() if held else asyncio.sleep(0))
+    await (others_run() if held else asyncio.sleep(0))
     waiting[0].cancel(message)
     answer = await waiting[0]
     assert isinstance(answer, ModelFailed)
@@ -644,7 +489,6 @@ async def test_a_request_is_cancelled_while_it_waits(held: bool, message: str | 
 
 
 async def test_a_request_is_cancelled_when_its_turn_has_just_come() -> None:
-    """It leaves the place to the next one."""
     clock = AutoClock()
     throttle = Throttle(1)
     holder = throttle.slot(asking(), scene_of(clock))
@@ -676,17 +520,15 @@ ANSWERS: dict[str, Callable[[], httpx.Response]] = {
 }
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(
     answers=st.lists(st.sampled_from([*ANSWERS]), min_size=1, max_size=20),
     cancelled=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 29)), max_size=10),
     limit=st.sampled_from([None, 1, 2, 5]),
 )
-def test_whatever_happens_everybody_is_answered_and_no_place_is_lost(
+def test_whatever_happens_each_request_is_answered_and_no_place_is_lost(
     answers: list[str], cancelled: list[tuple[int, int]], limit: int | None
 ) -> None:
-    """In any order of refusals, failures and cancellations; at the end as many may go as at the beginning."""
-
     async def main() -> None:
         clock = AutoClock()
         script = list(answers)
@@ -719,20 +561,14 @@ class Hurried(asyncio.SelectorEventLoop):
     ahead = 0.0
 
     def time(self) -> float:
-        """What it takes for the time."""
         return super().time() + self.ahead
 
 
 def test_a_request_that_is_not_turned_away_at_once_was_taken_up() -> None:
-    """A model that thinks before its first word does not hold all others that long."""
-
     async def main() -> list[bool]:
         queue = Queue()
-        queue.join()
-        queue.sent()
-        queue.turn_away(0, 1.0)
-        queue.clock.move(1.0)
-        queue.join(3)
+        for line in ("join 1", "sent 0", "refuses 0 1", "pass 1", "join 3"):
+            queue.follow(line)
         assert await queue.slots[1].wait() is None
         before = queue.sent()
         loop.ahead = SETTLED
@@ -746,7 +582,6 @@ def test_a_request_that_is_not_turned_away_at_once_was_taken_up() -> None:
 
 
 def test_the_limit_and_the_wait_hold_across_event_loops() -> None:
-    """Threads with loops of their own share a provider, and wake each other."""
     lock = threading.Lock()
     under_way = most = 0
     arrived: list[float] = []
@@ -783,12 +618,10 @@ def test_the_limit_and_the_wait_hold_across_event_loops() -> None:
 
 
 async def one_refused(model: OpenAIChat, clock: SystemClock) -> None:
-    """The first request of all, which is turned away."""
     assert isinstance(await model(asking(), scene_of(clock)), ModelFailed)
 
 
-def test_a_loop_that_is_gone_keeps_nobody_waiting() -> None:
-    """What waited in it does not take the place of what waits elsewhere."""
+def test_a_loop_that_is_gone_keeps_no_request_waiting() -> None:
     throttle = Throttle(1)
     clock = AutoClock()
     holder = throttle.slot(asking(), scene_of(clock))

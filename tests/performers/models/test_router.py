@@ -7,12 +7,11 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
 import httpx
 import pytest
 from hypothesis import given
@@ -43,18 +42,16 @@ from turnwheel.performers.models.router import WIRES
 from turnwheel.performers.models.wire import Broken, Complete, Ending
 from turnwheel.testing.wire_rules import reading_faults
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def scene_of(history: History, config: Config) -> PerformContext:
-    """A scene over *history*."""
     return PerformContext(
         session="s", run="r", config=config, history=history, clock=SystemClock(), emit=lambda _: None
     )
 
 
 async def ask(models: Any, model: str) -> ModelFinished | ModelFailed:
-    """The answer of *models* for *model*."""
     request = CallModel(id="r-1", model=model, view=Conversation(revision=0, length=1))
     scene = scene_of(History.of(user("hi")), Config(model=ModelSpec(name=model)))
     answer = await models(request, scene)
@@ -69,11 +66,9 @@ class Played:
         self.asked: list[str] = []
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
-        """An empty answer."""
         self.asked.append(request.model)
-        return ModelFinished(
-            at=scene.clock.now(), request=request.id, stop=StopReason.END_TURN, usage=Usage()
-        )
+        at, stop = scene.clock.now(), StopReason.END_TURN
+        return ModelFinished(at=at, request=request.id, stop=stop, usage=Usage())
 
 
 class Seen:
@@ -84,8 +79,6 @@ class Seen:
         self.headers: list[httpx.Headers] = []
 
     def client(self) -> httpx.AsyncClient:
-        """A client whose requests are seen here."""
-
         def answer(request: httpx.Request) -> httpx.Response:
             self.requests.append((str(request.url), json.loads(request.content)))
             self.headers.append(request.headers)
@@ -110,12 +103,12 @@ class Seen:
     ],
 )
 def test_a_name_may_begin_with_its_wire(model: str, wire: str | None) -> None:
-    """A colon that stands behind something else is a part of the name."""
     assert wire_of(model) == wire
 
 
 HERE: dict[str, Any] = {}
 THERE = {"base_url": "http://there"}
+MINE = {"wires": {"mine": Played()}}
 CHOICES: list[tuple[str, dict[str, Any], str, str | None]] = [
     ("openai", HERE, "gpt-5", "openai"),
     ("openai", HERE, "openai:gpt-5", "openai"),
@@ -127,35 +120,32 @@ CHOICES: list[tuple[str, dict[str, Any], str, str | None]] = [
     ("anthropic", HERE, "claude-x", "anthropic"),
     ("anthropic", THERE, "qwen3:8b", "anthropic"),
     ("anthropic", HERE, "openai:m", "openai"),
-    ("openai", {"wires": {"mine": Played()}}, "mine:m", "mine"),
-    ("mine", {"wires": {"mine": Played()}}, "qwen3:8b", "mine"),
-    ("mine", {"wires": {"mine": Played()}}, "openai:m", "openai"),
+    ("openai", MINE, "mine:m", "mine"),
+    ("mine", MINE, "qwen3:8b", "mine"),
+    ("mine", MINE, "openai:m", "openai"),
 ]
 
 
 @pytest.mark.parametrize(("default", "settings", "model", "wire"), CHOICES)
-async def test_a_model_is_asked_on_its_wire(
+async def test_models_have_wires(
     default: str, settings: dict[str, Any], model: str, wire: str | None
 ) -> None:
-    """A prefix that is there decides; other names go to the first model's wire, where that may have them."""
     models = Models(default, **settings)
     assert models.wire_of(model) == wire
-    if wire is None:
-        with pytest.raises(
-            ConfigError, match=f"^no wire '{model.partition(':')[0]}' for model '{model}': known are "
-        ):
-            models.check(model)
-        answer = await ask(models, model)
-        assert isinstance(answer, ModelFailed)
-        assert answer.failure is Failure.BAD_REQUEST
-        assert answer.message.endswith("put one in front, or give the base_url of another server")
-    else:
+    if wire is not None:
         models.check(model)
+        return
+    problem = f"^no wire '{model.partition(':')[0]}' for model '{model}': known are "
+    with pytest.raises(ConfigError, match=problem):
+        models.check(model)
+    answer = await ask(models, model)
+    assert isinstance(answer, ModelFailed)
+    assert answer.failure is Failure.BAD_REQUEST
+    assert answer.message.endswith("put one in front, or give the base_url of another server")
 
 
 @pytest.mark.parametrize("default", WIRES)
 async def test_the_settings_are_for_the_first_models_wire(default: str) -> None:
-    """Address, key and client go to it, whatever its name begins with; the bare name is what is sent."""
     seen = Seen()
     async with seen.client() as client:
         models = Models(default, base_url="http://there/v1", api_key="secret", client=client)
@@ -171,9 +161,8 @@ async def test_the_settings_are_for_the_first_models_wire(default: str) -> None:
     assert set(keys) <= {"Bearer secret", "secret"}
 
 
-@asynccontextmanager
-async def proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[str], None]:
-    """A proxy that keeps where it was asked to go, and goes nowhere."""
+async def test_other_wires_ask_their_own_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # They do not get the first one's address; here a proxy keeps where it was asked to go, and goes nowhere.
     heads: list[str] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -182,12 +171,6 @@ async def proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[str], No
 
     async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        yield heads
-
-
-async def test_other_wires_ask_their_own_providers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not get the first one's address."""
-    async with proxy(monkeypatch) as heads:
         models = Models("anthropic", base_url="http://127.0.0.1:1", api_key="k")
         answer = await ask(models, "openai:m")
         await models.aclose()
@@ -197,7 +180,6 @@ async def test_other_wires_ask_their_own_providers(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_wire_is_made_once_and_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a key that cannot be used says so when its model is chosen, and to a run as an answer."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k\u00e9y")
     models = Models()
     with pytest.raises(ConfigError, match="check api_key or ANTHROPIC_API_KEY"):
@@ -215,22 +197,16 @@ async def test_a_wire_is_made_once_and_when_it_is_needed(monkeypatch: pytest.Mon
     ("default", "settings", "message"),
     [
         ("mine", {}, "no wire 'mine': known are 'anthropic', 'openai'"),
-        (
-            "mine",
-            {"wires": {"mine": Played()}, "api_key": "k"},
-            "the wire 'mine' is given ready-made: give it base_url, ",
-        ),
+        ("mine", {**MINE, "api_key": "k"}, "the wire 'mine' is given ready-made: give it base_url, "),
         ("openai", {"api_key": "k\u00e9y"}, "check api_key or OPENAI_API_KEY"),
     ],
 )
-def test_a_wrong_setting_is_told_at_once(default: str, settings: dict[str, Any], message: str) -> None:
-    """When the choice is made, not when the first model is asked."""
+def test_a_wrong_setting_is_refused_at_once(default: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         Models(default, **settings)
 
 
 async def test_a_host_adds_and_replaces_wires() -> None:
-    """By prefix; its own are asked for the whole name and stay its own."""
     played, seen = Played(), Seen()
     async with seen.client() as client:
         second = OpenAIChat("http://second", "k", client, prefix="second")
@@ -246,7 +222,6 @@ async def test_a_host_adds_and_replaces_wires() -> None:
 
 
 async def test_closing_lets_go_of_every_connection() -> None:
-    """Those of the wires that were made here; it can be used again afterwards."""
     closed = asyncio.Event()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,7 +252,6 @@ LINES = (
 
 
 def example() -> ModuleType:
-    """The example of the page."""
     spec = importlib.util.spec_from_file_location("own_wire", ROOT / "examples" / "own_wire.py")
     assert spec is not None
     assert spec.loader is not None
@@ -287,126 +261,91 @@ def example() -> ModuleType:
 
 
 OWN = example()
+HELLO: list[Piece] = [TextPiece("Hel"), TextPiece("lo 😀")]
+CALLS: list[Piece] = [CallPiece(0, "", "count", '{"n": 1}'), CallPiece(1, "b", "count", "{}")]
+FULL = b'what\n[]\n\n{"say": 5}\n{"end": "full", "read": 0, "wrote": 1}\n'
 
-ANSWERS: list[tuple[bytes, list[Piece], Ending]] = [
-    (
-        LINES,
-        [
-            TextPiece("Hel"),
-            TextPiece("lo 😀"),
-            CallPiece(0, "", "count", '{"n": 1}'),
-            CallPiece(1, "b", "count", "{}"),
-        ],
-        Complete(stop=StopReason.TOOL_USE, usage=Usage(input=7, output=5)),
-    ),
-    (
+ANSWERS: dict[str, tuple[bytes, list[Piece], Ending]] = {
+    "call": (LINES, HELLO + CALLS, Complete(stop=StopReason.TOOL_USE, usage=Usage(input=7, output=5))),
+    "cut": (
         b'{"say": "a\\ud83d"}\n',
         [TextPiece("a?")],
         Broken(failure=Failure.CUT, message="the answer has no end"),
     ),
-    (b'{"fault": "busy"}\n{"say": "a"}\n', [], Broken(failure=Failure.SERVER, message="busy")),
-    (
-        b'what\n[]\n\n{"say": 5}\n{"end": "full", "read": 0, "wrote": 1}\n',
+    "fault": (b'{"fault": "busy"}\n{"say": "a"}\n', [], Broken(failure=Failure.SERVER, message="busy")),
+    "noise": (FULL, [], Complete(stop=StopReason.MAX_TOKENS, usage=Usage(output=1))),
+    "endless": (
+        b"x" * 1_000_001,
         [],
-        Complete(stop=StopReason.MAX_TOKENS, usage=Usage(output=1)),
+        Broken(failure=Failure.CUT, message="a line is longer than 1000000 bytes"),
     ),
-    (b"x" * 1_000_001, [], Broken(failure=Failure.CUT, message="a line is longer than 1000000 bytes")),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("body", "pieces", "ending"), ANSWERS, ids=["call", "cut", "fault", "noise", "endless"]
-)
-def test_the_third_wires_answers_are_read(body: bytes, pieces: list[Piece], ending: Ending) -> None:
-    """As its server means them, and a connection that broke is not forgotten."""
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_third_wires_answers_are_read(name: str) -> None:
+    body, pieces, ending = ANSWERS[name]
     parser = OWN.LinesParser()
     assert (parser.feed(body), parser.end()) == (pieces, ending)
     reset = Broken(failure=Failure.CONNECTION, message="reset")
-    assert parser.end(reset) == (reset if "no end" in str(ending) else ending)
-
-
-@pytest.mark.parametrize("body", [body for body, _, _ in ANSWERS[:-1]])
-def test_the_third_wires_parser_is_one(body: bytes) -> None:
-    """Wherever the network cuts the bytes."""
-    assert reading_faults(OWN.LinesParser, body) == []
+    assert parser.end(reset) == (reset if name == "cut" else ending)
+    assert name == "endless" or reading_faults(OWN.LinesParser, body) == []
 
 
 @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\n", b'{"say": "', b'"}', LINES])))
 def test_no_bytes_crash_the_third_wires_parser(parts: list[bytes]) -> None:
-    """Whatever comes, there is an ending."""
     parser = OWN.LinesParser()
     for part in parts:
         parser.feed(part)
     assert isinstance(parser.end(), Complete | Broken)
 
 
-def test_the_third_wires_request_says_all_that_was_asked() -> None:
-    """The conversation in its server's words, or the text to be summarised."""
+def test_the_third_wires_request_says_all_that_was_asked_and_no_more() -> None:
+    # The conversation in its server's words, old results left out, or a text to be summarised.
     made = ToolCall(id="r-1", wire_id="", name="count", arguments='{"n": 1}')
     failed = ToolResult(call="r-1", wire_id="", name="count", content="no", outcome=Outcome.ERROR)
+    long = attrs.evolve(failed, content="y" * 1_000, outcome=Outcome.OK)
+    called = Message(role=Role.ASSISTANT, parts=(made, Finish(reason=StopReason.TOOL_USE)))
     history = History.of(
         Message(role=Role.USER, parts=(Text(text="hi"), Binary(media_type="a/b", data=b""))),
-        Message(role=Role.ASSISTANT, parts=(made, Finish(reason=StopReason.TOOL_USE))),
+        called,
+        Message(role=Role.TOOL, parts=(long,)),
+        called,
         Message(role=Role.TOOL, parts=(failed,)),
     )
     tools = (ToolSpec(name="count", description="Counts."), ToolSpec(name="other"))
     scene = scene_of(history, Config(model=ModelSpec(name="lines:talker", max_output=9), tools=tools))
-    request = CallModel(
-        id="r-1",
-        model="lines:talker",
-        view=Conversation(revision=0, length=3),
-        system="Be kind.",
-        tools=("count",),
-    )
-    body = json.loads(OWN.LinesWire().encode(request, scene).body)
-    assert body == {
+    view = Conversation(revision=0, length=5, cleared=3)
+    request = CallModel(id="r-1", model="lines:talker", view=view, system="Be kind.", tools=("count",))
+    calls = {"who": "assistant", "said": [{"call": "r-1", "name": "count", "arguments": '{"n": 1}'}]}
+    assert json.loads(OWN.LinesWire().encode(request, scene).body) == {
         "model": "talker",
         "rules": "Be kind.",
         "turns": [
             {"who": "user", "said": ["hi"]},
-            {"who": "assistant", "said": [{"call": "r-1", "name": "count", "arguments": '{"n": 1}'}]},
+            calls,
+            {"who": "tool", "said": [{"answers": "r-1", "content": CLEARED, "failed": False}]},
+            calls,
             {"who": "tool", "said": [{"answers": "r-1", "content": "no", "failed": True}]},
         ],
         "tools": [["count", "Counts.", {"type": "object", "properties": {}}]],
         "most": 9,
     }
-    summary = CallModel(id="r-2", model="lines:talker", view=Transcript(revision=0, length=1, limit=10_000))
-    assert json.loads(OWN.LinesWire().encode(summary, scene).body)["turns"] == [
-        {
-            "who": "user",
-            "said": ["<conversation>\n\n[user]\nhi\n[attachment a/b, which is empty]\n\n</conversation>"],
-        }
-    ]
-
-
-def test_the_third_wire_shows_no_more_than_it_is_to_show() -> None:
-    """Old results are left out, a text to summarise has room, and a request may ask for less."""
-    call = ToolCall(id="r-1", wire_id="", name="count", arguments="{}")
-    long = ToolResult(call="r-1", wire_id="", name="count", content="y" * 1_000)
-    history = History.of(
-        user("x" * 1_000),
-        Message(role=Role.ASSISTANT, parts=(call,)),
-        Message(role=Role.TOOL, parts=(long,)),
-        user("and?"),
-    )
-    scene = scene_of(history, Config(model=ModelSpec(name="lines:talker", max_output=9)))
-    view = Conversation(revision=0, length=4, cleared=3)
-    request = CallModel(id="r-1", model="lines:talker", view=view, max_output=5)
-    body = json.loads(OWN.LinesWire().encode(request, scene).body)
-    assert body["turns"][2]["said"] == [{"answers": "r-1", "content": CLEARED, "failed": False}]
-    assert (body["turns"][3]["said"], body["most"]) == (["and?"], 5)
-    summary = CallModel(id="r-2", model="lines:talker", view=Transcript(revision=0, length=4, limit=100))
-    [turn] = json.loads(OWN.LinesWire().encode(summary, scene).body)["turns"]
-    assert len(turn["said"][0]) <= 400
+    less = attrs.evolve(request, max_output=5)
+    assert json.loads(OWN.LinesWire().encode(less, scene).body)["most"] == 5
+    shown = "<conversation>\n\n[user]\nhi\n[attachment a/b, which is empty]\n\n</conversation>"
+    for length, limit in ((1, 10_000), (5, 100)):
+        summary = attrs.evolve(request, view=Transcript(revision=0, length=length, limit=limit))
+        [turn] = json.loads(OWN.LinesWire().encode(summary, scene).body)["turns"]
+        assert length > 1 or turn == {"who": "user", "said": [shown]}
+        assert len(turn["said"][0]) <= 4 * limit
 
 
 def blocks_of(page: Path) -> list[str]:
-    """The Python in *page*."""
     return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
 async def test_the_page_on_providers_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it quotes stands in the example, and all else runs: an agent that speaks the third dialect."""
     quoted, *plugged = blocks_of(ROOT / "docs" / "providers.md")
     assert quoted in (ROOT / "examples" / "own_wire.py").read_text("utf-8")
     bodies: list[dict[str, Any]] = []

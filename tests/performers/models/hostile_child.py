@@ -1,5 +1,5 @@
 """
-A process that is attacked by a server, and says how much memory that took: for tests/test_hostile_wire.py.
+A process that is attacked by a server, and says how much memory that took: for test_hostile_server.py.
 
     hostile_child.py DIALECT NAME...   prints a line for each: seconds, megabytes more at its height, its end
 """
@@ -20,13 +20,11 @@ from turnwheel.testing.clocks import AutoClock
 
 
 def resident(what: str) -> float:
-    """Megabytes of this process: of now (VmRSS), or of the height since that was reset (VmHWM)."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
 
 
 async def main(name: str, wanted: list[str]) -> None:
-    """Be attacked in the dialect *name* by all that are *wanted*."""
     dialect = DIALECTS[name]
     for attack in attacks():
         if attack.name not in wanted:

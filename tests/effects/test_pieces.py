@@ -27,7 +27,6 @@ answers = st.lists(pieces, max_size=12).map(tuple)
 
 
 def test_neighbours_are_joined_and_calls_are_gathered() -> None:
-    """Text with text, thoughts up to their signature, a call's pieces where the call began."""
     assert merged(
         [
             TextPiece("a"),
@@ -49,36 +48,22 @@ def test_neighbours_are_joined_and_calls_are_gathered() -> None:
         TextPiece("h"),
     )
 
-
-def test_the_first_name_and_id_of_a_call_count() -> None:
-    """Some servers send them again with every piece, others only later."""
+    # The first name and id of a call count: some servers send them again with every piece, others only later.
     assert merged([CallPiece(0), CallPiece(0, "w", "f"), CallPiece(0, "x", "g", "{}")]) == (
         CallPiece(0, "w", "f", "{}"),
     )
 
 
-@given(answers)
-def test_merging_what_is_merged_changes_nothing(answer: tuple[Piece, ...]) -> None:
-    """The shortest form is the shortest form."""
-    assert merged(merged(answer)) == merged(answer)
-
-
 @given(answers, st.integers(0, 12))
-def test_merging_a_part_first_changes_nothing(answer: tuple[Piece, ...], cut: int) -> None:
-    """A store may merge the beginning of a stream before the rest has come, and the rest by itself."""
+def test_merging_a_part_first_changes_and_loses_nothing(answer: tuple[Piece, ...], cut: int) -> None:
+    # A store may merge the beginning of a stream before the rest has come, and the rest by itself.
     head, tail = answer[:cut], answer[cut:]
-    assert merged((*merged(head), *tail)) == merged(answer)
-    assert merged((*head, *merged(tail))) == merged(answer)
-
-
-@given(answers)
-def test_merging_loses_nothing(answer: tuple[Piece, ...]) -> None:
-    """Every character of text, thinking and each call's arguments is there once, in its order."""
+    assert merged((*merged(head), *tail)) == merged((*head, *merged(tail))) == merged(answer)
+    assert merged(merged(answer)) == merged(answer)
     assert spelled(merged(answer)) == spelled(answer)
 
 
 def spelled(answer: tuple[Piece, ...]) -> list[str]:
-    """All text of *answer*, all its thinking, and the arguments of each call."""
     texts = [piece.text for piece in answer if isinstance(piece, TextPiece)]
     thoughts = [piece.text for piece in answer if isinstance(piece, ReasoningPiece)]
     calls = [
@@ -92,7 +77,6 @@ def spelled(answer: tuple[Piece, ...]) -> list[str]:
 
 @given(answers, st.lists(st.integers(0, 12), max_size=4))
 def test_a_rope_is_the_same_however_it_was_filled(answer: tuple[Piece, ...], cuts: list[int]) -> None:
-    """One by one, in batches of any size, merged or all at once."""
     bounds = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
     batches = [answer[start:stop] for start, stop in itertools.pairwise(bounds)]
     one_by_one = merged_batches = in_batches = Rope.of()
@@ -106,25 +90,14 @@ def test_a_rope_is_the_same_however_it_was_filled(answer: tuple[Piece, ...], cut
     assert at_once.pieces == merged(answer)
 
 
-def test_a_rope_that_has_seen_more_is_another_one() -> None:
-    """How many pieces have arrived is part of what a rope is: the next one must know its place."""
+def test_a_rope_is_a_value_that_counts_its_pieces() -> None:
+    # How many pieces have arrived is part of what a rope is: the next one must know its place.
     assert Rope.of((TextPiece("ab"),), 1) != Rope.of((TextPiece("ab"),), 2)
     assert Rope.of() != ()
-
-
-def test_two_successors_of_one_rope_never_see_each_other() -> None:
-    """As with a history."""
     before = Rope.of((TextPiece("a"),), 1)
     one, other = before.extend((TextPiece("b"),), 1), before.extend((TextPiece("c"),), 1)
-    assert (before.pieces, one.pieces, other.pieces) == (
-        (TextPiece("a"),),
-        (TextPiece("ab"),),
-        (TextPiece("ac"),),
-    )
-
-
-def test_a_rope_is_no_key_and_says_how_long_it_is() -> None:
-    """Its equality walks the pieces."""
-    with pytest.raises(TypeError, match="unhashable"):
+    texts = ((TextPiece("a"),), (TextPiece("ab"),), (TextPiece("ac"),))
+    assert (before.pieces, one.pieces, other.pieces) == texts
+    with pytest.raises(TypeError, match="unhashable"):  # its equality walks the pieces
         hash(Rope.of())
     assert repr(Rope.of((TextPiece("a"),), 3)) == "<Rope of 3 pieces>"

@@ -7,38 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.history import History
 from turnwheel.effects.requests import ReadInstructions
-from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.base import PerformContext
 from turnwheel.performers.instructions import MAX_BYTES, InstructionReader
 
 
 @pytest.fixture
-def scene() -> PerformContext:
-    """A scene around a request."""
-    config = Config(model=ModelSpec(name="openai:none"))
-    return PerformContext(
-        session="s-1",
-        run="r-1",
-        config=config,
-        history=History.of(),
-        clock=SystemClock(),
-        emit=lambda _: None,
-    )
-
-
-@pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The working directory."""
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Another directory open to tools."""
     (tmp_path / "shared").mkdir()
     return tmp_path / "shared"
 
@@ -46,7 +28,6 @@ def shared(tmp_path: Path) -> Path:
 async def read(
     scene: PerformContext, files: tuple[str, ...], *directories: Path
 ) -> tuple[str, tuple[str, ...]]:
-    """The text of *files* in *directories*, the working one first, and what went wrong."""
     cwd, *others = directories
     answer = await InstructionReader(cwd, others)(ReadInstructions(id="r-1-7", files=files), scene)
     assert answer.request == "r-1-7"
@@ -56,7 +37,6 @@ async def read(
 async def test_each_file_is_a_section_in_the_order_asked_for(
     scene: PerformContext, home: Path, shared: Path
 ) -> None:
-    """By file, then by directory; the heading is the path, and the directory where it is another."""
     (home / "AGENTS.md").write_text("\nBe kind.\n\n")
     (shared / "AGENTS.md").write_text("Be quick.")
     (home / "docs").mkdir()
@@ -71,7 +51,6 @@ async def test_each_file_is_a_section_in_the_order_asked_for(
 
 
 async def test_what_is_not_there_is_no_fault(scene: PerformContext, home: Path, shared: Path) -> None:
-    """Few projects have them all; without any, or with empty ones, the text is empty."""
     (home / "EMPTY.md").write_text(" \n")
     (home / "file").touch()
     (home / "gone.md").symlink_to(home / "nowhere.md")
@@ -80,19 +59,7 @@ async def test_what_is_not_there_is_no_fault(scene: PerformContext, home: Path, 
     assert await read(scene, (), home) == ("", ())
 
 
-async def test_a_long_file_is_cut_and_said_to_be(scene: PerformContext, home: Path) -> None:
-    """The limit is in bytes; up to it nothing is missing."""
-    (home / "AGENTS.md").write_text("ä" * (MAX_BYTES // 2))
-    text, faults = await read(scene, ("AGENTS.md",), home)
-    assert (text, faults) == (f"# AGENTS.md\n\n{'ä' * (MAX_BYTES // 2)}", ())
-    (home / "AGENTS.md").write_text("a" * (MAX_BYTES + 1))
-    text, faults = await read(scene, ("AGENTS.md",), home)
-    assert text == f"# AGENTS.md\n\n{'a' * MAX_BYTES}"
-    assert faults == ("of the instructions AGENTS.md only the first 65,536 bytes were read",)
-
-
 async def test_any_bytes_become_text_that_can_be_written_down(scene: PerformContext, home: Path) -> None:
-    """In the file, in its name, and in that of its directory."""
     odd = home / os.fsdecode(b"caf\xe9")
     odd.mkdir()
     (odd / "AGENTS.md").write_bytes(b"caf\xe9")
@@ -116,10 +83,9 @@ async def test_any_bytes_become_text_that_can_be_written_down(scene: PerformCont
         ("pipe", "is not a regular file"),
     ],
 )
-async def test_what_cannot_be_read_is_a_fault(
+async def test_what_is_unread_is_a_fault(
     file: str, problem: str, scene: PerformContext, home: Path, shared: Path
 ) -> None:
-    """Above all what leads out of its directory; the other files are read all the same."""
     (shared / "SECRET.md").write_text("do not tell")
     (home / "link.md").symlink_to(shared / "SECRET.md")
     (home / "dangling.md").symlink_to(shared / "nothing.md")
@@ -134,22 +100,21 @@ async def test_what_cannot_be_read_is_a_fault(
     assert problem in fault
 
 
-async def test_a_directory_is_its_own_bound(scene: PerformContext, home: Path, shared: Path) -> None:
-    """A link from one open directory to another would give the other's words a wrong heading."""
-    (shared / "RULES.md").write_text("Be quick.")
-    (home / "AGENTS.md").symlink_to(shared / "RULES.md")
-    text, faults = await read(scene, ("AGENTS.md",), home, shared)
-    assert (text, len(faults)) == ("", 1)
-
-
-async def test_links_inside_a_directory_are_followed(scene: PerformContext, home: Path) -> None:
-    """Many projects have one file under several names."""
+async def test_links_are_followed_inside_a_directory_only_and_long_files_are_cut(
+    scene: PerformContext, home: Path, shared: Path
+) -> None:
+    # A link from one open directory to another would give the other's words a wrong heading.
     (home / "AGENTS.md").write_text("Be kind.")
     (home / "CLAUDE.md").symlink_to("AGENTS.md")
     assert await read(scene, ("CLAUDE.md",), home) == ("# CLAUDE.md\n\nBe kind.", ())
-
-
-def test_a_directory_that_is_none_is_a_wrong_setting(tmp_path: Path) -> None:
-    """It is told when the reader is made."""
+    (shared / "RULES.md").write_text("Be quick.")
+    (home / "RULES.md").symlink_to(shared / "RULES.md")
+    text, faults = await read(scene, ("RULES.md",), home)
+    assert (text, len(faults)) == ("", 1)
+    # What is too long is cut: see the page of sizes. The limit is in bytes.
+    (home / "AGENTS.md").write_text("ä" * (MAX_BYTES // 2) + "a")
+    text, (fault,) = await read(scene, ("AGENTS.md",), home)
+    assert text == f"# AGENTS.md\n\n{'ä' * (MAX_BYTES // 2)}"
+    assert fault == "of the instructions AGENTS.md only the first 65,536 bytes were read"
     with pytest.raises(ConfigError, match="missing"):
-        InstructionReader(tmp_path, [tmp_path / "missing"])
+        InstructionReader(home, [home / "missing"])

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import gc
 import json
 import sys
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, assert_type, cast
 
+import attrs
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ArgumentError, ConfigError
-from turnwheel.effects.history import History
 from turnwheel.effects.hooks import (
     Hook,
     HookAnswer,
@@ -30,7 +27,6 @@ from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.hooks import (
-    THREADS,
     HookCall,
     HookRunner,
     HostHook,
@@ -52,37 +48,28 @@ class Noon:
     """A clock that stands still."""
 
     def now(self) -> float:
-        """Twelve."""
         return 12.0
 
     async def sleep_until(self, due: float) -> None:
-        """Nobody waits for it."""
         raise AssertionError(due)
 
 
 @pytest.fixture
-def scene() -> PerformContext:
-    """A scene around a request."""
-    config = Config(model=ModelSpec(name="openai:none"))
-    return PerformContext(
-        session="s-1", run="r-1", config=config, history=History.of(), clock=Noon(), emit=lambda _: None
-    )
+def scene(scene: PerformContext) -> PerformContext:
+    """A scene whose clock stands still."""
+    return attrs.evolve(scene, clock=Noon())
 
 
 def request(*hooks: HostHook[Any], payload: str = CALL) -> FireHook:
-    """A request to ask *hooks*, all of one place, in this order."""
     names = tuple(each.spec.name for each in hooks)
     return FireHook(id="r-1-7", hook=hooks[0].spec.hook, names=names, payload=payload, call="call-3")
 
 
 async def asked(scene: PerformContext, *hooks: HostHook[Any], payload: str = CALL) -> tuple[HookSaid, ...]:
-    """What *hooks* say, asked by a runner that has just them."""
     return (await HookRunner(hooks)(request(*hooks, payload=payload), scene)).said
 
 
 def both(answer: Callable[[HookCall], object], at: Hook = Hook.PRE_TOOL_USE) -> list[HostHook[Any]]:
-    """A sync and an async hook that return what *answer* does."""
-
     def sync(about: HookCall) -> Any:
         return answer(about)
 
@@ -94,7 +81,6 @@ def both(answer: Callable[[HookCall], object], at: Hook = Hook.PRE_TOOL_USE) -> 
 
 
 def fail(error: BaseException) -> NoReturn:
-    """Raise *error*."""
     raise error
 
 
@@ -113,15 +99,10 @@ def listen(_: HookCall) -> None:
     """Say nothing."""
 
 
-async def test_a_hook_is_still_the_function_it_was() -> None:
-    """It can be called as before, and type checkers know its result."""
+async def test_a_hook_is_the_function_it_was_and_its_specification() -> None:
     assert assert_type(await guard(HookCall(hook=Hook.PRE_TOOL_USE, tool="write")), HookAnswer | None) == NO
     assert await guard(ABOUT) is None
     listen(ABOUT)
-
-
-def test_what_is_said_is_in_the_specification() -> None:
-    """Every setting arrives, and what is not said is taken from the function or left open."""
     assert guard.spec == HookSpec(
         name="no-docs",
         hook=Hook.PRE_TOOL_USE,
@@ -158,7 +139,6 @@ async def _streaming(_: HookCall) -> AsyncIterator[int]:
     ],
 )
 def test_what_cannot_be_asked_is_refused(function: Any, parts: list[str]) -> None:
-    """When the program starts, by its name."""
     with pytest.raises(ArgumentError, match="cannot be a hook") as caught:
         hook(Hook.STOP)(function)
     assert [part for part in parts if part not in str(caught.value)] == []
@@ -179,11 +159,7 @@ def test_what_cannot_be_asked_is_refused(function: Any, parts: list[str]) -> Non
         ({"at": Hook.STOP, "where": {"path": "*"}}, ConfigError, ["'_silent'", "leave out tool and where"]),
     ],
 )
-def test_a_wrong_setting_is_refused(
-    settings: dict[str, Any], error: type[Exception], parts: list[str]
-) -> None:
-    """The error names the hook and shows the value, for functions and for commands."""
-
+def test_a_bad_setting_is_refused(settings: dict[str, Any], error: type[Exception], parts: list[str]) -> None:
     def _silent(_: HookCall) -> None: ...
 
     place = settings.get("at", Hook.PRE_TOOL_USE)
@@ -197,29 +173,19 @@ def test_a_wrong_setting_is_refused(
         assert [part for part in parts if part not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize(
-    ("command", "error", "part"),
-    [
-        ("./check.sh --quick", ArgumentError, "'./check.sh --quick'"),
-        (["./check.sh", 5], ArgumentError, "['./check.sh', 5]"),
-        ([], ConfigError, "give a program"),
-    ],
-)
-def test_a_command_that_is_none_is_refused(command: Any, error: type[Exception], part: str) -> None:
+def test_a_command_that_is_none_is_refused() -> None:
     """A command is a list of words, since no shell takes it apart."""
-    with pytest.raises(error) as caught:
-        command_hook(Hook.STOP, command=command)
-    assert part in str(caught.value)
+    with pytest.raises(ArgumentError, match=r"'\./check\.sh --quick'"):
+        command_hook(Hook.STOP, command="./check.sh --quick")
+    with pytest.raises(ArgumentError, match=r"\['\./check\.sh', 5\]"):
+        command_hook(Hook.STOP, command=cast("list[str]", ["./check.sh", 5]))
+    with pytest.raises(ConfigError, match="give a program"):
+        command_hook(Hook.STOP, command=[])
 
 
-def test_two_hooks_of_one_name_are_a_wrong_setting() -> None:
-    """Neither could be told from the other."""
+def test_a_runner_takes_hooks_of_different_names_only() -> None:
     with pytest.raises(ConfigError, match="two hooks of one name: 'no-docs'"):
         HookRunner([guard, guard])
-
-
-def test_a_runner_takes_hooks_only() -> None:
-    """A function that was not made a hook has no place and no time."""
     with pytest.raises(ArgumentError, match="is no hook: make one of it with @hook"):
         HookRunner([cast("HostHook[None]", listen.function)])
 
@@ -228,7 +194,6 @@ def test_a_runner_takes_hooks_only() -> None:
 
 
 async def test_a_hook_sees_what_it_is_asked_about(scene: PerformContext) -> None:
-    """Whose call it is, the tool and the arguments, the whole payload, and the time."""
     seen: list[HookCall] = []
     for each in both(seen.append):
         assert await asked(scene, each) == (HookSaid(name=each.spec.name),)
@@ -243,111 +208,52 @@ async def test_a_hook_sees_what_it_is_asked_about(scene: PerformContext) -> None
         now=12.0,
     )
     assert seen == [expected, expected]
-
-
-async def test_what_is_about_no_call_has_no_arguments(scene: PerformContext) -> None:
-    """The payload is all there is."""
-    seen: list[HookCall] = []
     await asked(scene, both(seen.append, Hook.PRE_COMPACT)[0], payload='{"reason":"threshold","size":9}')
-    (about,) = seen
+    about = seen[-1]  # it is about no call, and so has no arguments
     assert (about.tool, about.arguments) == ("", {})
     assert about.payload == {"reason": "threshold", "size": 9}
 
 
-async def test_a_sync_hook_runs_in_a_thread(scene: PerformContext) -> None:
-    """So it may block, and nothing else waits."""
+async def test_a_sync_hook_runs_in_a_thread_so_it_may_block(scene: PerformContext) -> None:
     threads: list[int] = []
     sync, coroutine = both(lambda _: threads.append(threading.get_ident()))
     await asked(scene, sync, coroutine)
-    assert threads[0] != threading.get_ident()
-    assert threads[1] == threading.get_ident()
-
-
-async def test_an_answer_names_its_request_and_the_time(scene: PerformContext) -> None:
-    """As any answer does."""
+    assert threads[0] != threading.get_ident() == threads[1]
     answer = await HookRunner([guard])(request(guard), scene)
     assert (answer.request, answer.at, answer.said) == ("r-1-7", 12.0, (HookSaid(name="no-docs", answer=NO),))
 
 
-async def test_hooks_are_asked_in_order_and_see_what_was_rewritten(scene: PerformContext) -> None:
-    """Each sees the arguments as those before it left them; one that rewrites nothing leaves them."""
+async def test_a_hook_changes_a_call_that_has_not_run_and_only_by_saying_so(scene: PerformContext) -> None:
     seen: list[object] = []
 
-    @hook(Hook.PRE_TOOL_USE)
-    def first(about: HookCall) -> HookAnswer:
-        seen.append(about.arguments)
-        return HookAnswer(arguments='{"path":"b.md"}')
-
-    @hook(Hook.PRE_TOOL_USE)
-    async def second(about: HookCall) -> HookAnswer:
-        seen.append(about.payload["tool_input"])
-        return HookAnswer(context="well")
-
-    @hook(Hook.PRE_TOOL_USE)
-    def third(about: HookCall) -> HookAnswer:
-        return HookAnswer(arguments=json.dumps({**about.arguments, "third": True}))
-
-    said = await asked(scene, first, second, third)
-    assert seen == [{"path": "a.md", "lines": ["x"]}, {"path": "b.md"}]
-    assert [one.name for one in said] == ["first", "second", "third"]
-    assert [one.answer.arguments for one in said] == [
-        '{"path":"b.md"}',
-        "",
-        '{"path": "b.md", "third": true}',
-    ]
-    assert said[1].answer.context == "well"
-
-
-async def test_what_has_run_cannot_be_rewritten(scene: PerformContext) -> None:
-    """The next hook sees the arguments that it ran with."""
-    seen: list[object] = []
-    late = hook(Hook.POST_TOOL_USE, name="late")(lambda _: HookAnswer(arguments='{"path":"b.md"}'))
-    await asked(scene, late, both(lambda about: seen.append(about.arguments), Hook.POST_TOOL_USE)[0])
-    assert seen == [{"path": "a.md", "lines": ["x"]}]
-
-
-async def test_what_a_hook_does_to_its_own_copy_nobody_sees(scene: PerformContext) -> None:
-    """To change the arguments it has to say so."""
-    seen: list[object] = []
-
-    @hook(Hook.PRE_TOOL_USE)
     def meddle(about: HookCall) -> None:
         about.arguments["lines"].append("y")
         cast("dict[str, Any]", about.payload).clear()
 
-    @hook(Hook.PRE_TOOL_USE)
-    def look(about: HookCall) -> None:
-        seen.append(about.arguments)
-
-    await asked(scene, meddle, look)
-    assert seen == [{"path": "a.md", "lines": ["x"]}]
-
-
-@pytest.mark.parametrize(
-    ("at", "names"),
-    [
-        (Hook.SESSION_START, ["first"]),
-        (Hook.USER_PROMPT_SUBMIT, ["first"]),
-        (Hook.PRE_TOOL_USE, ["first"]),
-        (Hook.PRE_COMPACT, ["first"]),
-        (Hook.POST_TOOL_USE, ["first", "second"]),
-        (Hook.STOP, ["first", "second"]),
-    ],
-)
-async def test_a_denial_ends_the_asking(at: Hook, names: list[str], scene: PerformContext) -> None:
-    """Nothing could outvote it; where there is nothing to deny, it is as good as silence."""
-    first = hook(at, name="first")(lambda _: NO)
-    second = hook(at, name="second")(lambda _: None)
-    assert [one.name for one in await asked(scene, first, second)] == names
+    for at, first in (
+        (Hook.POST_TOOL_USE, lambda _: HookAnswer(arguments='{"path":"b.md"}')),
+        (Hook.PRE_TOOL_USE, meddle),
+    ):
+        await asked(
+            scene, hook(at, name="one")(first), both(lambda about: seen.append(about.arguments), at)[0]
+        )
+    assert seen == [{"path": "a.md", "lines": ["x"]}] * 2
 
 
-async def test_texts_are_bounded_and_can_be_written_down(scene: PerformContext) -> None:
-    """A model reads them at every call, and no journal takes half a pair."""
-    answer = HookAnswer(reason="r" * 1_000_000, context="half: \ud83d", arguments='{"a":"\ud83d"}')
+async def test_a_denial_ends_the_asking_where_there_is_something_to_deny(scene: PerformContext) -> None:
+    deniable = {Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT, Hook.PRE_TOOL_USE, Hook.PRE_COMPACT}
+    for at in (*deniable, Hook.POST_TOOL_USE, Hook.STOP):
+        first = hook(at, name="first")(lambda _: NO)
+        second = hook(at, name="second")(lambda _: None)
+        said = [one.name for one in await asked(scene, first, second)]
+        assert said == (["first"] if at in deniable else ["first", "second"])
+
+
+async def test_an_answer_can_be_written_down(scene: PerformContext) -> None:
+    # Its size is held on the page of sizes; no journal takes half a pair.
+    answer = HookAnswer(context="half: \ud83d", arguments='{"a":"\ud83d"}')
     for each in both(lambda _: answer):
         (said,) = await asked(scene, each)
-        assert len(said.answer.reason) < 10_100
-        assert "990,000 characters cut" in said.answer.reason
         assert (said.answer.context, said.answer.arguments) == ("half: ?", '{"a":"?"}')
 
 
@@ -358,26 +264,25 @@ class Mute(Exception):
     """An exception that cannot be shown."""
 
     def __str__(self) -> str:
-        msg = "and neither can this"
-        raise ValueError(msg)
+        return str(fail(ValueError("and neither can this")))
 
 
 class Secretive:
     """Something that has no repr."""
 
     def __repr__(self) -> str:
-        msg = "no comment"
-        raise ValueError(msg)
+        return str(fail(ValueError("no comment")))
 
 
 async def later() -> HookAnswer:
-    """An answer, when awaited."""
     return NO
 
 
 def answer(**fields: object) -> HookAnswer:
-    """An answer with *fields* that need not be what they should."""
     return HookAnswer(**cast("dict[str, Any]", fields))
+
+
+NO_OBJECT = "its arguments must be the text of a JSON object; got"
 
 
 @pytest.mark.parametrize(
@@ -398,28 +303,18 @@ def answer(**fields: object) -> HookAnswer:
         (lambda _: answer(reason=5), "its reason must be a str; got 5"),
         (lambda _: answer(context=None), "its context must be a str; got None"),
         (lambda _: answer(go_on="yes"), "its go_on must be a bool; got 'yes'"),
-        (
-            lambda _: answer(arguments={"a": 1}),
-            "its arguments must be the text of a JSON object; got {'a': 1}",
-        ),
-        (lambda _: answer(arguments="[1]"), "its arguments must be the text of a JSON object; got '[1]'"),
-        (lambda _: answer(arguments="{"), "its arguments must be the text of a JSON object; got '{' ("),
-        (
-            lambda _: answer(arguments='{"a":NaN}'),
-            """its arguments must be the text of a JSON object; got '{"a":N""",
-        ),
-        (
-            lambda _: answer(arguments='{"a":' * 100_000),
-            "its arguments must be the text of a JSON object; got '{",
-        ),
+        (lambda _: answer(arguments={"a": 1}), f"{NO_OBJECT} {{'a': 1}}"),
+        (lambda _: answer(arguments="[1]"), f"{NO_OBJECT} '[1]'"),
+        (lambda _: answer(arguments="{"), f"{NO_OBJECT} '{{' ("),
+        (lambda _: answer(arguments='{"a":NaN}'), f'{NO_OBJECT} \'{{"a":N'),
+        (lambda _: answer(arguments='{"a":' * 100_000), f"{NO_OBJECT} '{{"),
         (lambda _: fail(ValueError("x" * 1_000_000)), "it raised ValueError: xxx"),
         (lambda _: fail(ValueError("\ud83d")), "it raised ValueError: ?"),
     ],
 )
-async def test_a_hook_at_fault_has_no_say(
+async def test_a_faulty_hook_has_no_say(
     function: Callable[[HookCall], object], fault: str, scene: PerformContext
 ) -> None:
-    """Its fault is told, in few words; the others are asked as if it had said nothing."""
     quiet = hook(Hook.PRE_TOOL_USE, name="quiet")(lambda _: None)
     for each in both(function):
         said, other = await asked(scene, each, quiet)
@@ -429,8 +324,10 @@ async def test_a_hook_at_fault_has_no_say(
         assert other == HookSaid(name="quiet")
 
 
-async def test_a_hook_that_is_not_there_is_a_fault(scene: PerformContext) -> None:
-    """A run may be taken over by a program that has lost one."""
+async def test_a_hook_that_is_not_there_or_has_no_payload_is_at_fault(scene: PerformContext) -> None:
+    for payload in ("", "[]", "{", "[" * 100_000):
+        (said,) = await asked(scene, guard, payload=payload)
+        assert said.fault.startswith("it could not be asked: ")
     answered = await HookRunner([guard])(request(listen, guard), scene)
     assert answered.said == (
         HookSaid(name="listen", fault="there is no such hook here"),
@@ -438,23 +335,7 @@ async def test_a_hook_that_is_not_there_is_a_fault(scene: PerformContext) -> Non
     )
 
 
-@pytest.mark.parametrize("payload", ["", "[]", "{", "[" * 100_000])
-async def test_a_payload_that_is_none_is_a_fault(payload: str, scene: PerformContext) -> None:
-    """Nobody is asked about nothing."""
-    (said,) = await asked(scene, guard, payload=payload)
-    assert said.fault.startswith("it could not be asked: ")
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """What a hanging sync hook waits for; opened at the end, so that no thread is left."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
 async def test_a_hook_that_takes_too_long_has_no_say(scene: PerformContext, gate: threading.Event) -> None:
-    """An async one is stopped and cleans up, a sync one is left behind; the next is asked."""
     cleaned: list[bool] = []
 
     @hook(Hook.PRE_TOOL_USE, timeout=0.05)
@@ -470,46 +351,33 @@ async def test_a_hook_that_takes_too_long_has_no_say(scene: PerformContext, gate
         gate.wait()
         return NO
 
-    assert await asked(scene, slow, hang, guard) == (
+    @hook(Hook.PRE_TOOL_USE, timeout=None)
+    async def patient(_: HookCall) -> None:  # such as one that asks a person
+        await asyncio.sleep(0.05)
+
+    assert await asked(scene, slow, hang, patient, guard) == (
         HookSaid(name="slow", fault="it took longer than 0.05 s"),
         HookSaid(name="hang", fault="it took longer than 0.05 s"),
+        HookSaid(name="patient"),
         HookSaid(name="no-docs", answer=NO),
     )
     assert cleaned == [True]
 
 
-async def test_hooks_that_hang_do_not_use_up_the_threads(
-    scene: PerformContext, gate: threading.Event
-) -> None:
-    """Each one left behind makes room for another."""
-
-    @hook(Hook.PRE_TOOL_USE, timeout=0.05)
-    def hang(_: HookCall) -> None:
-        gate.wait()
-
-    quick, _ = both(lambda _: NO)
-    runner = HookRunner([hang, quick])
-    await asyncio.gather(*[runner(request(hang), scene) for _ in range(2 * THREADS)])
-    assert (await runner(request(quick), scene)).said == (HookSaid(name="sync", answer=NO),)
-
-
-async def test_a_hook_without_a_timeout_is_waited_for(scene: PerformContext) -> None:
-    """Such as one that asks a person."""
-
-    @hook(Hook.PRE_TOOL_USE, timeout=None)
-    async def patient(_: HookCall) -> HookAnswer:
-        await asyncio.sleep(0.05)
-        return NO
-
-    assert await asked(scene, patient) == (HookSaid(name="patient", answer=NO),)
-
-
 # Stopping
+
+
+async def cancelled(task: asyncio.Task[Any], started: asyncio.Event, why: str | None = None) -> None:
+    """Cancel *task* when it has *started*: the cancellation is passed on."""
+    await asyncio.wait_for(started.wait(), PATIENCE)
+    task.cancel(why)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, PATIENCE)
 
 
 @pytest.mark.parametrize("why", [None, LEAVING])
 async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: PerformContext) -> None:
-    """It cleans up, the ones after it are not asked, and the cancellation is passed on."""
+    # It cleans up, and the ones after it are not asked.
     started, cleaned, after = asyncio.Event(), list[bool](), list[HookCall]()
 
     @hook(Hook.PRE_TOOL_USE)
@@ -520,12 +388,12 @@ async def test_a_cancelled_request_stops_its_hook(why: str | None, scene: Perfor
         finally:
             cleaned.append(True)
 
-    task = asyncio.create_task(asked(scene, slow, both(after.append)[0]))
-    await asyncio.wait_for(started.wait(), PATIENCE)
-    task.cancel(why)
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, PATIENCE)
+    await cancelled(asyncio.create_task(asked(scene, slow, both(after.append)[0])), started, why)
     assert (cleaned, after) == ([True], [])
+    # So it is where a session's end is told.
+    telling = HookRunner([hook(Hook.SESSION_END, name="slow")(slow.function)])
+    started.clear()
+    await cancelled(asyncio.create_task(telling.tell(Hook.SESSION_END, "{}", "s-1")), started, why)
 
 
 async def test_a_thread_is_not_waited_for(scene: PerformContext, gate: threading.Event) -> None:
@@ -537,16 +405,11 @@ async def test_a_thread_is_not_waited_for(scene: PerformContext, gate: threading
         loop.call_soon_threadsafe(started.set)
         gate.wait()
 
-    task = asyncio.create_task(asked(scene, hang))
-    await asyncio.wait_for(started.wait(), PATIENCE)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, PATIENCE)
+    await cancelled(asyncio.create_task(asked(scene, hang)), started)
     assert not gate.is_set()
 
 
 async def test_a_hook_that_ignores_its_cancel_is_left_behind(scene: PerformContext) -> None:
-    """Whoever asks twice waits no longer; the hook is kept until it ends by itself."""
     started, cancelling, ended = (asyncio.Event() for _ in range(3))
     gates: list[weakref.ref[asyncio.Event]] = []
 
@@ -580,23 +443,10 @@ async def test_a_hook_that_ignores_its_cancel_is_left_behind(scene: PerformConte
 # Telling them
 
 
-async def test_the_end_of_a_session_is_told_to_all() -> None:
-    """Whatever they say is not asked for; those at fault are returned."""
+async def test_the_end_of_a_session_is_told_to_all_and_faults_are_returned() -> None:
     seen: list[HookCall] = []
-
-    @hook(Hook.SESSION_END)
-    def first(about: HookCall) -> HookAnswer:
-        seen.append(about)
-        return NO
-
-    @hook(Hook.SESSION_END)
-    def broken(_: HookCall) -> None:
-        sys.exit(1)
-
-    @hook(Hook.SESSION_END)
-    async def last(about: HookCall) -> None:
-        seen.append(about)
-
+    first, last = both(seen.append, Hook.SESSION_END)
+    broken = hook(Hook.SESSION_END, name="broken")(lambda _: sys.exit(1))
     runner = HookRunner([first, listen, broken, last], clock=Noon())
     faults = await runner.tell(Hook.SESSION_END, '{"reason":"closed"}', "s-1")
     assert faults == (HookSaid(name="broken", fault="it raised SystemExit: 1"),)
@@ -604,32 +454,14 @@ async def test_the_end_of_a_session_is_told_to_all() -> None:
     assert seen == [told, told]
 
 
-async def test_telling_can_be_cancelled() -> None:
-    """Who closes a session may give up on it."""
-    started = asyncio.Event()
-
-    @hook(Hook.SESSION_END)
-    async def slow(_: HookCall) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(HookRunner([slow]).tell(Hook.SESSION_END, "{}", "s-1"))
-    await asyncio.wait_for(started.wait(), PATIENCE)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, PATIENCE)
-
-
 # Commands
 
 
 def shell(script: str, at: Hook = Hook.PRE_TOOL_USE, **settings: Any) -> HostHook[Any]:
-    """A hook that is a shell script."""
     return command_hook(at, command=["/bin/sh", "-c", script], name="script", **settings)
 
 
 def echo(text: str) -> str:
-    """A script that says *text*."""
     return f"cat <<'END'\n{text}\nEND"
 
 
@@ -655,8 +487,10 @@ def echo(text: str) -> str:
 async def test_a_command_answers_by_exit_code_and_output(
     script: str, said: HookAnswer, scene: PerformContext
 ) -> None:
-    """Nothing, an answer in JSON, or no."""
     assert await asked(scene, shell(script)) == (HookSaid(name="script", answer=said),)
+
+
+NO_ANSWER = "it raised ValueError: its output is no answer"
 
 
 @pytest.mark.parametrize(
@@ -666,35 +500,29 @@ async def test_a_command_answers_by_exit_code_and_output(
         ("echo out; exit 3", "it raised ChildProcessError: exit code 3: out"),
         ("exit 4", "it raised ChildProcessError: exit code 4: it said nothing"),
         ("kill -9 $$", "it raised ChildProcessError: exit code -9"),
-        ("echo no", "it raised ValueError: its output is no answer ("),
-        ("echo '[]'", "it raised ValueError: its output is no answer (Expected `object`"),
-        (
-            echo('{"verdict":"maybe"}'),
-            "it raised ValueError: its output is no answer (Invalid enum value 'maybe'",
-        ),
-        (
-            echo('{"decision":"deny"}'),
-            "it raised ValueError: its output is no answer (Object contains unknown",
-        ),
+        ("echo no", f"{NO_ANSWER} ("),
+        ("echo '[]'", f"{NO_ANSWER} (Expected `object`"),
+        (echo('{"verdict":"maybe"}'), f"{NO_ANSWER} (Invalid enum value 'maybe'"),
+        (echo('{"decision":"deny"}'), f"{NO_ANSWER} (Object contains unknown"),
         (echo('{"arguments":"[]"}'), "its arguments must be the text of a JSON object"),
-        ("head -c 3000000 /dev/zero", "it raised ValueError: its output is no answer"),
     ],
 )
 async def test_a_command_that_fails_is_at_fault(script: str, fault: str, scene: PerformContext) -> None:
-    """The fault says how it ended, and what it said."""
     (said,) = await asked(scene, shell(script))
     assert (said.answer, said.fault[: len(fault)]) == (HookAnswer(), fault)
 
 
 async def test_a_command_that_says_no_at_a_stop_goes_on(scene: PerformContext) -> None:
-    """There is nothing to deny; the model reads what is left to do."""
+    # There is nothing to deny; the model reads what is left to do.
     script = shell("echo 'the tests fail' >&2; exit 2", Hook.STOP)
     (said,) = await asked(scene, script, payload='{"reason":"end_turn","continued":0}')
     assert said == HookSaid(name="script", answer=HookAnswer(go_on=True, reason="the tests fail"))
+    missing = command_hook(Hook.STOP, command=["/no/such/check.sh"])
+    (said,) = await asked(scene, missing, payload="{}")
+    assert (said.name, said.fault.startswith("it raised FileNotFoundError: ")) == ("check.sh", True)
 
 
 async def test_a_command_reads_what_it_is_asked_about(scene: PerformContext, tmp_path: Path) -> None:
-    """The payload, and whose it is; it runs where it is told to."""
     await asked(scene, shell("cat > seen.json", cwd=tmp_path))
     assert json.loads((tmp_path / "seen.json").read_text()) == {
         "hook": "pre_tool_use",
@@ -702,19 +530,11 @@ async def test_a_command_reads_what_it_is_asked_about(scene: PerformContext, tmp
         "run": "r-1",
         "call": "call-3",
         "now": 12.0,
-        "tool_name": "write",
-        "tool_input": {"path": "a.md", "lines": ["x"]},
+        **json.loads(CALL),
     }
-
-
-async def test_a_command_need_not_read(scene: PerformContext) -> None:
-    """However much it is told."""
+    # It need not read, however much it is told; and it can rewrite large arguments.
     payload = json.dumps({"tool_name": "write", "tool_input": {"content": "x" * 5_000_000}})
     assert await asked(scene, shell("exit 0"), payload=payload) == (HookSaid(name="script"),)
-
-
-async def test_a_command_can_rewrite_large_arguments(scene: PerformContext) -> None:
-    """Such as those of a call that writes a whole file."""
     payload = json.dumps({"tool_input": {"content": "x" * 1_000_000}})
     program = 'import json,sys; print(json.dumps({"arguments": json.load(sys.stdin)["tool_input"]}))'
     copy = command_hook(Hook.PRE_TOOL_USE, command=[sys.executable, "-c", program])
@@ -722,45 +542,20 @@ async def test_a_command_can_rewrite_large_arguments(scene: PerformContext) -> N
     assert (said.fault, len(said.answer.arguments)) == ("", 1_000_014)
 
 
-async def test_a_command_that_is_not_there_is_at_fault(scene: PerformContext) -> None:
-    """It is named after its program."""
-    missing = command_hook(Hook.STOP, command=["/no/such/check.sh"])
-    (said,) = await asked(scene, missing, payload="{}")
-    assert (said.name, said.fault.startswith("it raised FileNotFoundError: ")) == ("check.sh", True)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process *pid* runs; one that is dead and not yet buried does not."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    return False
-
-
-async def until(condition: Callable[[], bool]) -> bool:
-    """Whether *condition* came true in time."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(0.01)
-    return True
-
-
-@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("stopped", ["cancelled", "late"])
 async def test_a_command_dies_with_its_children(
-    cancelled: bool, scene: PerformContext, tmp_path: Path
-) -> None:  # noqa: FBT001  # a parameter
-    """When its time is up, and when the request is cancelled."""
+    stopped: str, scene: PerformContext, tmp_path: Path, alive: Callable[[int], bool], until: Any
+) -> None:
     script = "sleep 1000 & echo $! > child.tmp; mv child.tmp child; wait"
-    waiting = shell(script, cwd=tmp_path, timeout=None if cancelled else 1)
+    waiting = shell(script, cwd=tmp_path, timeout=None if stopped == "cancelled" else 1)
     task = asyncio.create_task(asked(scene, waiting))
-    assert await until((tmp_path / "child").exists)
+    await until((tmp_path / "child").exists)
     pid = int((tmp_path / "child").read_text())
-    if cancelled:
-        assert is_alive(pid)
+    if stopped == "cancelled":
+        assert alive(pid)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(task, PATIENCE)
     else:
         assert await task == (HookSaid(name="script", fault="it took longer than 1 s"),)
-    assert await until(lambda: not is_alive(pid))
+    await until(lambda: not alive(pid))

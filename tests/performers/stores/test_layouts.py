@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,50 +23,39 @@ LAYOUTS = Path(__file__).resolve().parent / "layouts"
 """For each layout there was, what a store of that time wrote, as sqlite3 dumps it."""
 
 ODD = "naïve 'quoted' 🦊"
-KEPT = {
-    "one": [b"a", b"", b"c" * 1500, b"g"],
-    "two": [bytes(range(256)), b"e", b"f"],
-    ODD: [b"d"],
-}
+KEPT = {"one": [b"a", b"", b"c" * 1500, b"g"], "two": [bytes(range(256)), b"e", b"f"], ODD: [b"d"]}
 """What is in each of them."""
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a file is to be made."""
     return tmp_path / "agent.db"
 
 
 def written_out(layout: int, path: Path) -> None:
-    """Make the file of this *layout* at *path*, as it was left by whoever wrote it."""
-    db = sqlite3.connect(path)
-    db.execute("pragma journal_mode = wal")
-    db.executescript((LAYOUTS / f"{layout}.sql").read_text("utf-8"))
-    db.close()
+    """Make the file of this *layout* at *path*, as a store of that time left it."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("pragma journal_mode = wal")
+        db.executescript((LAYOUTS / f"{layout}.sql").read_text("utf-8"))
 
 
 def version_of(path: Path) -> int:
-    """The layout that the file says it has."""
-    db = sqlite3.connect(path)
-    version: int = db.execute("pragma user_version").fetchone()[0]
-    db.close()
+    with closing(sqlite3.connect(path)) as db:
+        version: int = db.execute("pragma user_version").fetchone()[0]
     return version
 
 
 async def everything(store: Store) -> dict[str, list[bytes]]:
-    """The entries of all sessions of *store*."""
     return {info.session: list(await store.load(info.session)) for info in await store.list()}
 
 
 def test_there_is_a_file_of_each_layout() -> None:
-    """Whoever changes the layout says how the one before comes up to it, and leaves a file of the new one."""
     assert sorted(path.stem for path in LAYOUTS.iterdir()) == [str(one + 1) for one in range(VERSION)]
     assert sorted(UPGRADES) == list(range(1, VERSION))
 
 
 @pytest.mark.parametrize("layout", range(1, VERSION + 1))
 async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
-    """All that was in it is there, in order, with its times; and its sessions go on."""
     written_out(layout, path)
     assert version_of(path) == layout
     store = SQLiteStore(path, now=lambda: 2000.0)
@@ -103,7 +93,6 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
 
 @pytest.mark.parametrize("layout", range(1, VERSION))
 async def test_of_many_that_open_an_older_file_one_brings_it_up_to_date(path: Path, layout: int) -> None:
-    """The others wait for it and find it done."""
     written_out(layout, path)
     stores = [SQLiteStore(path, "process") for _ in range(4)]
     for kept in await asyncio.gather(*(everything(store) for store in stores)):
@@ -112,14 +101,12 @@ async def test_of_many_that_open_an_older_file_one_brings_it_up_to_date(path: Pa
 
 
 async def test_a_file_of_a_newer_layout_is_refused(path: Path) -> None:
-    """A file that a newer turnwheel laid out is not touched; the error says to upgrade."""
     store = SQLiteStore(path)
     await store.append("s", 0, [b"a"])
     await store.close()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         assert db.execute("pragma application_id").fetchone() == (APPLICATION_ID,)
         db.execute(f"pragma user_version = {VERSION + 1}")
-    db.close()
     newer = SQLiteStore(path)
     says = f"the layout of store .* has version {VERSION + 1}, known here is {VERSION}: upgrade turnwheel"
     with pytest.raises(JournalError, match=says):
@@ -128,12 +115,10 @@ async def test_a_file_of_a_newer_layout_is_refused(path: Path) -> None:
 
 
 async def test_a_file_that_is_brought_up_to_date_while_it_is_open_is_told(path: Path) -> None:
-    """Whoever has it open with an older turnwheel is told at the latest when it looks again."""
     store = SQLiteStore(path)
     await store.append("s", 0, [b"a"])
-    db = sqlite3.connect(path)
-    db.executescript(f"alter table entries rename to others; pragma user_version = {VERSION + 1};")
-    db.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"alter table entries rename to others; pragma user_version = {VERSION + 1};")
     with pytest.raises(OSError, match="no such table"):
         await store.append("s", 1, [b"b"])
     with pytest.raises(JournalError, match="upgrade turnwheel"):
@@ -150,17 +135,14 @@ def larger(path: Path) -> dict[str, list[bytes]]:
     draw = random.Random(5)
     kept: dict[str, list[bytes]] = {f"s{number}": [] for number in range(SESSIONS)}
     written_out(2, path)
-    db = sqlite3.connect(path)
-    with db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("delete from sessions")
         db.execute("delete from entries")
         for seq in range(EACH):
             for name, entries in kept.items():
                 entries.append(draw.randbytes(draw.randrange(2 * SIZE)))
                 db.execute("insert into entries values (?, ?, 1, ?)", (name, seq, entries[-1]))
-        rows = [(name, EACH) for name in kept]
-        db.executemany("insert into sessions values (?, ?, 1, 1, x'')", rows)
-    db.close()
+        db.executemany("insert into sessions values (?, ?, 1, 1, x'')", [(name, EACH) for name in kept])
     return kept
 
 
@@ -173,7 +155,6 @@ asyncio.run(SQLiteStore(sys.argv[1]).list())
 
 
 def open_until(path: Path, log_size: float) -> None:
-    """Open the file at *path* in a process that is killed once its write-ahead log has this size."""
     log = path.with_name(f"{path.name}-wal")
     with subprocess.Popen([sys.executable, "-c", OPEN, str(path)]) as process:
         while process.poll() is None and (not log.exists() or log.stat().st_size < log_size):
@@ -182,14 +163,13 @@ def open_until(path: Path, log_size: float) -> None:
 
 
 async def test_killed_half_way_it_is_as_it_was_or_done(path: Path) -> None:
-    """However far it had come, the next who opens the file finds all of it; at last it is up to date."""
     kept = larger(path)
     whole = path.stat().st_size
     seen: set[int] = set()
     for part in (0.01, 0.3, 0.9):
         open_until(path, part * whole)
         seen.add(version_of(path))
-    assert 2 in seen, "nobody was killed before it was done"
+    assert 2 in seen, "no process was killed before it was done"
     store = SQLiteStore(path)
     assert await everything(store) == kept
     await store.close()

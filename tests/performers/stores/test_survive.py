@@ -1,7 +1,7 @@
 """
 What is left of a store when its process is killed, and when the power goes.
 
-Nobody can cut the power of a test. What is done instead: the file and its log are taken as they were written,
+No test can cut the power. What is done instead: the file and its log are taken as they were written,
 and what a disk may have made of them is made of them, byte by byte and sector by sector. That SQLite asks the
 disk to keep something, and when, is seen with strace; that the disk then does is the disk's promise.
 """
@@ -50,10 +50,9 @@ def process(place):
 
 
 @pytest.mark.parametrize("durability", get_args(Durability))
-async def test_what_returned_survives_kill_9(
+async def test_it_survives_kill_9(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Durability
 ) -> None:
-    """A process killed at random in the middle of its appends, some of them together, has lost none."""
     (tmp_path / "survivors.py").write_text(OPENS, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     assert await survives_kill(f"survivors:{durability}", str(tmp_path / "agent.db"), kills=2, seed=1) > 15
@@ -79,17 +78,14 @@ class Life:
     moments: list[Moment]
 
     def kept(self, number: int) -> State:
-        """What was kept at that moment."""
         return self.moments[number].kept
 
 
 def log_of(path: Path) -> Path:
-    """The log of the file at *path*."""
     return path.with_name(f"{path.name}-wal")
 
 
 def written(log: bytes) -> int:
-    """How much of *log* belongs to its head: what is behind that is of an earlier time."""
     end = HEAD
     while log[end + 8 : end + 16] == log[16:24] and log[end:]:
         end += FRAME
@@ -99,7 +95,6 @@ def written(log: bytes) -> int:
 async def live(
     store: SQLiteStore, path: Path, moments: list[Moment], steps: int, draw: random.Random
 ) -> None:
-    """Append to some sessions, sometimes to several at once; note each moment."""
     kept = {name: list(entries) for name, entries in moments[-1].kept.items()}
     for _ in range(steps):
         names = draw.sample("abc", draw.choice([1, 1, 1, 3]))
@@ -111,7 +106,6 @@ async def live(
 
 
 async def begun(path: Path, durability: Durability) -> tuple[SQLiteStore, list[Moment]]:
-    """A store with three sessions, all of it in its file and nothing in its log."""
     store = SQLiteStore(path, durability)
     for name in "abc":
         await store.append(name, 0, [name.encode()])
@@ -120,7 +114,6 @@ async def begun(path: Path, durability: Durability) -> tuple[SQLiteStore, list[M
 
 
 async def lived(path: Path, durability: Durability, steps: int = 8) -> Life:
-    """The life of a store that nobody has moved from its log into its file."""
     store, moments = await begun(path, durability)
     await live(store, path, moments, steps, random.Random(3))
     life = Life(path.read_bytes(), log_of(path).read_bytes(), moments)
@@ -130,7 +123,6 @@ async def lived(path: Path, durability: Durability, steps: int = 8) -> Life:
 
 
 async def left_of(place: Path, file: bytes, log: bytes) -> State:
-    """What is found where a disk has made *file* and *log* of it."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     (place / "agent.db").write_bytes(file)
@@ -145,7 +137,6 @@ async def left_of(place: Path, file: bytes, log: bytes) -> State:
 
 
 def check(found: State, life: Life, at_least: int) -> None:
-    """It is what was there at some moment, no earlier than *at_least*: whole, in order, of all sessions."""
     numbers = [number for number, moment in enumerate(life.moments) if moment.kept == found]
     # Appends that were made together may have been kept one before the other.
     between = [
@@ -157,14 +148,12 @@ def check(found: State, life: Life, at_least: int) -> None:
 
 
 def cuts(log: bytes) -> Iterator[int]:
-    """Where a log may end: at each frame, and at some places in it."""
     for start in range(HEAD, len(log) + 1, FRAME):
         yield from (start + more for more in (0, 24, FRAME - 1) if start + more <= len(log))
     yield from (0, HEAD - 1, HEAD + 1)
 
 
 async def test_wherever_the_log_ends_what_is_before_is_whole(tmp_path: Path) -> None:
-    """What had returned when that much was on the disk is there, of all sessions, and nothing in part."""
     life = await lived(tmp_path / "agent.db", "power")
     for cut in cuts(life.log):
         found = await left_of(tmp_path / "left", life.file, life.log[:cut])
@@ -172,7 +161,6 @@ async def test_wherever_the_log_ends_what_is_before_is_whole(tmp_path: Path) -> 
 
 
 def lossy(before: bytes, after: bytes, kept: int, draw: random.Random) -> bytes:
-    """*after*, of whose sectors behind *kept* some are as *before*: nobody had asked the disk for them."""
     made = bytearray(after)
     for start in range(kept - kept % SECTOR, len(after), SECTOR):
         if draw.random() < draw.choice([0.1, 0.5]):
@@ -183,10 +171,7 @@ def lossy(before: bytes, after: bytes, kept: int, draw: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("durability", get_args(Durability))
-async def test_whatever_is_lost_that_the_disk_was_not_asked_for(
-    tmp_path: Path, durability: Durability
-) -> None:
-    """With "power" that is what comes after the last append that returned; else it may be all of the log."""
+async def test_what_the_disk_was_not_asked_for_may_be_lost(tmp_path: Path, durability: Durability) -> None:
     life, draw = await lived(tmp_path / "agent.db", durability), random.Random(4)
     for _ in range(60):
         number = draw.randrange(len(life.moments))
@@ -196,7 +181,6 @@ async def test_whatever_is_lost_that_the_disk_was_not_asked_for(
 
 
 async def test_a_file_that_is_torn_while_the_log_is_moved_into_it(tmp_path: Path) -> None:
-    """Until that is done and on the disk, the log has all of it: whatever part of the file was written."""
     life, draw = await lived(tmp_path / "agent.db", "power"), random.Random(5)
     after = (tmp_path / "agent.db").read_bytes()  # it was closed, and so the log is in it
     assert len(after) > len(life.file)
@@ -208,7 +192,6 @@ async def test_a_file_that_is_torn_while_the_log_is_moved_into_it(tmp_path: Path
 
 @pytest.mark.parametrize("durability", get_args(Durability))
 async def test_a_log_that_is_written_again_from_its_beginning(tmp_path: Path, durability: Durability) -> None:
-    """What was in it before is in the file by then, and is not taken for what comes after."""
     path, draw = tmp_path / "agent.db", random.Random(6)
     store, moments = await begun(path, durability)
     await live(store, path, moments, 8, draw)
@@ -247,7 +230,6 @@ asyncio.run(write())
 
 
 def traced(path: Path, durability: Durability) -> list[str]:
-    """What a process with ten appends asked the system for: ``told``, and writes and syncs of the log."""
     calls = path.with_name("calls")
     strace = ["strace", "-f", "-y", "-e", "trace=write,pwrite64,fsync,fdatasync", "-o", str(calls)]
     command = [*strace, sys.executable, "-c", APPENDS, str(path), durability]
@@ -265,10 +247,9 @@ def traced(path: Path, durability: Durability) -> list[str]:
 
 
 @pytest.mark.parametrize(("durability", "asks"), [("power", "ws!"), ("process", "w!")])
-def test_before_an_append_returns_the_disk_is_asked_to_keep_it(
+def test_the_disk_is_asked_before_an_append_returns(
     tmp_path: Path, durability: Durability, asks: str
 ) -> None:
-    """With "power" behind the last write of each, and once; with "process" the system may take its time."""
     letters = {"begin": "\n", "told": "!", "write": "w", "sync": "s"}
     told = "".join(letters[one] for one in traced(tmp_path / "agent.db", durability))
     assert re.findall(r"\n([ws]*!)", re.sub("w+", "w", told)) == [asks] * 10

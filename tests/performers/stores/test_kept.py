@@ -15,29 +15,21 @@ from turnwheel import MemoryStore, SQLiteStore
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.store_contract import Check, Lasts, checks
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "own_store.py"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "own_store.py"
 
 
 @pytest.mark.parametrize("check", checks(Lasts.WHILE_OPEN), ids=str)
 async def test_in_memory(check: Check) -> None:
-    """What ends with its process is put to what needs no opening again."""
     await check(MemoryStore)
 
 
 @pytest.mark.parametrize("check", checks(), ids=str)
 async def test_in_a_file(check: Check, tmp_path: Path) -> None:
-    """As durable as it is by default."""
     await check(lambda: SQLiteStore(tmp_path / "agent.db"))
-
-
-@pytest.mark.parametrize("check", checks(), ids=str)
-async def test_in_a_file_for_a_process(check: Check, tmp_path: Path) -> None:
-    """Without waiting for the disk."""
-    await check(lambda: SQLiteStore(tmp_path / "agent.db", "process"))
+    await check(lambda: SQLiteStore(tmp_path / "process.db", "process"))
 
 
 def test_in_a_store_of_ones_own() -> None:
-    """The example puts itself to every check, and its processes are killed."""
     shown = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, check=True).stdout
     *lines, last = shown.splitlines()
     assert lines == [f"ok  {check}" for check in checks()]
@@ -46,7 +38,6 @@ def test_in_a_store_of_ones_own() -> None:
 
 @pytest.mark.parametrize("make", [lambda _: MemoryStore(), SQLiteStore], ids=["memory", "sqlite"])
 def test_a_store_outlives_an_event_loop(make: Callable[[Path], Store], tmp_path: Path) -> None:
-    """One loop after another may use a store of ours, from different threads too, also at once."""
     store = make(tmp_path / "agent.db")
 
     async def write(session: str, length: int) -> None:
