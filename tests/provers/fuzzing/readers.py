@@ -31,9 +31,9 @@ from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.engine.agent import Agent
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import fold
 from turnwheel.performers.hooks import accepted, heard
 from turnwheel.performers.models.http import PART, decompressor
 from turnwheel.performers.stores.memory import MemoryStore
