@@ -2,7 +2,7 @@
 The words spoken to the world and back: four closed unions of frozen values.
 
 `Effect` is what a transition returns: a `Request` that gets one answer, a `Cancel`, a `Record` that changes
-the memory, or a `Notice` for whoever watches. `Event` is what comes back or in. Who does the work is in
+the memory, or a `Notice` for subscribers. `Event` is what comes back or in. Who does the work is in
 `performers`.
 """
 
@@ -34,5 +34,5 @@ def is_record(effect: Effect) -> TypeGuard[Record]:
 
 
 def is_notice(effect: Effect) -> TypeGuard[Notice]:
-    """Whether *effect* is for whoever watches."""
+    """Whether *effect* is for subscribers and readers."""
     return type(effect) in _NOTICES

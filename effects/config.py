@@ -56,7 +56,7 @@ WINDOWS: tuple[tuple[str, int], ...] = (
 
 def window_of(name: str) -> int:
     """The context window, in tokens, of the model called *name*: from `WINDOWS`, else `DEFAULT_WINDOW`."""
-    # What stands before is the wire, or whoever resells it: openai:gpt-5, openrouter's anthropic/claude-...
+    # What stands before is the wire, or a reseller: openai:gpt-5, openrouter's anthropic/claude-...
     bare = name.rpartition(":")[2] if name.count(":") == 1 else name
     bare = bare.rpartition("/")[2].lower()
     return next((window for prefix, window in WINDOWS if bare.startswith(prefix)), DEFAULT_WINDOW)
@@ -71,7 +71,7 @@ class Price:
     """
     What a model costs, in USD per million tokens; those that are None cost what *input* or *output* do.
 
-    *source* and *date* (YYYY-MM-DD) say where the numbers come from, for whoever checks a bill.
+    *source* and *date* (YYYY-MM-DD) say where the numbers come from, for a person who checks a bill.
     """
 
     input: Decimal = attrs.field(converter=as_money, validator=not_negative)
@@ -323,7 +323,7 @@ class ToolSpec:
     The function behind it is found by *name*. *edits*: it changes files and does nothing else, so the mode
     that accepts edits lets it run. *resources* are the keys of what it works on, in which ``{name}`` stands
     for an argument, such as ``account:{id}``: calls with no key in common may run side by side. None: it may
-    touch anything. *secrets* are the names of those of its arguments, at any depth, that nobody but itself
+    touch anything. *secrets* are the names of those of its arguments, at any depth, that no other code
     sees: in their place the machine has placeholders.
     """
 
@@ -399,7 +399,7 @@ class Config:
     rest of a run when its model cannot. *limits* are each run's, *session_limits* those of all runs of a
     session together. *rules* answer for calls before a person is asked, *hooks* are the host's own say.
     *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
-    when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for whoever watches,
+    when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for watchers,
     *agent* the name of the child that this is the configuration of.
     """
 

@@ -52,7 +52,7 @@ class Failure(StrEnum):
     CANCELLED = "cancelled"
     # The process that waited for the answer is gone.
     LOST = "lost"
-    # Nobody had begun to ask: whoever was to was told to leave.
+    # The request was never sent: its worker drained.
     UNBEGUN = "unbegun"
     INTERNAL = "internal"
 
@@ -110,7 +110,7 @@ class ModelFailed:
     """
     A model call failed. *retry_after* is what the provider asked to wait, in seconds, *jitter* in [0, 1).
 
-    The jitter is drawn by whoever performed the call, since a transition draws nothing.
+    The performer draws the jitter, since a transition draws nothing.
     """
 
     at: float
@@ -126,7 +126,7 @@ class ModelFailed:
 @final
 @attrs.frozen(kw_only=True)
 class ToolProgressed:
-    """A running tool said something for whoever watches."""
+    """A running tool reported progress, for watchers."""
 
     at: float
     request: str
@@ -257,7 +257,7 @@ class TimerFired:
 @attrs.frozen(kw_only=True)
 class UserSent:
     """
-    Somebody sent a prompt, for a run of its own. *id* is the sender's own.
+    A prompt came, for a run of its own. *id* is the sender's own.
 
     *sender* is who and through which channel, in free words: prompts of one sender may become one.
     """
@@ -272,7 +272,7 @@ class UserSent:
 @final
 @attrs.frozen(kw_only=True)
 class UserSteered:
-    """Somebody said something meant for the run that is under way. *id* is the sender's own."""
+    """A person said something meant for the run that is under way. *id* is the sender's own."""
 
     at: float
     id: str
@@ -321,30 +321,11 @@ Answer = (
     | TimerFired
 )
 
-# Everything that can happen to a machine.
-Event = (
-    Entered
-    | ModelStreamed
-    | ModelFinished
-    | ModelFailed
-    | ToolProgressed
-    | ToolFinished
-    | ToolLost
-    | ApprovalGiven
-    | HookAnswered
-    | InstructionsRead
-    | AgentProgressed
-    | AgentFinished
-    | TimerFired
-    | UserSent
-    | UserSteered
-    | Interrupted
-    | ControlReceived
-    | CallCancelled
-)
-
-# The events that come from outside, from whichever process.
+# The events that come from outside, from any process.
 Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled
+
+# Everything that can happen to a machine.
+Event = Entered | ModelStreamed | ToolProgressed | AgentProgressed | Answer | Post
 
 
 def joined(events: Sequence[ModelStreamed]) -> ModelStreamed:

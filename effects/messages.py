@@ -45,7 +45,7 @@ class Outcome(StrEnum):
     DENIED = "denied"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
-    # It was started and nobody knows whether it finished: it may have run.
+    # It was started, and whether it finished is not known: it may have run.
     UNKNOWN = "unknown"
 
 

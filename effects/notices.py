@@ -1,4 +1,4 @@
-"""Notices: effects for whoever watches. Nothing depends on anybody watching."""
+"""Notices: effects for subscribers and readers. Nothing depends on them, and no journal keeps them."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ class ApprovalResolved:
 @final
 @attrs.frozen(kw_only=True)
 class ApprovalWithdrawn:
-    """A question is no longer open, and nobody answered it; *late*: it waited as long as it might."""
+    """A question is no longer open, unanswered; *late*: its deadline has passed."""
 
     request: str
     late: bool = False

@@ -119,7 +119,7 @@ def _seams() -> re.Pattern[str]:
 
 
 def _ends(name: str) -> str:
-    """*name*; of one that is longer than any name its ends, so that nobody works on it for long."""
+    """*name*; of one that is longer than any name its ends, so that a hostile one costs no time."""
     return name if len(name) <= 2 * LONGEST_NAME else f"{name[:LONGEST_NAME]} {name[-LONGEST_NAME:]}"
 
 

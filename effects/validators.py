@@ -48,7 +48,7 @@ MAX_PROMPT_FILES = 100
 # Bytes of all files that come with a prompt: in Base64 no provider takes more in a request.
 MAX_ATTACHED = 20_000_000
 
-# Characters of the arguments of a call, whoever wrote them: room for a whole file.
+# Characters of the arguments of a call, a model's or a person's: room for a whole file.
 MAX_CALL_ARGUMENTS = 2_000_000
 
 # Characters of the message that comes with a no.

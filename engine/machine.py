@@ -83,7 +83,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         before = History.of() if history is None else history
         if faults := history_faults(before):
             # Providers refuse such a conversation for good, and nothing that comes later mends it.
-            msg = f"this history cannot be gone on with: {'; '.join(faults)}"
+            msg = f"invalid history: {'; '.join(faults)}"
             raise ConfigError(msg)
         session = SessionMemory(model=config.model.name, mode=config.policy.mode)
         memory = Memory(run=run, session=session, conversation=ConversationMemory.of(before))
@@ -143,7 +143,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         It names the length and the revision of the history it goes with; `restore` takes all three. It is
         small however long the conversation, and a convenience: a journal folds to the same machine. With a
         *key* of 32 bytes or more it is signed, and so is the history it goes with; without one, `restore`
-        believes no more of it than of anybody's word. A signature says who wrote it and not when: an older
+        believes no more of it than of a stranger's word. A signature says who wrote it and not when: an older
         one is as good, so keep the latest yourself where that matters.
         """
         from .snapshots import dump  # noqa: PLC0415  # the converter costs more than the rest of the engine
@@ -223,7 +223,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
 
     def _repr_markdown_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # notebooks call it
         """The picture of the machine with the present state marked, for a notebook."""
-        # Drawing is for whoever looks; nobody else loads it.
+        # Only a notebook needs the picture, so only it loads what draws.
         from ..diagrams import mermaid  # noqa: PLC0415  # see above
 
         return f"{self!r}\n\n```mermaid\n{mermaid(self.state.label)}\n```\n"

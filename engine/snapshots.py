@@ -256,7 +256,7 @@ def _check_signature(data: bytes, signature: str, history: History, key: bytes) 
 
 
 def _check_whole(data: bytes) -> None:
-    """Raise `JournalError` for what is no JSON: nobody forgot to sign that."""
+    """Raise `JournalError` for what is no JSON: that was damaged, not left unsigned."""
     try:
         msgspec.json.decode(data)
     except UNREADABLE as error:
@@ -327,7 +327,7 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> M
     """
     What a run begins with, and of *snapshot* the inputs that wait.
 
-    The account is taken as it is told: whoever makes it smaller has no more than who begins anew.
+    The account is taken as it stands. A forger who makes it smaller gains no more than by a new run.
     """
     session = SessionMemory(
         model=config.model.name,
@@ -395,7 +395,7 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, Call]]:
     told = _batch(snapshot.state).calls
     mine, theirs = [wish.id for wish in wishes], [call.call.id for call in told]
     if faults := history_faults(history, mine):
-        msg = f"this history cannot be gone on with: {'; '.join(faults)}"
+        msg = f"invalid history: {'; '.join(faults)}"
         raise JournalError(msg)
     if mine != theirs:
         msg = f"this snapshot goes with a history whose open calls are {theirs}, not {mine}"

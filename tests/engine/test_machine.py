@@ -104,7 +104,7 @@ def test_equal_machines_are_equal_and_a_step_makes_them_differ() -> None:
 def test_a_history_that_no_provider_takes_is_refused() -> None:
     wish = ToolCall(id="x", wire_id="x", name="look", arguments="{}")
     history = History.of(user("a"), Message(role=Role.ASSISTANT, parts=(wish,)))
-    with pytest.raises(ConfigError, match=r"cannot be gone on with: .* open calls \['x'\]"):
+    with pytest.raises(ConfigError, match=r"invalid history: .* open calls \['x'\]"):
         Machine.start(CONFIG, "hello", history=history)
 
 
