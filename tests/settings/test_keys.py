@@ -15,10 +15,7 @@ import attrs
 import pytest
 
 from turnwheel import (
-    ChildSpec,
-    Compaction,
     Limits,
-    Loops,
     ModelSpec,
     Policy,
     Price,
@@ -27,12 +24,7 @@ from turnwheel import (
 )
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
-from turnwheel.settings import (
-    CommandHook,
-    Debug,
-    Level,
-    Preset,
-)
+from turnwheel.settings import CommandHook, Preset
 from turnwheel.settings.keys import (
     ELSEWHERE,
     ITEM,
@@ -44,18 +36,16 @@ from turnwheel.settings.keys import (
     variable,
 )
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "settings.md").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of one's own."""
     monkeypatch.chdir(tmp_path)
 
 
 def toml(text: str, name: str = "turnwheel.toml") -> Path:
-    """A file of settings that says *text*."""
     path = Path(name)
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, "utf-8")
@@ -68,7 +58,6 @@ def load(env: Mapping[str, str] | None = None, **told: Any) -> Settings:
 
 
 def wrong(env: Mapping[str, str] | None = None, **told: Any) -> list[str]:
-    """All that is wrong with them."""
     with pytest.raises(ConfigError) as caught:
         load(env, **told)
     first, *faults = str(caught.value).split("\n  ")
@@ -90,10 +79,7 @@ SAMPLES: dict[object, tuple[object, str]] = {
     tuple[Path, ...]: (["a", "b"], "a,b"),
     tuple[Rule, ...]: (["deny bash"], "deny bash"),
     tuple[ModelSpec, ...]: (["x", {"name": "y", "thinking": 9}], '["x", { name = "y", thinking = 9 }]'),
-    tuple[CommandHook, ...]: (
-        [{"at": "stop", "command": ["x"]}],
-        '[{ at = "stop", command = ["x"] }]',
-    ),
+    tuple[CommandHook, ...]: ([{"at": "stop", "command": ["x"]}], '[{ at = "stop", command = ["x"] }]'),
 }
 """For each kind of setting a value as a file has it, and as a variable does."""
 
@@ -127,7 +113,6 @@ def beside(key: Key) -> dict[tuple[str, ...], object]:
 
 
 def tree(flat: Mapping[tuple[str, ...], object]) -> dict[str, Any]:
-    """Tables in tables."""
     made: dict[str, Any] = {}
     for (*above, name), value in flat.items():
         table = made
@@ -138,20 +123,15 @@ def tree(flat: Mapping[tuple[str, ...], object]) -> dict[str, Any]:
 
 
 def at(settings: Settings, way: tuple[str, ...]) -> object:
-    """What *settings* say at the end of *way*."""
     value: Any = settings
     for part in way:
-        value = (
-            next(each for each in value if each.name == part)
-            if isinstance(value, tuple)
-            else getattr(value, part)
-        )
+        found = {each.name: each for each in value} if isinstance(value, tuple) else None
+        value = getattr(value, part) if found is None else found[part]
     return value
 
 
 @each_key
 def test_a_setting_is_told_in_python_in_a_file_and_in_the_environment(key: Key) -> None:
-    """All of them mean the same, and it is known which one it was."""
     way, (value, text) = way_of(key), sample(key)
     name = variable(way)
     python = load(**tree({**beside(key), way: value}))
@@ -168,7 +148,6 @@ def test_a_setting_is_told_in_python_in_a_file_and_in_the_environment(key: Key) 
 
 
 def as_toml(value: object) -> str:
-    """*value* in TOML."""
     match value:
         case bool() | str():
             return json.dumps(value)
@@ -182,7 +161,6 @@ def as_toml(value: object) -> str:
 
 @each_key
 def test_a_wrong_value_is_told_with_its_place_and_what_is_accepted(key: Key) -> None:
-    """For every key, of a value that no setting takes."""
     way, odd = way_of(key), {1: object}
     (fault,) = wrong(**tree({**beside(key), way: odd}))
     taken = key.accepts if key.kind != tuple[tuple[str, str], ...] else ""
@@ -194,7 +172,6 @@ def test_a_wrong_value_is_told_with_its_place_and_what_is_accepted(key: Key) -> 
 
 
 def test_python_wins_over_the_environment_and_that_over_the_file() -> None:
-    """Setting by setting; what nobody tells has its default."""
     toml("[limits]\nturns = 1\ntokens = 1\nusd = 1.1\n[policy]\nmax_parallel = 9")
     env = {"TURNWHEEL_LIMITS__TOKENS": "2", "TURNWHEEL_LIMITS__USD": "2.2"}
     settings = load(env, limits={"usd": "3.3"})
@@ -209,7 +186,6 @@ def test_python_wins_over_the_environment_and_that_over_the_file() -> None:
 
 
 def test_an_object_takes_the_place_of_a_whole_table() -> None:
-    """It says all that there is to say; a list does so as well."""
     toml('stop = ["a"]\n[limits]\nturns = 1')
     settings = load({"TURNWHEEL_LIMITS__USD": "2"}, limits=Limits(tokens=3), stop=["b"])
     assert (settings.limits, settings.stop) == (Limits(tokens=3), ("b",))
@@ -218,92 +194,14 @@ def test_an_object_takes_the_place_of_a_whole_table() -> None:
     assert not settings.told("policy")
 
 
-def test_without_a_file_there_are_the_defaults() -> None:
-    """And those of the class are those of the words."""
-    assert load() == Settings()
-    assert load().sources == {}
-
-
 def test_the_environment_is_that_of_the_process_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the file that is named, and not the one that is here."""
     toml("system = 'here'")
     monkeypatch.setenv("TURNWHEEL_STOP", "x")
     settings = Settings.load(toml("system = 'there'", "other.toml"))
     assert (settings.system, settings.stop) == ("there", ("x",))
 
 
-def test_a_variable_that_is_empty_says_nothing() -> None:
-    """As a shell leaves it."""
-    assert load({"TURNWHEEL_MODEL": " ", "TURNWHEEL_LIMITS__USD": ""}) == Settings()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "way", "value"),
-    [
-        (
-            "RULES",
-            '["deny bash:command=rm *,x=1", "ask ls"]',
-            ("rules",),
-            (
-                Rule(verdict="deny", tool="bash", where=(("command", "rm *"), ("x", "1"))),
-                Rule(verdict="ask", tool="ls"),
-            ),
-        ),
-        ("LIMITS", "{ usd = 1.5, turns = 2 }", ("limits",), Limits(usd="1.5", turns=2)),
-        ("DEBUG", "1", ("debug", "level"), Level.DEBUG),
-        ("DEBUG", "off", ("debug", "level"), Level.OFF),
-        ("DEBUG", "info", ("debug", "level"), Level.INFO),
-        ("LOOPS", "off", ("loops",), Loops.never()),
-        ("LIMITS__TURNS", "none", ("limits", "turns"), None),
-        ("RETRIES__LONGEST", "none", ("retries", "longest"), None),
-        ("SESSION__PERSIST", "No", ("session", "persist"), False),
-        ("AGENTS__HELPER__LIMITS__USD", "1", ("agents", "helper", "limits", "turns"), 10),
-        ("MODELS", "a, b", ("models",), (ModelSpec(name="a"), ModelSpec(name="b"))),
-        ("SYSTEM", "5", ("system",), "5"),
-        ("INSTRUCTIONS", "[]", ("instructions",), ()),
-        ("COMPACTION__RESULT_LIMIT", "20_000", ("compaction", "result_limit"), 20_000),
-    ],
-)
-def test_a_variable_is_text_for_a_value_of_any_kind(
-    name: str, text: str, way: tuple[str, ...], value: object
-) -> None:
-    """Lists with commas or as in TOML; tables as in TOML; short forms as in a file."""
-    assert at(load({f"TURNWHEEL_{name}": text}), way) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "way", "value"),
-    [
-        ('model = "x"', ("model",), ModelSpec(name="x")),
-        ("debug = true", ("debug",), Debug(level="debug")),
-        ("debug = false", ("debug",), Debug()),
-        ('debug.file = "x.log"', ("debug",), Debug(file=Path("x.log"), level="debug")),
-        ("loops = false", ("loops",), Loops.never()),
-        ('compaction.clear_over = "none"', ("compaction",), Compaction(clear_over=None)),
-        ("[agents.helper]", ("agents", "helper"), ChildSpec(name="helper")),
-        ('[[agents]]\nname = "a"', ("agents",), (ChildSpec(name="a"),)),
-        ("model.thinking = 9", ("model",), ModelSpec(name="openai:gpt-5", thinking=9)),
-        ('agents.a.tools = "none"', ("agents", "a", "tools"), None),
-        (
-            "agents.a.limits.turns = 3",
-            ("agents", "a", "limits"),
-            Limits(turns=3, tokens=100_000, seconds=60.0),
-        ),
-        (
-            '[[hooks]]\nat = "pre_tool_use"\ncommand = ["x"]\nwhere = { path = "a/*" }',
-            ("hooks",),
-            (CommandHook(at="pre_tool_use", command=["x"], where=(("path", "a/*"),)),),
-        ),
-    ],
-)
-def test_a_file_has_short_forms(text: str, way: tuple[str, ...], value: object) -> None:
-    """And what is left out of a table is as its own default says."""
-    toml(text)
-    assert at(load(), way) == value
-
-
 def test_what_is_said_of_a_model_is_said_of_the_one_beside_it() -> None:
-    """A price in the file does not hold for the model that a variable names."""
     toml('[model]\nname = "a"\nprice = { input = 1, output = 2 }\nthinking = 9')
     priced = ModelSpec(name="a", thinking=9, price=Price(input=1, output=2))
     assert load().model == priced
@@ -315,7 +213,6 @@ def test_what_is_said_of_a_model_is_said_of_the_one_beside_it() -> None:
 
 
 def test_paths_in_a_file_begin_at_its_folder() -> None:
-    """Those of variables and of Python where the process was started; a bare program is looked for."""
     file = toml(
         'cwd = "work"\ndirectories = ["a", "/b"]\nstore = "s.db"\ndebug = { file = "x.log" }\n'
         'hooks = [{ at = "stop", command = ["./h.sh", "./arg"] }, { at = "stop", command = ["true"] }]',
@@ -332,7 +229,6 @@ def test_paths_in_a_file_begin_at_its_folder() -> None:
 
 @pytest.mark.parametrize("preset", Preset)
 def test_a_preset_is_a_policy_that_single_settings_are_laid_over(preset: Preset) -> None:
-    """Each policy that has a name is there by it."""
     named = {"DEFAULT": Policy()} | {
         name: value for name, value in vars(config).items() if isinstance(value, Policy)
     }
@@ -343,7 +239,6 @@ def test_a_preset_is_a_policy_that_single_settings_are_laid_over(preset: Preset)
 
 
 def test_a_preset_is_the_source_of_what_it_says() -> None:
-    """And of nothing else."""
     told = load(preset="singleton").sources
     assert told == {
         "preset": "argument",
@@ -352,140 +247,24 @@ def test_a_preset_is_the_source_of_what_it_says() -> None:
     }
 
 
-# Mistakes
+# Mistakes; each is a story of the command line as well
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Each with where it stands; of one table too."""
-    toml('[limits]\nturns = 0\ntokens = "many"\n[policy]\ngates = "open"')
-    assert wrong({"TURNWHEEL_RETRIES__BASE": "-1"}, system=5) == [
+def test_a_variable_names_the_key_where_it_holds_more_than_that() -> None:
+    assert wrong({"TURNWHEEL_DEBUG": "loud"}, system=5) == [
         "argument system must be a text; got 5",
-        "turnwheel.toml: limits.turns must be a whole number above 0, or 'none'; got 0",
-        "turnwheel.toml: limits.tokens must be a whole number above 0, or 'none'; got 'many'",
-        "turnwheel.toml: policy.gates must be one of hooks_first, rules_first; got 'open'",
-        "TURNWHEEL_RETRIES__BASE must be a number, not negative; got '-1'",
+        "TURNWHEEL_DEBUG: debug.level must be one of off, info, debug; got 'loud'",
     ]
+    assert load({"TURNWHEEL_MODEL": " ", "TURNWHEEL_LIMITS__USD": ""}) == load() == Settings()
+    assert load().sources == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("limit = 1", "limit is not known: did you mean limits?"),
-        ("limits.turn = 1", "limits.turn is not known: did you mean limits.turns?"),
-        ("turns = 1", "turns is not known: did you mean limits.turns?"),
-        ("max_turns = 1", "max_turns is not known: it is limits.turns here"),
-        ("mcp_servers = {}", "mcp_servers is not known: tools of MCP servers cannot be had yet"),
-        ("sources = {}", f"sources is not known: there are {', '.join(fields_of(Settings))}"),
-        (
-            "limits.zzz = 1",
-            "limits.zzz is not known: there are turns, tokens, usd, seconds",
-        ),
-        ("limits = 3", "limits must be a table with some of turns, tokens, usd, seconds; got 3"),
-        ("limits.turns = true", "limits.turns must be a whole number above 0, or 'none'; got True"),
-        ("limits.turns = 1.5", "limits.turns must be a whole number above 0, or 'none'; got 1.5"),
-        ("limits.usd = nan", "limits.usd must be an amount in USD above 0, or 'none'; got NaN"),
-        ("limits.usd = 'x'", "limits.usd must be an amount in USD above 0, or 'none'; got 'x'"),
-        ("limits.seconds = inf", "limits.seconds must be a number above 0, or 'none'; got Infinity"),
-        ("limits.seconds = '5'", "limits.seconds must be a number above 0, or 'none'; got '5'"),
-        ("policy.compact_at = 2", "policy.compact_at must be a number above 0 and at most 1; got 2"),
-        ("session.persist = 1", "session.persist must be true or false; got 1"),
-        ("session.persist = 'yes'", "session.persist must be true or false; got 'yes'"),
-        ("model = ' '", "model.name must be a text that is not empty; got ' '"),
-        ("model.price = { input = 1 }", "model.price.output is missing"),
-        ("fallback.window = 5", "fallback.name is missing"),
-        ("models = ['a', { window = 1 }]", "models[1].name is missing"),
-        (
-            "models = ['a', 5]",
-            f"models[1] must be a table with some of {', '.join(fields_of(ModelSpec))}; got 5",
-        ),
-        ("stop = 'a'", "stop must be a list of texts; got 'a'"),
-        ("stop = [1]", "stop[0] must be a text; got 1"),
-        ("rules = ['bash']", "rules[0] must be a rule such as 'allow write:path=docs/*'; got 'bash'"),
-        (
-            "rules = ['deny bash:x']",
-            "rules[0] must be a rule such as 'allow write:path=docs/*'; got 'deny bash:x'",
-        ),
-        ("hooks = [{ at = 'stop', command = [] }]", "hooks[0].command must be a list of texts; got []"),
-        (
-            "hooks = [{ at = 'stop', command = ['x'], where = { a = 1 } }]",
-            "hooks[0].where must be a table of globs by the names of arguments; got {'a': 1}",
-        ),
-        (
-            "agents.a.limits.turns = 0",
-            "agents.a.limits.turns must be a whole number above 0, or 'none'; got 0",
-        ),
-        (
-            "agents.a = 3",
-            f"agents.a must be a table with some of {', '.join(fields_of(ChildSpec))}; got 3",
-        ),
-        (
-            "compaction.clear_keep = 20",
-            "compaction.clear_keep must be at most clear_over, which is 15; got 20",
-        ),
-        (
-            "session = { id = 'a', latest = true }",
-            "session.id must stand alone: id and latest each name a session",
-        ),
-        (f"system = [{'1, ' * 60}]", f"system must be a text; got {str([1] * 60)[:100]}..."),
-    ],
-)
-def test_a_mistake_in_a_file_names_its_key(text: str, fault: str) -> None:
-    """And what is accepted there, or what may have been meant."""
-    toml(text)
-    assert wrong() == [f"turnwheel.toml: {fault}"]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "fault"),
-    [
-        ("LIMITS__TURN", "1", " is not known: did you mean limits.turns?"),
-        ("LIMITS_USD", "1", " is not known: did you mean limits.usd?"),
-        ("LIMIT", "1", " is not known: did you mean limits?"),
-        ("MAX_TURNS", "1", " is not known: it is limits.turns here"),
-        ("NO__SUCH", "1", ": no is not known: there are model, models, "),
-        ("MODEL__WINDOW", "x", " must be a whole number above 0; got 'x'"),
-        ("LIMITS", "5", " must be a table with some of turns, tokens, usd, seconds; got '5'"),
-        ("LIMITS", "{ turns = 0 }", ": limits.turns must be a whole number above 0, or 'none'; got 0"),
-        ("RULES", "deny ls, bash", ": rules[1] must be a rule such as 'allow write:path=docs/*'; got 'bash'"),
-        ("STOP", "[1", " must be a list of texts; got '[1'"),
-        ("DEBUG", "loud", ": debug.level must be one of off, info, debug; got 'loud'"),
-    ],
-)
-def test_a_mistake_in_a_variable_names_it(name: str, text: str, fault: str) -> None:
-    """With the key where the variable holds more than that."""
-    (told,) = wrong({f"TURNWHEEL_{name}": text})
-    assert told.startswith(f"TURNWHEEL_{name}{fault}")
-
-
-@pytest.mark.parametrize("name", ["PORT", "SERVICE_HOST", "PORT_8080_TCP", "WIRE", "HOME", "VERSION"])
-def test_a_variable_that_looks_like_none_of_ours_is_left_alone(name: str) -> None:
-    """Where a service is called turnwheel, Kubernetes sets such."""
-    assert load({f"TURNWHEEL_{name}": "tcp://10.0.0.1:80"}) == Settings()
-
-
-def test_a_secret_is_never_shown() -> None:
-    """Not in the settings, not where it is wrong, not where its key is."""
-    toml('apikey = "sk-1"')
-    told = [str(Settings(api_key="sk-1")), *wrong(api_key=["sk-1"])]
-    assert not [text for text in told if "sk-1" in text]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "says"),
-    [
-        ("none.toml", None, "there is no file of settings 'none.toml'"),
-        ("a.toml", b"x = ", "the settings in 'a.toml' are no TOML: Invalid value (at end of document)"),
-        ("a.toml", b"\xff", "the settings in 'a.toml' cannot be read: 'utf-8' codec can't decode byte 0xff"),
-        (".", None, "the settings in '.' cannot be read: [Errno 21] Is a directory: '.'"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_told(name: str, data: bytes | None, says: str) -> None:
-    """One that is named must be there."""
-    if data is not None:
-        Path(name).write_bytes(data)
-    with pytest.raises(ConfigError) as caught:
-        Settings.load(name, {})
-    assert str(caught.value).startswith(says)
+def test_a_file_that_is_no_text_is_told() -> None:
+    Path("a.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"the settings in 'a.toml' cannot be read: 'utf-8' codec can't"):
+        Settings.load("a.toml", {})
+    with pytest.raises(ConfigError, match=r"the settings in '.' cannot be read: .* Is a directory: '.'"):
+        Settings.load(".", {})
 
 
 @pytest.mark.parametrize(
@@ -502,7 +281,6 @@ def test_a_file_that_cannot_be_read_is_told(name: str, data: bytes | None, says:
     ],
 )
 def test_what_is_made_by_hand_is_checked_too(told: dict[str, Any]) -> None:
-    """Without a word on the place: there is only one."""
     with pytest.raises((ConfigError, TypeError, ValueError)):
         Settings(**told)
 
@@ -556,7 +334,6 @@ def usual(default: object) -> str:
 
 
 def test_the_page_has_every_setting_as_the_classes_do() -> None:
-    """Its key, its variable, what it takes and its default; and a word on what it says."""
     told = rows("Key")
     assert {row[0]: row[1:4] for row in told} == expected()
     assert len(told) == len(expected())
@@ -564,7 +341,6 @@ def test_the_page_has_every_setting_as_the_classes_do() -> None:
 
 
 def test_the_page_says_what_others_call_a_setting() -> None:
-    """And each of these names leads to a setting that is there."""
     there = {row[0]: row[1] for row in rows("There")}
     assert there == {**ELSEWHERE, **{name: f"none: {why}" for name, why in NOT_DATA.items()}}
     known = {str(key) for key in keys()}
@@ -572,7 +348,6 @@ def test_the_page_says_what_others_call_a_setting() -> None:
 
 
 def test_the_example_of_the_page_is_one() -> None:
-    """The file that it shows is read without a fault, and the fault that it shows comes."""
     example, faulty = PAGE.split("```toml\n")[1].split("```")[0], PAGE.split("```text\n")[1].split("```")[0]
     toml(example)
     assert load().limits == Limits(turns=40, usd="1.50")
@@ -584,7 +359,6 @@ def test_the_example_of_the_page_is_one() -> None:
 
 
 def test_what_reads_settings_is_imported_by_those_only_who_read_some() -> None:
-    """Neither a file nor a converter is needed by whoever says all in Python."""
     code = (
         "import sys, turnwheel\n"
         "heavy = {'cattrs', 'tomllib', 'turnwheel.settings'}\n"

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import aclosing
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 import pytest
 
 from turnwheel import (
-    Agent,
     ChildSpec,
     DoneReason,
     MemoryStore,
     ModelSpec,
     SetThinking,
     SQLiteStore,
-    tool,
 )
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import UserSteered
-from turnwheel.effects.notices import TextDelta, ToolStarted
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
@@ -39,39 +35,11 @@ from turnwheel.engine.journal.summary import (
 )
 from turnwheel.engine.session.listing import described, latest, listed
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import calls, says
 from turnwheel.testing.stores import StoreOver
 
-
-@tool
-def pay(amount: int = 1) -> str:
-    """Pay."""
-    return f"paid {amount}"
-
-
-def made(*replies: Reply, **settings: Any) -> Agent:
-    """An agent over a script, with a store of its own unless one is given."""
-    given: dict[str, Any] = {
-        "model": "scripted",
-        "performers": {CallModel: ScriptedModel(*replies)},
-        "store": MemoryStore(),
-        "clock": AutoClock(100.0),
-        "tools": [pay],
-    }
-    return Agent(**{**given, **settings})
-
-
-def kept_by(agent: Agent) -> Store:
-    """Where *agent* keeps its sessions."""
-    assert agent.store is not None
-    return agent.store
+if TYPE_CHECKING:
+    from engine.inspect.conftest import Made
 
 
 async def told(store: Store, session: str = "s") -> SessionSummary:
@@ -86,10 +54,9 @@ async def told(store: Store, session: str = "s") -> SessionSummary:
     return row
 
 
-async def test_a_session_is_described_from_its_first_prompt_to_its_last_run() -> None:
-    """Queued, at work, over: the row says so each time."""
+async def test_a_session_is_described_from_its_first_prompt_to_its_last_run(made: Made) -> None:
     agent = made(says("one"), says("two"))
-    store = kept_by(agent)
+    store = made.store
     async with agent.session("s") as session:
         await session.send("hello")
         assert await told(store) == SessionSummary(prompts=1)
@@ -107,10 +74,9 @@ async def test_a_session_is_described_from_its_first_prompt_to_its_last_run() ->
         assert (row.runs, row.messages, row.spent.turns) == (2, 4, 2)
 
 
-async def test_a_session_that_waits_for_people_says_for_how_many_answers() -> None:
-    """Resting on questions, unfinished once they are answered, then idle; whoever it was that answered."""
+async def test_a_session_that_waits_for_people_says_for_how_many_answers(made: Made) -> None:
     agent = made(calls(("pay", {}), ("pay", {"amount": 2})), says("done"))
-    store = kept_by(agent)
+    store = made.store
     async with agent.session("s") as session, agent.session("s") as other:
         await session.run("pay twice")
         assert (await told(store)).state is SessionStatus.RESTING
@@ -127,10 +93,9 @@ async def test_a_session_that_waits_for_people_says_for_how_many_answers() -> No
         assert (row.state, row.questions, row.reason) == (SessionStatus.IDLE, 0, DoneReason.INTERRUPTED)
 
 
-async def test_prompts_that_wait_are_counted() -> None:
-    """Those that no run has taken up, and what was said too late into a run that is over."""
-    agent = made(calls(("look", {})), says("one"), says("two"), says("three"), tools=[looker()])
-    store = kept_by(agent)
+async def test_prompts_that_wait_are_counted(made: Made) -> None:
+    agent = made(calls(("look", {})), says("one"), says("two"), says("three"))
+    store = made.store
     async with agent.session("s") as session:
         counts: list[int] = []
         async for notice in session.stream("a"):
@@ -146,27 +111,11 @@ async def test_prompts_that_wait_are_counted() -> None:
         assert (await told(store)).prompts == 2
 
 
-async def test_a_session_that_was_left_is_unfinished() -> None:
-    """Nobody says that it is over, since nobody knows."""
-    agent = made(stalls("half"), says("whole"))
-    store = kept_by(agent)
-    async with agent.session("s") as session:
-        async with aclosing(session.stream("a")) as notices:
-            async for notice in notices:
-                if isinstance(notice, TextDelta):
-                    break
-        assert (await told(store)).state is SessionStatus.UNFINISHED
-    async with agent.session("s") as session:
-        await session.resume()
-    assert (await told(store)).state is SessionStatus.IDLE
-
-
-async def test_a_summary_is_pointed_at() -> None:
-    """The entry of that number is the step by which it came; messages that it stands for still count."""
+async def test_a_summary_is_pointed_at(made: Made) -> None:
     replies = [says("word " * 300, usage=Usage(input=400 * turn, output=400)) for turn in (1, 2, 3)]
     small = ModelSpec(name="scripted", window=1_500)
     agent = made(*replies, model=small, compaction=Compaction(keep=0.3))
-    store = kept_by(agent)
+    store = made.store
     async with agent.session("s") as session:
         await session.run("a")
         await session.run("b")
@@ -188,10 +137,9 @@ async def test_a_summary_is_pointed_at() -> None:
         assert (await told(store)).summary == row.summary
 
 
-async def test_branches_forks_and_titles_are_told() -> None:
-    """What changes between runs is in the row as soon as it is in the journal."""
+async def test_branches_forks_and_titles_are_told(made: Made) -> None:
     agent = made(says("one"), says("two"), says("three"))
-    store = kept_by(agent)
+    store = made.store
     async with agent.session("s") as session:
         first = (await session.run("a")).run
         await session.run("b")
@@ -211,29 +159,12 @@ async def test_branches_forks_and_titles_are_told() -> None:
         assert (row.kind, row.parent, row.runs, row.spent.turns) == (SessionKind.FORK, "s", 3, 1)
 
 
-async def test_two_that_disagree_on_a_title_leave_the_last_one() -> None:
-    """Whoever says again what he said before says something new, if somebody else spoke in between."""
+async def test_two_that_disagree_on_a_title_leave_the_last_one(made: Made) -> None:
     agent = made()
     async with agent.session("s") as one, agent.session("s") as two:
         for session, title in ((one, "x"), (two, "y"), (one, "x"), (two, "y")):
             await session.retitle(title)
-            assert (await told(kept_by(agent))).title == title
-
-
-async def test_a_child_names_its_parent() -> None:
-    """It is told from other sessions by what it is, not by how it is called."""
-    agent = made(
-        calls(("run_agent", {"agent": "kid", "prompt": "go"})),
-        says("found"),
-        says("done"),
-        children=[ChildSpec(name="kid")],
-    )
-    async with agent.session("s.t") as session:
-        await session.run("a")
-    rows = await listed(kept_by(agent))
-    (child,) = [one for one in rows if one.session != "s.t"]
-    assert (child.about.kind, child.about.parent, child.about.agent) == (SessionKind.CHILD, "s.t", "kid")
-    assert (await told(kept_by(agent), "s.t")).kind is SessionKind.MAIN
+            assert (await told(made.store)).title == title
 
 
 @final
@@ -249,7 +180,6 @@ class Counting(StoreOver):
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
-        """As a store does."""
         if self.refuses:
             msg = "nobody may write here"
             raise StoreError(msg)
@@ -258,15 +188,13 @@ class Counting(StoreOver):
         return await super().append(session, expected, entries, about)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
-        """As a store does."""
         self.loads.append(session)
         return await super().load(session, start)
 
 
-async def test_a_run_writes_few_rows() -> None:
-    """Two of them however many steps it has: when it opens and when it ends."""
+async def test_a_run_writes_few_rows(made: Made) -> None:
     store = Counting()
-    agent = made(*[calls(("look", {}))] * 9, says("done"), store=store, tools=[looker()])
+    agent = made(*[calls(("look", {}))] * 9, says("done"), store=store)
     async with agent.session("s") as session:
         await session.run("a")
         assert len(store.rows) == 2
@@ -275,19 +203,7 @@ async def test_a_run_writes_few_rows() -> None:
     assert all(len(row) < 400 for row in store.rows)
 
 
-def looker() -> Any:
-    """A tool that nobody is asked about."""
-
-    @tool(side_effect="read_only")
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    return look
-
-
-async def test_a_list_reads_no_journal() -> None:
-    """Sessions that say what they are about are listed from their rows."""
+async def test_a_list_reads_no_journal(made: Made) -> None:
     store = Counting()
     agent = made(says("one"), says("two"), store=store)
     for name in "ab":
@@ -299,18 +215,17 @@ async def test_a_list_reads_no_journal() -> None:
     assert store.loads == []
 
 
-async def bare(store: Counting) -> None:
+async def bare(made: Made, store: Counting) -> None:
     """A session `s` as an older version wrote it: without a row."""
     agent = made(says("one"))
     async with agent.session("s") as session:
         await session.run("hello")
-    await store.kept.append("s", 0, await kept_by(agent).load("s"))
+    await store.kept.append("s", 0, await made.store.load("s"))
 
 
-async def test_a_session_without_a_row_is_read_once() -> None:
-    """What its journal says is stored, which does not count as writing to it."""
+async def test_a_session_without_a_row_is_read_once(made: Made) -> None:
     store = Counting()
-    await bare(store)
+    await bare(made, store)
     before = (await store.list())[0].updated
     for one in [*await listed(store), *await listed(store)]:
         assert (one.about.title, one.about.runs, one.updated) == ("hello", 1, before)
@@ -319,10 +234,9 @@ async def test_a_session_without_a_row_is_read_once() -> None:
     assert await described(store, "t") is None
 
 
-async def test_a_store_that_cannot_be_written_is_listed_all_the_same() -> None:
-    """Then it is read each time."""
+async def test_a_store_that_cannot_be_written_is_listed_all_the_same(made: Made) -> None:
     store = Counting()
-    await bare(store)
+    await bare(made, store)
     store.refuses = True
     for _ in range(2):
         (one,) = await listed(store)
@@ -334,10 +248,9 @@ async def test_a_store_that_cannot_be_written_is_listed_all_the_same() -> None:
 @pytest.mark.parametrize(
     "entry", [b"no json", b'{"type":"Branched","at":1.0,"run":"r"}', b"{}", b"\xff", b"[]"]
 )
-async def test_what_cannot_be_read_hides_nothing_else(row: bytes, entry: bytes) -> None:
-    """A session of a newer version, or a broken one, is listed as that, and its row is left alone."""
+async def test_what_cannot_be_read_hides_nothing_else(made: Made, row: bytes, entry: bytes) -> None:
     store = Counting()
-    await bare(store)
+    await bare(made, store)
     await store.kept.append("broken", 0, [entry], row)
     states = {one.session: one.about.state for one in await listed(store)}
     assert states == {"s": SessionStatus.IDLE, "broken": SessionStatus.UNREADABLE}
@@ -345,18 +258,16 @@ async def test_what_cannot_be_read_hides_nothing_else(row: bytes, entry: bytes) 
     assert info.about == row
 
 
-async def test_a_row_of_a_newer_version_does_not_matter_where_the_journal_can_be_read() -> None:
-    """What it says beyond this version is left to whoever understands it."""
+async def test_a_row_of_a_newer_version_does_not_matter_where_the_journal_can_be_read(made: Made) -> None:
     store = Counting()
-    await bare(store)
+    await bare(made, store)
     await store.kept.append("s", len(await store.kept.load("s")), [], b'{"runs":1,"mood":"good"}')
     (one,) = await listed(store)
     assert one.about.title == "hello"
     assert (await store.list())[0].about == b'{"runs":1,"mood":"good"}'
 
 
-async def test_the_newest_session_of_a_directory_is_the_one_to_go_on_with(tmp_path: Path) -> None:
-    """Of those that worked there last, however the directory is written; children do not count."""
+async def test_the_newest_session_of_a_directory_is_the_one_to_go_on_with(made: Made, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
@@ -382,23 +293,7 @@ async def test_the_newest_session_of_a_directory_is_the_one_to_go_on_with(tmp_pa
     await store.close()
 
 
-async def test_a_child_is_not_gone_on_with_though_it_was_written_last(tmp_path: Path) -> None:
-    """It is at work and its parent waits: the parent is what goes on. A fork is as good as any."""
-    at = itertools.count(1.0)
-    store = MemoryStore(now=lambda: next(at))
-    row = SessionSummary(cwd=str(tmp_path))
-    await store.append("s", 0, [b"1"], encode(row, SessionSummary))
-    child = attrs.evolve(row, kind=SessionKind.CHILD, parent="s", agent="kid")
-    await store.append("s.1", 0, [b"1"], encode(child, SessionSummary))
-    assert await latest(store, tmp_path) == "s"
-    await store.append(
-        "t", 0, [b"1"], encode(attrs.evolve(row, kind=SessionKind.FORK, parent="s"), SessionSummary)
-    )
-    assert await latest(store, tmp_path) == "t"
-
-
-async def test_a_session_that_moved_is_where_it_worked_last(tmp_path: Path) -> None:
-    """Taken over or gone on with elsewhere, it is found there."""
+async def test_a_session_that_moved_is_where_it_worked_last(made: Made, tmp_path: Path) -> None:
     store = MemoryStore()
     agent = made(calls(("pay", {})), store=store, cwd=tmp_path)
     async with agent.session("s") as session:
@@ -411,7 +306,6 @@ async def test_a_session_that_moved_is_where_it_worked_last(tmp_path: Path) -> N
 
 
 def test_a_row_in_full() -> None:
-    """What a row looks like is fixed: other programs may read it. What is at its default is left out."""
     row = SessionSummary(
         kind=SessionKind.FORK,
         parent="p",
@@ -436,10 +330,9 @@ def test_a_row_in_full() -> None:
     assert encode(SessionSummary(), SessionSummary) == b"{}"
 
 
-async def test_rows_are_right_when_two_processes_take_turns() -> None:
-    """Whoever writes says what is true by then, though the other one wrote in between."""
+async def test_rows_are_right_when_two_processes_take_turns(made: Made) -> None:
     agent = made(*[calls(("pay", {})), says("done")] * 3)
-    store = kept_by(agent)
+    store = made.store
     async with agent.session("s") as one, agent.session("s") as two:
         for number, (driver, other) in enumerate([(one, two), (two, one), (one, two)], 1):
             await driver.run(f"go {number}")

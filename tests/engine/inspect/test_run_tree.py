@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 import pytest
@@ -19,12 +18,8 @@ from turnwheel import (
     DoneReason,
     Limits,
     MemoryStore,
-    ModelSpec,
     Session,
-    SQLiteStore,
-    tool,
 )
-from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import (
     ConfigError,
     JournalError,
@@ -32,14 +27,13 @@ from turnwheel.effects.errors import (
     SessionClosed,
     StoreConflict,
     StoreError,
-    UnknownRun,
     UnknownSession,
 )
 from turnwheel.effects.events import UserSent
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import RunEnded, RunStarted
 from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Spent, Usage
+from turnwheel.effects.usage import Spent
 from turnwheel.engine.inspect.run_tree import runs_of
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
@@ -52,9 +46,7 @@ from turnwheel.engine.journal.entries import (
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
-    Reply,
     ScriptedModel,
     calls,
     says,
@@ -62,23 +54,11 @@ from turnwheel.testing.scripted import (
 )
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
-
-@tool
-def pay(amount: int = 1) -> str:
-    """Pay."""
-    return f"paid {amount}"
-
-
-def made(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
-    """An agent over a script, with a store of its own unless one is given."""
-    model = ScriptedModel(*replies)
-    given: dict[str, Any] = {"store": MemoryStore(), "clock": AutoClock(100.0), "tools": [pay]}
-    given |= {"model": "scripted", "performers": {CallModel: model}}
-    return Agent(**{**given, **settings}), model
+if TYPE_CHECKING:
+    from engine.inspect.conftest import Made
 
 
 def said(session: Session) -> list[str]:
-    """The texts of the conversation as it stands."""
     return [message.text for message in session.history]
 
 
@@ -87,54 +67,20 @@ async def talk(session: Session, *prompts: str) -> list[str]:
     return [(await session.run(prompt)).run for prompt in prompts]
 
 
-async def test_runs_are_a_chain_as_long_as_nobody_goes_back() -> None:
-    """Each run goes on from the one before; the last one is the head and where the session stands."""
-    agent, _ = made(says("one"), says("two"))
+async def test_runs_are_a_chain_until_one_goes_back(made: Made) -> None:
+    agent = made(says("one"), says("two"))
     async with agent.session("s") as session:
         first, second = await talk(session, "a\nand more", "b")
         runs = await session.runs()
 
-    assert [(run.run, run.parent, run.prompt) for run in runs] == [
-        (first, "", "a\nand more"),
-        (second, first, "b"),
-    ]
-    assert [(run.head, run.current, run.copied) for run in runs] == [
-        (False, False, False),
-        (True, True, False),
-    ]
+    told = [(run.run, run.parent, run.prompt, run.head, run.current, run.copied) for run in runs]
+    last = (second, first, "b", True, True, False)
+    assert told == [(first, "", "a\nand more", False, False, False), last]
     assert [(run.reason, run.spent.turns, run.at) for run in runs] == [(DoneReason.END_TURN, 1, 100.0)] * 2
 
 
-async def test_going_back_drops_what_was_said_since_from_what_the_model_sees() -> None:
-    """The next request holds the path to where the session stands, and nothing of the branch beside it."""
-    agent, model = made(says("one"), says("two"), says("three"))
-    async with agent.session("s") as session:
-        first, second = await talk(session, "a", "b")
-        await session.branch(first)
-        assert said(session) == ["a", "one"]
-        (third,) = await talk(session, "c")
-        heads = await session.heads()
-
-    assert [message.text for message in model.seen[2]] == ["a", "one", "c"]
-    assert [(run.run, run.current) for run in heads] == [(second, False), (third, True)]
-
-
-async def test_a_branch_can_be_gone_back_to() -> None:
-    """What was left is all there: the other branch goes on where it ended."""
-    agent, model = made(says("one"), says("two"), says("three"), says("four"))
-    async with agent.session("s") as session:
-        first, second = await talk(session, "a", "b")
-        await session.branch(first)
-        await talk(session, "c")
-        await session.branch(second)
-        await talk(session, "d")
-
-    assert [message.text for message in model.seen[3]] == ["a", "one", "b", "two", "d"]
-
-
-async def test_one_may_go_back_to_the_beginning() -> None:
-    """Without a run the conversation begins anew, and its first one stays as a branch."""
-    agent, model = made(says("one"), says("two"))
+async def test_one_may_go_back_to_the_beginning(made: Made) -> None:
+    agent = made(says("one"), says("two"))
     async with agent.session("s") as session:
         (first,) = await talk(session, "a")
         await session.branch()
@@ -143,14 +89,13 @@ async def test_one_may_go_back_to_the_beginning() -> None:
         await talk(session, "b")
         runs = await session.runs()
 
-    assert [message.text for message in model.seen[1]] == ["b"]
+    assert [message.text for message in made.model.seen[1]] == ["b"]
     assert [(run.parent, run.head) for run in runs] == [("", True), ("", True)]
     assert runs[0].run == first
 
 
-async def test_going_back_costs_nothing_and_gives_nothing_back() -> None:
-    """What was spent on every branch is on the bill; what a person granted holds on all of them."""
-    agent, _ = made(
+async def test_going_back_costs_nothing_and_gives_nothing_back(made: Made) -> None:
+    agent = made(
         *(calls(("pay", {"amount": 1})), says("one"), says("two")),
         *(calls(("pay", {"amount": 2})), says("three")),
     )
@@ -170,11 +115,9 @@ async def test_going_back_costs_nothing_and_gives_nothing_back() -> None:
     assert session.spent.turns == 5
 
 
-async def test_going_to_where_it_stands_writes_nothing() -> None:
-    """Nothing has happened, so nothing is in the journal."""
-    agent, _ = made(says("one"), says("two"))
-    store = agent.store
-    assert store is not None
+async def test_going_to_where_it_stands_writes_nothing(made: Made) -> None:
+    agent = made(says("one"), says("two"))
+    store = made.store
     async with agent.session("s") as session:
         await session.branch()
         assert list(await store.load("s")) == []
@@ -185,27 +128,8 @@ async def test_going_to_where_it_stands_writes_nothing() -> None:
         assert len(await store.load("s")) == length
 
 
-@pytest.mark.parametrize("again", [False, True])
-async def test_going_back_survives_its_process(*, again: bool) -> None:
-    """Another object over the store stands where this one went, however often that was."""
-    agent, _ = made(says("one"), says("two"), says("three"))
-    async with agent.session("s") as session:
-        first, second = await talk(session, "a", "b")
-        await session.branch(first)
-        if again:
-            await session.branch(second)
-            await session.branch()
-            await session.branch(first)
-    async with agent.session("s") as session:
-        assert said(session) == ["a", "one"]
-        await talk(session, "c")
-    async with agent.session("s") as session:
-        assert said(session) == ["a", "one", "c", "three"]
-
-
-async def test_who_has_the_session_open_notices_that_somebody_went_back() -> None:
-    """An object that knew the journal as it was reads it again and stands where the other one went."""
-    agent, _ = made(says("one"), says("two"), says("three"))
+async def test_an_open_session_notices_that_another_process_went_back(made: Made) -> None:
+    agent = made(says("one"), says("two"), says("three"))
     async with agent.session("s") as here, agent.session("s") as there:
         first, _ = await talk(here, "a", "b")
         await there.load()
@@ -217,41 +141,8 @@ async def test_who_has_the_session_open_notices_that_somebody_went_back() -> Non
         assert said(here) == ["a", "one", "c", "three"]
 
 
-async def test_what_a_summary_stands_for_can_be_gone_back_to() -> None:
-    """Before the summary, the conversation is as it was: whole, and as small as it was."""
-    long = "word " * 300
-    small = ModelSpec(name="scripted", window=1_500)
-    replies = [says(long, usage=Usage(input=400 * turn, output=400)) for turn in (1, 2, 3)]
-    agent, _ = made(*replies, model=small, compaction=Compaction(keep=0.3))
-    async with agent.session("s") as session:
-        first, second, _ = await talk(session, "a", "b", "c")
-        assert session.machine is not None
-        assert session.history.revision == 1
-        full = session.machine.memory.size
-        await session.branch(second)
-        assert said(session) == ["a", long, "b", long]
-        await session.branch(first)
-        assert (said(session), session.history.revision) == (["a", long], 0)
-        assert session.machine.memory.size < full
-
-
-@pytest.mark.parametrize("run", ["nowhere", "x" * 40])
-async def test_a_run_that_is_not_there_cannot_be_gone_back_to(run: str) -> None:
-    """The error names those there are, and the session stands where it stood."""
-    agent, _ = made(says("one"), says("two"))
-    async with agent.session("s") as session:
-        with pytest.raises(UnknownRun, match="there are: none"):
-            await session.branch(run)
-        first, second = await talk(session, "a", "b")
-        with pytest.raises(UnknownRun) as caught:
-            await session.branch(run)
-        assert (caught.value.run, caught.value.runs) == (run, (first, second))
-        assert len(session.history) == 4
-
-
-async def test_a_run_that_is_not_over_is_not_left() -> None:
-    """While a run is under way, rests or was left, one goes nowhere and copies nothing."""
-    agent, _ = made(says("one"), calls(("pay", {})), stalls("half"))
+async def test_a_run_that_is_not_over_is_not_left(made: Made) -> None:
+    agent = made(says("one"), calls(("pay", {})), stalls("half"))
     async with agent.session("s") as session:
         (first,) = await talk(session, "a")
         await session.run("b")  # rests on a question
@@ -267,9 +158,8 @@ async def test_a_run_that_is_not_over_is_not_left() -> None:
             await session.branch(first)
 
 
-async def test_without_a_store_there_are_no_branches() -> None:
-    """What would have to be read is kept nowhere, and that is said."""
-    agent, _ = made(says("one"), store=None)
+async def test_without_a_store_there_are_no_branches(made: Made) -> None:
+    agent = made(says("one"), store=None)
     async with agent.session("s") as session:
         await session.run("a")
         for refused in (session.branch(), session.fork(), session.runs(), session.heads()):
@@ -277,9 +167,8 @@ async def test_without_a_store_there_are_no_branches() -> None:
                 await refused
 
 
-async def test_a_closed_session_goes_nowhere() -> None:
-    """It was let go of."""
-    agent, _ = made(says("one"))
+async def test_a_closed_session_goes_nowhere(made: Made) -> None:
+    agent = made(says("one"))
     async with agent.session("s") as session:
         await session.run("a")
     for refused in (session.branch(), session.fork()):
@@ -289,7 +178,7 @@ async def test_a_closed_session_goes_nowhere() -> None:
 
 @final
 class Meddled(StoreOver):
-    """A store in memory in which somebody else writes *entry* to the session as it is read, or *before*."""
+    """A store in memory in which another process writes *entry* to the session as it is read, or *before*."""
 
     def __init__(self, entry: Entry, *, before: bool = False) -> None:
         super().__init__()
@@ -298,7 +187,6 @@ class Meddled(StoreOver):
         self._before = before
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
-        """The entries; by now, there is one more."""
         entries = await self.kept.load(session, start)
         if not self.armed or start:
             return entries
@@ -307,10 +195,9 @@ class Meddled(StoreOver):
         return await self.kept.load(session) if self._before else entries
 
 
-async def test_of_two_that_go_another_way_at_once_one_does() -> None:
-    """Whoever comes second is told so, writes nothing, and stands where the first one went."""
+async def test_of_two_that_go_another_way_at_once_one_does(made: Made) -> None:
     store = Meddled(Branched(at=1.0, run=""))
-    agent, _ = made(says("one"), says("two"), store=store)
+    agent = made(says("one"), says("two"), store=store)
     async with agent.session("s") as session:
         first, _ = await talk(session, "a", "b")
         store.armed = True
@@ -322,46 +209,28 @@ async def test_of_two_that_go_another_way_at_once_one_does() -> None:
     assert branched == [Branched(at=1.0, run="")]
 
 
-async def test_what_is_posted_meanwhile_does_not_keep_one_from_going_back() -> None:
-    """A prompt that came in between waits, and is answered where the session stands by then."""
+async def test_what_is_posted_meanwhile_does_not_keep_one_from_going_back(made: Made) -> None:
     posted = UserSent(at=1.0, id="x", text="psst")
     store = Meddled(Posted(event=posted))
-    agent, model = made(says("one"), says("two"), says("three"), store=store)
+    agent = made(says("one"), says("two"), says("three"), store=store)
     async with agent.session("s") as session:
         first, _ = await talk(session, "a", "b")
         store.armed = True
         await session.branch(first)
         assert [mail.text for mail in session.queue] == ["psst"]
         await session.resume()
-    assert [message.text for message in model.seen[2]] == ["a", "one", "psst"]
+    assert [message.text for message in made.model.seen[2]] == ["a", "one", "psst"]
 
 
 async def entries_of(store: Store, session: str = "s") -> list[Entry]:
-    """The journal of *session*, decoded."""
     return [decode_entry(data) for data in await store.load(session)]
 
 
 # Forks
 
 
-async def test_a_fork_begins_with_all_that_was_said() -> None:
-    """It goes its own way from there, and the session it is of does not notice."""
-    agent, model = made(says("one"), says("two"), says("three"))
-    async with agent.session("s") as session:
-        await talk(session, "a")
-        async with await session.fork("t") as fork:
-            assert (fork.id, said(fork)) == ("t", ["a", "one"])
-            await talk(fork, "b")
-        await talk(session, "c")
-        assert said(session) == ["a", "one", "c", "three"]
-    assert [message.text for message in model.seen[1]] == ["a", "one", "b"]
-    async with agent.session("t") as fork:
-        assert said(fork) == ["a", "one", "b", "two"]
-
-
-async def test_a_fork_has_an_account_of_its_own() -> None:
-    """It begins with nothing, however it is read; its limits are those of a new session."""
-    agent, _ = made(says("one"), says("two"), session_limits=Limits(turns=1))
+async def test_a_fork_has_an_account_of_its_own(made: Made) -> None:
+    agent = made(says("one"), says("two"), session_limits=Limits(turns=1))
     async with agent.session("s") as session:
         await talk(session, "a")
         async with await session.fork("t") as fork:
@@ -375,9 +244,8 @@ async def test_a_fork_has_an_account_of_its_own() -> None:
         assert fork.spent == result.spent
 
 
-async def test_a_fork_knows_which_of_its_runs_were_another_sessions() -> None:
-    """Its tree has them all; those that were copied say so, and so does the entry."""
-    agent, _ = made(says("one"), says("two"), says("three"))
+async def test_a_fork_knows_which_of_its_runs_were_another_sessions(made: Made) -> None:
+    agent = made(says("one"), says("two"), says("three"))
     async with agent.session("s") as session:
         first, second = await talk(session, "a", "b")
         fork = await session.fork()
@@ -385,15 +253,13 @@ async def test_a_fork_knows_which_of_its_runs_were_another_sessions() -> None:
         (third,) = await talk(fork, "c")
         runs = {run.run: (run.parent, run.copied) for run in await fork.runs()}
     assert runs == {first: ("", True), second: (first, True), third: (first, False)}
-    store = agent.store
-    assert store is not None
+    store = made.store
     kept = await entries_of(store, fork.id)
     assert [entry for entry in kept if isinstance(entry, Forked)] == [Forked(at=100.0, session="s")]
 
 
-async def test_prompts_that_wait_are_not_answered_twice() -> None:
-    """What waits in a session waits there and not in its fork, whether a run has seen it or none."""
-    agent, _ = made(says("one"))
+async def test_prompts_that_wait_are_not_answered_twice(made: Made) -> None:
+    agent = made(says("one"))
     async with agent.session("s") as session:
         async with aclosing(session.stream("a")) as notices:
             async for notice in notices:
@@ -408,22 +274,8 @@ async def test_prompts_that_wait_are_not_answered_twice() -> None:
             await agent.session("new").fork()
 
 
-async def test_a_fork_takes_no_other_sessions_place() -> None:
-    """An id that is taken is refused, and what has it stays as it was."""
-    agent, _ = made(says("one"), says("two"))
-    async with agent.session("s") as session, agent.session("t") as other:
-        await talk(session, "a")
-        await talk(other, "b")
-        for taken in ("s", "t"):
-            with pytest.raises(ConfigError, match=f"session '{taken}' is there already"):
-                await session.fork(taken)
-        await other.load()
-        assert said(other) == ["b", "two"]
-
-
-async def test_a_fork_is_of_the_session_as_it_was_at_rest() -> None:
-    """A run that somebody opens while it is copied is none of the fork's."""
-    agent, _ = made(says("one"))
+async def test_a_fork_is_of_the_session_as_it_was_at_rest(made: Made) -> None:
+    agent = made(says("one"))
     opened = RunOpened(at=1.0, run="other", config=agent.config)
     store = Meddled(opened, before=True)
     agent = attrs.evolve(agent, store=store)
@@ -436,10 +288,9 @@ async def test_a_fork_is_of_the_session_as_it_was_at_rest() -> None:
         assert opened in await entries_of(store, "s")
 
 
-async def test_a_fork_that_could_not_be_written_is_not_there() -> None:
-    """Where the store fails, there is no half of a session."""
+async def test_a_fork_that_could_not_be_written_is_not_there(made: Made) -> None:
     store = FaultyStore()
-    agent, _ = made(says("one"), store=store)
+    agent = made(says("one"), store=store)
     async with agent.session("s") as session:
         await talk(session, "a")
         store.works = False
@@ -448,22 +299,6 @@ async def test_a_fork_that_could_not_be_written_is_not_there() -> None:
         store.works = True
         assert [info.session for info in await store.list()] == ["s"]
         assert said(await session.fork("t")) == ["a", "one"]
-
-
-async def test_a_fork_on_a_disk(tmp_path: Path) -> None:
-    """The same over a file, which another process reads."""
-    store = SQLiteStore(tmp_path / "agent.db", "process")
-    agent, _ = made(says("one"), says("two"), store=store)
-    async with agent.session("s") as session:
-        first, _ = await talk(session, "a", "b")
-        fork = await session.fork("t")
-        await fork.branch(first)
-    await store.close()
-    store = SQLiteStore(tmp_path / "agent.db", "process")
-    agent, _ = made(store=store)
-    async with agent.session("t") as fork:
-        assert said(fork) == ["a", "one"]
-    await store.close()
 
 
 # Journals that are not as they should be
@@ -479,11 +314,11 @@ async def test_a_fork_on_a_disk(tmp_path: Path) -> None:
         (["rest", Forked(at=1.0, session="t")], "goes another way while run '.*' is not over"),
     ],
 )
-async def test_a_journal_that_cannot_be_is_refused(entries: list[Entry | str], says_what: str) -> None:
-    """A branch from nowhere and one in the middle of a run name their entry."""
-    agent, _ = made(calls(("pay", {})) if "rest" in entries else says("one"))
-    store = agent.store
-    assert store is not None
+async def test_a_journal_that_cannot_be_is_refused(
+    made: Made, entries: list[Entry | str], says_what: str
+) -> None:
+    agent = made(calls(("pay", {})) if "rest" in entries else says("one"))
+    store = made.store
     journal: list[bytes] = []
     for entry in entries:
         if isinstance(entry, str):
@@ -500,11 +335,9 @@ async def test_a_journal_that_cannot_be_is_refused(entries: list[Entry | str], s
 # Memory
 
 
-async def test_who_goes_on_for_long_holds_on_to_no_end() -> None:
-    """Ends of runs are there while one goes back, and at no other time."""
-    agent, _ = made(*[says("one")] * 6)
-    store = agent.store
-    assert store is not None
+async def test_who_goes_on_for_long_holds_on_to_no_end(made: Made) -> None:
+    agent = made(*[says("one")] * 6)
+    store = made.store
     log = SessionLog("s", store)
     async with agent.session("s") as session:
         first, _ = await talk(session, "a", "b")
@@ -521,13 +354,11 @@ async def test_who_goes_on_for_long_holds_on_to_no_end() -> None:
     assert set(whole.ends) == {first}
 
 
-async def test_runs_under_one_configuration_share_it() -> None:
-    """A journal names it at each run; in memory it is one."""
-    agent, _ = made(says("one"), says("two"))
+async def test_runs_under_one_configuration_share_it(made: Made) -> None:
+    agent = made(says("one"), says("two"))
     async with agent.session("s") as session:
         await talk(session, "a", "b")
-    store = agent.store
-    assert store is not None
+    store = made.store
     folded = fold(await store.load("s"), "s", SessionState(keeps=None))
     assert folded.machine is not None
     assert [end.machine.config is folded.machine.config for end in folded.ends.values()] == [True]

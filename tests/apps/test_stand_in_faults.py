@@ -14,8 +14,7 @@ from turnwheel import (
     ModelSpec,
     Retries,
 )
-from turnwheel.apps.stand_in.faults import FAULTS, SMALL_MODEL, SMALL_WINDOW
-from turnwheel.apps.stand_in.script import MODELS
+from turnwheel.apps.stand_in.faults import SMALL_MODEL, SMALL_WINDOW
 from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
@@ -34,7 +33,6 @@ PATIENT = Retries(base=2.0, jitter=0.0)
 
 @pytest.fixture
 async def server() -> AsyncIterator[StandIn]:
-    """A running stand-in."""
     async with StandIn() as running:
         yield running
 
@@ -72,7 +70,6 @@ def waits_of(notices: list[Notice]) -> list[tuple[Failure, float]]:
 async def test_a_prompt_is_refused_twice_and_then_answered(
     model: str, failure: Failure, first: list[float], second: list[float], server: StandIn
 ) -> None:
-    """The next one too; how long is waited is what the server said, or what doubles."""
     ends = await asked(agent_of(server, model), "Hello!", "Thanks!")
     assert [waits_of(notices) for _, _, notices in ends] == [
         [(failure, due) for due in first],
@@ -83,7 +80,6 @@ async def test_a_prompt_is_refused_twice_and_then_answered(
 
 
 async def test_a_stream_is_cut_before_its_first_word_and_then_behind_it(server: StandIn) -> None:
-    """The first is asked for again, the second was seen: it is void and the run ends."""
     [(reason, text, notices)] = await asked(agent_of(server, "stand-in-cut"), "Hello!")
     assert waits_of(notices) == [(Failure.CUT, 2.0)]
     assert "".join(notice.text for notice in notices if isinstance(notice, TextDelta)).startswith("I am")
@@ -92,7 +88,6 @@ async def test_a_stream_is_cut_before_its_first_word_and_then_behind_it(server: 
 
 
 async def test_a_conversation_that_outgrows_the_small_window_is_summarised(server: StandIn) -> None:
-    """Though the agent takes the window for larger than it is."""
     spec = ModelSpec(name=SMALL_MODEL, window=2 * SMALL_WINDOW)
     long = "and that, " * 700
     ends = await asked(agent_of(server, spec), f"Remember this, {long}", f"Remember this, {long}", "Thanks!")
@@ -104,7 +99,6 @@ async def test_a_conversation_that_outgrows_the_small_window_is_summarised(serve
 
 
 async def test_the_small_model_says_what_is_too_long_as_providers_do(server: StandIn) -> None:
-    """With the code of the dialect, and the numbers."""
     said = {"role": "user", "content": "x" * 4 * (SMALL_WINDOW + 1)}
     async with httpx.AsyncClient(base_url=server.base_url) as client:
         refused = await client.post("/chat/completions", json={"model": SMALL_MODEL, "messages": [said]})
@@ -123,7 +117,6 @@ async def test_the_small_model_says_what_is_too_long_as_providers_do(server: Sta
 async def test_an_answer_that_is_not_streamed_is_refused_alike(
     model: str, status: int, retry_after: str | None, server: StandIn
 ) -> None:
-    """With an error in the words of the dialect; another prompt is another matter."""
     async with httpx.AsyncClient(base_url=server.base_url) as client:
         for prompt in ("Hello", "Hi"):
             body = {"model": model, "messages": [{"role": "user", "content": prompt}]}
@@ -134,18 +127,9 @@ async def test_an_answer_that_is_not_streamed_is_refused_alike(
 
 
 async def test_an_answer_that_is_not_streamed_is_cut_before_it_begins(server: StandIn) -> None:
-    """The connection is lost without a word, as often as a stream is cut."""
     body = {"model": "stand-in-cut", "messages": [{"role": "user", "content": "Hello"}]}
     async with httpx.AsyncClient(base_url=server.base_url) as client:
         for _ in range(2):
             with pytest.raises(httpx.RemoteProtocolError):
                 await client.post("/chat/completions", json=body)
         assert (await client.post("/chat/completions", json=body)).is_success
-
-
-async def test_every_fault_has_a_model_that_the_server_lists(server: StandIn) -> None:
-    """So who looks for one finds it."""
-    async with httpx.AsyncClient(base_url=server.base_url) as client:
-        listed = [model["id"] for model in (await client.get("/models")).json()["data"]]
-    assert listed == list(MODELS)
-    assert {*FAULTS, SMALL_MODEL} < set(listed)

@@ -24,12 +24,11 @@ from turnwheel import (
     SetModel,
     tool,
 )
-from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import Failure, ModelFinished, ModelStreamed
+from turnwheel.effects.events import Failure, ModelFinished
 from turnwheel.effects.messages import Binary, StopReason
-from turnwheel.effects.pieces import ReasoningPiece, TextPiece
+from turnwheel.effects.pieces import ReasoningPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
-from turnwheel.effects.usage import Spent, Usage
+from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
 from turnwheel.engine.journal.summary import MAX_TITLE, first_line
@@ -47,8 +46,7 @@ from turnwheel.testing.scripted import (
     stalls,
 )
 
-PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))
-"""A dollar a token, so that sums are read at a glance."""
+PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))  # a dollar a token
 
 
 class Namer:
@@ -59,13 +57,10 @@ class Namer:
         self.titles = ScriptedModel(title)
         self.may = asyncio.Event()
         self.may.set()
-        self.scenes: list[PerformContext] = []
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> Any:
-        """The next answer of the one script or the other."""
         if request.purpose is not Purpose.TITLE:
             return await self.turns(request, scene)
-        self.scenes.append(scene)
         await self.may.wait()
         return await self.titles(request, scene)
 
@@ -81,14 +76,12 @@ def made(model: Any, titles: str = "model", **settings: Any) -> Agent:
 
 
 async def titled(agent: Agent, session: str = "s") -> list[Titled]:
-    """The titles in the journal of *session*."""
     assert agent.store is not None
     entries: list[Entry] = [decode_entry(data) for data in await agent.store.load(session)]
     return [entry for entry in entries if isinstance(entry, Titled)]
 
 
 async def soon(holds: Callable[[], bool]) -> None:
-    """Let others run until something *holds*."""
     for _ in range(1_000):
         if holds():
             return
@@ -100,61 +93,38 @@ async def soon(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "title"),
+    ("made_of", "text", "title"),
     [
-        ("How long is README.md?", "How long is README.md?"),
-        ("\n\n  two   words \n and a second line", "two words"),
-        ("x" * 60, "x" * 60),
-        ("x" * 61, "x" * 59 + "…"),
-        ("twelve chars " * 6, "twelve chars twelve chars twelve chars twelve chars twelve…"),
-        ("a" * 58 + " bc d", "a" * 58 + "…"),
-        (" \n\t\n", ""),
-        ("", ""),
+        (first_line, "How long is README.md?", "How long is README.md?"),
+        (first_line, "\n\n  two   words \n and a second line", "two words"),
+        (first_line, "x" * 60, "x" * 60),
+        (first_line, "x" * 61, "x" * 59 + "…"),
+        (first_line, "twelve chars " * 6, "twelve chars twelve chars twelve chars twelve chars twelve…"),
+        (first_line, "a" * 58 + " bc d", "a" * 58 + "…"),
+        (first_line, " \n\t\n", ""),
+        (first_line, "", ""),
+        # What a model puts around a title is no part of it.
+        (tidy, '"Counting Words."', "Counting Words"),
+        (tidy, "**Counting Words**\n\nIt is about counting.", "Counting Words"),
+        (tidy, "\n\n« Compter les mots »\n", "Compter les mots"),
+        (tidy, "A title that goes on " * 5, "A title that goes on A title that goes on A title that goes…"),
+        (tidy, "'It's so'", "It's so"),
+        (tidy, '""', ""),
     ],
 )
-def test_a_first_line_is_cut_at_a_word(prompt: str, title: str) -> None:
-    """What says something first, on one line, of at most sixty characters."""
-    assert first_line(prompt) == title
+def test_a_title_is_made_of_a_text(made_of: Callable[[str], str], text: str, title: str) -> None:
+    assert made_of(text) == title
 
 
 @given(st.text(max_size=200))
 def test_a_title_is_one_short_line(text: str) -> None:
-    """Whatever a prompt or a model says, a title fits into a list, and is the same when cut again."""
     for title in (first_line(text), tidy(text)):
         assert len(title) <= MAX_TITLE
         assert title == " ".join(title.split())
         assert first_line(title) == title
 
 
-async def test_the_first_prompt_is_the_title() -> None:
-    """Without being told otherwise, a session is called by its first prompt, at once and for good."""
-    agent = Agent(
-        model="scripted", store=MemoryStore(), performers={CallModel: ScriptedModel(says("x"), says("y"))}
-    )
-    async with agent.session("s") as session:
-        assert session.title == ""
-        async for _ in session.stream("Count the words\nof this"):
-            assert session.title == "Count the words"
-        await session.run("and now?")
-        assert session.title == "Count the words"
-    async with agent.session("s") as again:
-        assert again.title == "Count the words"
-    assert [entry.spent for entry in await titled(agent)] == [Spent()]
-
-
-async def test_titles_can_be_left_out() -> None:
-    """Where they are off, there is none in the session, the journal or the list."""
-    agent = made(ScriptedModel(says("x")), "off")
-    async with agent.session("s") as session:
-        await session.run("hello")
-        assert session.title == ""
-    assert agent.store is not None
-    assert await titled(agent) == []
-    assert [one.about.title for one in await listed(agent.store)] == [""]
-
-
 async def test_a_session_without_a_title_gets_one_with_its_next_run() -> None:
-    """A session that began without is called by its first prompt all the same."""
     store = MemoryStore()
     await made(ScriptedModel(says("x")), "off", store=store).session("s").run("first")
     async with made(ScriptedModel(says("y")), "inline", store=store).session("s") as session:
@@ -163,7 +133,6 @@ async def test_a_session_without_a_title_gets_one_with_its_next_run() -> None:
 
 
 async def test_a_prompt_of_files_only_gives_no_title() -> None:
-    """There are no words to take it from; the next prompt is no beginning."""
     agent = made(ScriptedModel(says("x")), "inline")
     async with agent.session("s") as session:
         await session.run("", files=(Binary(media_type="image/png", data=b"x"),))
@@ -171,7 +140,6 @@ async def test_a_prompt_of_files_only_gives_no_title() -> None:
 
 
 async def test_without_a_store_there_is_a_title_too() -> None:
-    """It is kept as long as the session object is."""
     model = Namer(says("Words Counted Quickly"), says("x"))
     async with made(model, store=None).session("s") as session:
         await session.run("count")
@@ -181,23 +149,10 @@ async def test_without_a_store_there_is_a_title_too() -> None:
         assert session.title == "mine"
 
 
-@pytest.mark.parametrize("titles", ["both", "", None])
-def test_a_way_that_is_none_is_refused(titles: Any) -> None:
-    """The error says which there are."""
-    with pytest.raises(ConfigError, match=r"titles must be one of \['off', 'inline', 'model'\]"):
-        made(ScriptedModel(), titles)
-
-
-def test_titles_are_named_by_text_or_by_their_enum() -> None:
-    """Both are the same setting."""
-    assert made(ScriptedModel(), "off").titles is made(ScriptedModel(), Titles.OFF).titles is Titles.OFF
-
-
 # By a model
 
 
 async def test_a_model_is_asked_after_the_first_run() -> None:
-    """It sees the beginning of the first prompt and nothing else, has no tools, and what it costs is kept."""
     model = Namer(says("Counting Words", usage=Usage(input=20, output=3)), says("x"), says("y"))
     agent = made(model)
     async with agent.session("s") as session:
@@ -219,24 +174,7 @@ async def test_a_model_is_asked_after_the_first_run() -> None:
         assert (again.title, again.spent.cost) == ("Counting Words", Decimal(15 + 23 + 15))
 
 
-@pytest.mark.parametrize(
-    ("said", "title"),
-    [
-        ('"Counting Words."', "Counting Words"),
-        ("**Counting Words**\n\nIt is about counting.", "Counting Words"),
-        ("\n\n« Compter les mots »\n", "Compter les mots"),
-        ("A title that goes on " * 5, "A title that goes on A title that goes on A title that goes…"),
-        ("'It's so'", "It's so"),
-        ('""', ""),
-    ],
-)
-def test_what_a_model_puts_around_a_title_is_taken_off(said: str, title: str) -> None:
-    """Quotes, stars, stops and explanations are no part of it."""
-    assert tidy(said) == title
-
-
-async def test_a_title_is_waited_for_by_nobody() -> None:
-    """Runs come and go while the model thinks about a title, which comes when it comes."""
+async def test_no_run_waits_for_a_title() -> None:
     model = Namer(says("Late But Nice"), says("one"), says("two"))
     model.may.clear()
     agent = made(model)
@@ -251,7 +189,6 @@ async def test_a_title_is_waited_for_by_nobody() -> None:
 
 
 async def test_a_title_may_come_while_another_process_drives() -> None:
-    """It is written beside the run that goes on there, which neither fails nor loses anything."""
     model = Namer(says("From Aside"), says("one"), calls(("look", {})), says("two"))
     model.may.clear()
     opened: list[Session] = []
@@ -277,8 +214,7 @@ async def test_a_title_may_come_while_another_process_drives() -> None:
         assert (again.title, again.spent) == ("From Aside", there.spent)
 
 
-async def test_a_title_that_somebody_gave_stays() -> None:
-    """What the model finds afterwards is paid for and dropped."""
+async def test_a_title_that_a_person_gave_stays() -> None:
     model = Namer(says("Not This One"), says("one"))
     model.may.clear()
     agent = made(model)
@@ -303,7 +239,6 @@ async def test_a_title_that_somebody_gave_stays() -> None:
     ],
 )
 async def test_a_model_that_finds_none_leaves_the_session_without(reply: Reply, cost: int | None) -> None:
-    """The run is as it was; what was used is in the account, estimated where nobody told."""
     agent = made(Namer(reply, says("one"), says("two")))
     async with agent.session("s") as session:
         assert (await session.run("a")).reason is DoneReason.END_TURN
@@ -315,9 +250,7 @@ async def test_a_model_that_finds_none_leaves_the_session_without(reply: Reply, 
         assert again.spent.cost == 15 + 15 + (guessed if cost is None else cost)
 
 
-async def test_whatever_goes_wrong_is_a_line_in_the_log() -> None:
-    """A performer that raises or answers nonsense fails no run; whoever reads the log is told."""
-
+async def test_what_goes_wrong_is_a_line_in_the_log() -> None:
     async def broken(request: CallModel, _: PerformContext) -> Any:
         if request.purpose is Purpose.TITLE:
             msg = "no such wire"
@@ -346,7 +279,6 @@ async def test_whatever_goes_wrong_is_a_line_in_the_log() -> None:
 
 
 async def test_a_title_is_paid_for_out_of_the_sessions_budget() -> None:
-    """By the runs after it; and it is counted once."""
     model = Namer(says("A title", usage=Usage(input=90)), says("done"), says("never"))
     agent = made(model, session_limits=Limits(tokens=100))
     async with agent.session("s") as session:
@@ -360,25 +292,8 @@ async def test_a_title_is_paid_for_out_of_the_sessions_budget() -> None:
     assert again.spent.usage.total == 15 + 90
 
 
-async def test_there_is_no_title_where_there_is_no_budget_left() -> None:
-    """Nobody is asked for one."""
-    model = Namer(says("A title"), says("done"))
-    async with made(model, session_limits=Limits(tokens=10)).session("s") as session:
-        await session.run("go")
-        await asyncio.sleep(0)
-    assert model.titles.requests == []
-
-
 async def test_closing_gives_up_the_title_and_pays_for_what_was_used() -> None:
-    """Whoever closes waits for nothing but the end of the call, and the account has what it cost."""
-
-    async def slow(request: CallModel, scene: PerformContext) -> Any:
-        if request.purpose is not Purpose.TITLE:
-            return await ScriptedModel(says("one"))(request, scene)
-        scene.emit(ModelStreamed(at=1.0, request=request.id, before=0, count=1, pieces=(TextPiece("Half"),)))
-        return await ScriptedModel(stalls())(request, scene)
-
-    agent = made(slow)
+    agent = made(Namer(stalls("Half"), says("one")))
     async with agent.session("s") as session:
         await session.run("a")
         for _ in range(10):
@@ -389,17 +304,21 @@ async def test_closing_gives_up_the_title_and_pays_for_what_was_used() -> None:
         assert again.spent.cost == 15 + again.spent.usage.estimated
 
 
-async def test_a_session_that_is_closed_at_once_asks_nobody() -> None:
-    """There was no time to ask, and nothing is left behind."""
+async def test_a_session_that_is_closed_at_once_or_has_no_budget_left_asks_no_model() -> None:
     model = Namer(says("Never"), says("one"))
     agent = made(model)
     result = await agent.run("a")
     assert (result.text, model.titles.requests) == ("one", [])
     assert await titled(agent, result.session) == []
+    model = Namer(says("A title"), says("done"))
+    async with made(model, session_limits=Limits(tokens=10)).session("s") as session:
+        await session.run("go")
+        await asyncio.sleep(0)
+    assert model.titles.requests == []
+    assert made(ScriptedModel(), "off").titles is made(ScriptedModel(), Titles.OFF).titles is Titles.OFF
 
 
 async def test_the_model_that_is_asked_is_the_one_in_use() -> None:
-    """One that somebody chose for the session gives the title as well, at its price."""
     other = ModelSpec(name="other")
     model = Namer(says("Chosen"), says("one"))
     async with made(model, models=[other]).session("s") as session:
@@ -410,9 +329,8 @@ async def test_the_model_that_is_asked_is_the_one_in_use() -> None:
         assert session.spent.unpriced == session.spent.usage.total
 
 
-@pytest.mark.parametrize(("titles", "title"), [("model", "Helpers At Work"), ("inline", "send somebody")])
+@pytest.mark.parametrize(("titles", "title"), [("model", "Helpers At Work"), ("inline", "send a child")])
 async def test_a_child_gets_no_title(titles: str, title: str) -> None:
-    """Its parent's call says what it is for, and nobody pays twice."""
     model = Namer(
         says("Helpers At Work"),
         calls(("run_agent", {"agent": "kid", "prompt": "go"})),
@@ -421,15 +339,14 @@ async def test_a_child_gets_no_title(titles: str, title: str) -> None:
     )
     agent = made(model, titles, children=[ChildSpec(name="kid")])
     async with agent.session("s") as session:
-        await session.run("send somebody")
+        await session.run("send a child")
         await soon(lambda: bool(session.title))
     assert agent.store is not None
     found = {one.session == "s": one.about.title for one in await listed(agent.store)}
     assert found == {True: title, False: ""}
 
 
-async def test_anybody_may_call_it_something_else() -> None:
-    """From another object, at rest or in the middle of a run, and nothing takes it for something else."""
+async def test_any_process_may_call_it_something_else() -> None:
     agent = made(ScriptedModel(says("one"), stalls("half")), "inline")
     async with agent.session("s") as session, agent.session("s") as other:
         await session.run("a")

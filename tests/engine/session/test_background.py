@@ -1,10 +1,11 @@
-"""One agent for everybody: what comes in through any channel is answered once, in turn, whatever happens."""
+"""Work in the background: what a handle tells of a run, and one agent that answers all channels in turn."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from turnwheel import (
     Agent,
     DoneReason,
     MemoryStore,
+    ModelSpec,
     Policy,
+    Price,
     Session,
     tool,
 )
@@ -22,11 +25,19 @@ from turnwheel.effects.errors import (
     QueueFull,
     SessionClosed,
     StoreError,
+    UnknownSession,
 )
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role
-from turnwheel.effects.notices import ApprovalRequested, RunEnded, TextDelta
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+)
 from turnwheel.effects.requests import CallModel
+from turnwheel.engine.session.session import BUFFER, Handle
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
@@ -40,6 +51,8 @@ from turnwheel.testing.scripted import (
 )
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
+WHOLE = " ".join(map(str, range(4 * BUFFER)))  # more pieces than may wait for a reader
+MANY = says(WHOLE)
 ANSWERS = [says(f"answer {number}") for number in range(1, 20)]
 
 
@@ -49,20 +62,29 @@ def pay() -> str:
     return "paid"
 
 
+async def turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await turns(1)
+
+
 class Slow(StoreOver):
     """A store that keeps all in memory and takes some turns of the event loop for each call."""
 
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
-        """Add *entries*."""
         await turns(2)
         length = await super().append(session, expected, entries, about)
         await turns(2)
         return length
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
-        """The entries of *session* from *start* on."""
         await turns(2)
         return await super().load(session, start)
 
@@ -70,7 +92,7 @@ class Slow(StoreOver):
 def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy()) -> Session:  # noqa: B008  # frozen
     """The session ``s`` of an agent over a script, in *store* or one of its own."""
     agent = Agent(
-        model="scripted",
+        model=ModelSpec(name="scripted", price=Price(input=1, output=1)),
         tools=[pay],
         policy=policy,
         store=store or MemoryStore(),
@@ -81,26 +103,28 @@ def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy
 
 
 def said(session: Session) -> list[str]:
-    """What people said, in order."""
     return [message.text for message in session.history if message.role is Role.USER]
 
 
-async def turns(number: int) -> None:
-    """Let others run for *number* turns of the event loop."""
-    for _ in range(number):
-        await asyncio.sleep(0)
+async def read(handle: Handle, count: int | None = None) -> list[Notice]:
+    """The next *count* notices of *handle*, or all there are."""
+    notices: list[Notice] = []
+    if count != 0:
+        async with aclosing(aiter(handle)) as reading:
+            async for notice in reading:
+                notices.append(notice)
+                if len(notices) == count:
+                    break
+    return notices
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Let others run until something *holds*."""
-    async with asyncio.timeout(10):
-        while not holds():
-            await turns(1)
+def text(notices: list[Notice]) -> str:
+    return "".join(notice.text for notice in notices if isinstance(notice, TextDelta))
 
 
 @pytest.fixture(autouse=True)
 async def _quiet() -> AsyncIterator[None]:
-    """Nothing is left at work, and no error is left that nobody was told of."""
+    """Nothing is left at work, and no error is left unraised."""
     heard = list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     gc.freeze()  # what was there before needs no look
@@ -111,11 +135,149 @@ async def _quiet() -> AsyncIterator[None]:
     assert heard == []
 
 
-# What comes in
+# A handle
+
+
+async def test_waiting_reads_what_no_reader_does() -> None:
+    handle = session(MANY).start("go")
+    await read(handle, 3)
+    assert (await handle.wait()).text == WHOLE
+    assert await read(handle) == []
+    assert (await handle.wait()).text == WHOLE
+
+
+@pytest.mark.parametrize("first", ["reader", "waiter"])
+async def test_waiting_takes_nothing_away_from_a_reader(first: str) -> None:
+    handle = session(MANY).start("go")
+    if first == "reader":
+        reading, waiting = asyncio.ensure_future(read(handle)), asyncio.ensure_future(handle.wait())
+    else:
+        waiting, reading = asyncio.ensure_future(handle.wait()), asyncio.ensure_future(read(handle))
+    assert text(await reading) == WHOLE
+    assert (await waiting).text == WHOLE
+
+
+async def test_who_waits_goes_on_where_a_reader_stops() -> None:
+    handle = session(MANY).start("go")
+    waiting = asyncio.ensure_future(handle.wait())
+    seen = await read(handle, 5)
+    assert (await waiting).text == WHOLE
+    assert len(seen) == 5
+
+
+async def test_a_reader_that_just_breaks_out_is_gone_too() -> None:
+    handle = session(MANY).start("go")
+    async for _ in handle:
+        break
+    async with asyncio.timeout(10):
+        assert (await handle.wait()).text == WHOLE
+
+
+async def test_two_readers_share_the_notices() -> None:
+    handle = session(MANY).start("go")
+    seen: list[tuple[int, Notice]] = []
+
+    async def watch(reader: int) -> None:
+        async for notice in handle:
+            seen.append((reader, notice))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(watch(1), watch(2))
+    assert {reader for reader, _ in seen} == {1, 2}
+    assert text([notice for _, notice in seen]) == WHOLE
+
+
+async def test_a_reader_that_is_cancelled_leaves_the_rest_to_the_next() -> None:
+    handle = session(says("a b c"), says("d")).start("go")
+    reading = asyncio.ensure_future(read(handle))
+    await turns(4)
+    reading.cancel()
+    await asyncio.wait({reading})
+    rest = await read(handle)
+    assert isinstance(rest[-1], RunEnded)
+    assert handle.reason is DoneReason.END_TURN
+
+
+@pytest.mark.parametrize("moment", range(14))
+async def test_a_handle_that_is_closed_at_any_moment_lets_all_go(moment: int) -> None:
+    mine = session(stalls("half"), stalls("again"))
+    handle = mine.start("go")
+    reading = asyncio.ensure_future(read(handle))
+    await turns(moment)
+    await handle.close()
+    await handle.close()
+    async with asyncio.timeout(10):
+        await reading
+    assert handle.done
+    if not moment:
+        with pytest.raises(UnknownSession):  # it had not begun
+            await handle.wait()
+        return
+    assert (await handle.wait()).reason is None
+    again = mine.start()
+    async for notice in again:
+        if isinstance(notice, TextDelta):
+            break
+    await again.interrupt()
+    assert (await again.wait()).reason is DoneReason.INTERRUPTED
+
+
+async def test_leaving_the_context_leaves_the_run() -> None:
+    mine = session(stalls("half"), says("whole"))
+    async with mine.start("go") as handle:
+        async for notice in handle:
+            if isinstance(notice, TextDelta):
+                break
+    assert (mine.unfinished, mine.running, handle.done, handle.reason) == (True, False, True, None)
+    assert (await mine.resume()).text == "whole"
+
+
+async def test_an_error_is_raised_to_each_reader_and_waiter() -> None:
+    store = FaultyStore()
+    mine = session(stalls("half"), store=store)
+    handle = mine.start("go")
+    reading, waiting = asyncio.ensure_future(read(handle)), asyncio.ensure_future(handle.wait())
+    await until(lambda: mine.running)
+    store.works = False
+    await handle.interrupt()
+    for each in (reading, waiting, read(handle), handle.wait()):
+        with pytest.raises(StoreError, match="no space left"):
+            await each
+    await handle.close()
+
+
+async def test_an_error_that_was_raised_to_no_caller_is_raised_by_closing() -> None:
+    handle = session(says("hi"), store=FaultyStore(works=False)).start("go")
+    await until(lambda: handle.done)
+    with pytest.raises(StoreError, match="no space left"):
+        await handle.close()
+    await handle.close()
+
+
+async def test_what_was_over_before_is_not_told_as_its_own() -> None:
+    mine = session(says("one"), says("two"))
+    await mine.run("first")
+    handle = mine.start("second")
+    assert (handle.reason, handle.turns) == (None, 0)
+    async for notice in handle:
+        if isinstance(notice, RunStarted):
+            assert (handle.reason, handle.turns) == (None, 0)
+    assert (handle.reason, handle.turns) == (DoneReason.END_TURN, 1)
+
+
+async def test_a_run_that_is_gone_on_with_has_its_whole_account() -> None:
+    mine = session(calls(("pay", {})), says("done"))
+    resting = await mine.run("go")
+    handle = mine.start()
+    assert (handle.reason, handle.turns) == (None, 1)
+    await mine.approve(resting.waiting[0].id)
+    assert (await handle.wait()).spent.turns == 2
+
+
+# One agent for all channels
 
 
 async def test_what_comes_in_through_many_channels_is_answered_in_its_order() -> None:
-    """One by one, in one conversation; whoever posts does not wait for the answer."""
     mine = session(*ANSWERS, store=Slow())
     async with Singleton(mine) as one:
         watched = one.subscribe()
@@ -130,7 +292,6 @@ async def test_what_comes_in_through_many_channels_is_answered_in_its_order() ->
 
 
 async def test_what_one_sender_says_in_a_row_is_one_prompt() -> None:
-    """A sender is somebody in a group of a channel; who names none is nobody in particular."""
     mine = session(*ANSWERS, policy=Policy(coalesce=2.0))
     async with Singleton(mine) as one:
         for text, channel, group, sender in (
@@ -147,20 +308,8 @@ async def test_what_one_sender_says_in_a_row_is_one_prompt() -> None:
     assert said(mine) == ["1\n3", "2\n6", "4", "5", "7"]
 
 
-async def test_a_post_that_comes_twice_is_one() -> None:
-    """Under its sender's id, also much later."""
-    mine = session(*ANSWERS)
-    async with Singleton(mine) as one:
-        assert await asyncio.gather(*[one.post("hi", id="m1") for _ in range(3)]) == ["m1"] * 3
-        await one.idle()
-        await one.post("hi", id="m1")
-        await one.idle()
-    assert said(mine) == ["hi"]
-
-
 @pytest.mark.parametrize("limit", [1, 2, 5])
 async def test_only_so_many_may_wait(limit: int) -> None:
-    """However many come at once; who is refused is told, and nothing of it is kept."""
     mine = session(stalls("at work"), *ANSWERS, store=Slow())
     async with Singleton(mine, max_queue=limit) as one:
         await one.post("first")
@@ -178,13 +327,11 @@ async def test_only_so_many_may_wait(limit: int) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_a_queue_of_none_is_no_queue(wrong: int) -> None:
-    """Nothing could ever come in."""
     with pytest.raises(ConfigError, match=f"at least 1, or None for no limit; got {wrong}"):
         Singleton(session(), max_queue=wrong)
 
 
-async def test_what_is_refused_does_not_keep_anybody_waiting() -> None:
-    """A prompt without words is no prompt, and nothing is at work afterwards."""
+async def test_what_is_refused_keeps_no_caller_waiting() -> None:
     async with Singleton(session()) as one:
         await one.idle()
         with pytest.raises(ConfigError, match="a prompt has to say something"):
@@ -194,7 +341,6 @@ async def test_what_is_refused_does_not_keep_anybody_waiting() -> None:
 
 
 async def test_who_waits_for_idleness_has_what_was_accepted_before_answered() -> None:
-    """Whatever the work is at when it is accepted."""
     for moment in range(60):
         mine = session(*ANSWERS, store=Slow())
         async with Singleton(mine) as one:
@@ -207,7 +353,6 @@ async def test_who_waits_for_idleness_has_what_was_accepted_before_answered() ->
 
 
 async def test_what_another_process_sends_is_answered_too() -> None:
-    """While nothing goes on here."""
     store = MemoryStore()
     mine = session(*ANSWERS, store=store)
     async with Singleton(mine, poll=0.0) as one:
@@ -218,28 +363,7 @@ async def test_what_another_process_sends_is_answered_too() -> None:
     assert said(mine) == ["from elsewhere"]
 
 
-# What it works on
-
-
-async def test_cancelling_ends_what_is_worked_on_and_the_next_comes() -> None:
-    """What waits is not touched; where nothing is worked on nothing happens."""
-    mine = session(stalls("half"), *ANSWERS)
-    async with Singleton(mine) as one:
-        watched = one.subscribe()
-        await one.cancel()
-        await one.post("first")
-        await one.post("second")
-        async for notice in watched:
-            if isinstance(notice, TextDelta):
-                await one.cancel()
-                break
-        await one.idle()
-        assert said(mine) == ["first", "second"]
-        assert mine.result().text == "answer 1"
-
-
 async def test_a_run_that_fails_does_not_end_the_work() -> None:
-    """A model that cannot be reached is an end of that run; the next prompt gets its own."""
     mine = session(fails(Failure.AUTH), says("fine"))
     async with Singleton(mine) as one:
         await one.post("first")
@@ -251,7 +375,6 @@ async def test_a_run_that_fails_does_not_end_the_work() -> None:
 
 
 async def test_a_question_holds_up_the_work_until_it_is_answered() -> None:
-    """Nothing rests here, since nobody else would go on."""
     mine = session(calls(("pay", {})), *ANSWERS)
     async with Singleton(mine) as one:
         watched = one.subscribe()
@@ -266,11 +389,7 @@ async def test_a_question_holds_up_the_work_until_it_is_answered() -> None:
     assert said(mine) == ["first", "second"]
 
 
-# When it ends
-
-
 async def test_leaving_at_any_moment_loses_nothing() -> None:
-    """The next over the same store goes on with what was under way and what waits, each once."""
     for moment in range(60):
         store = Slow()
         async with Singleton(session(*ANSWERS, store=store)) as one:
@@ -284,17 +403,7 @@ async def test_leaving_at_any_moment_loses_nothing() -> None:
             assert mine.result().reason is DoneReason.END_TURN
 
 
-async def test_nothing_is_idle_or_accepted_after_the_end() -> None:
-    """Whoever asks is told at once."""
-    async with Singleton(session(says("hi"))) as one:
-        await one.post("hi")
-    await one.idle()
-    with pytest.raises(SessionClosed, match="session 's' is closed"):
-        await one.post("more")
-
-
-async def test_what_is_posted_before_the_work_begins_waits_for_it() -> None:
-    """It is kept."""
+async def test_what_is_posted_before_the_work_begins_waits_for_it_and_after_its_end_is_refused() -> None:
     mine = session(says("hi"))
     one = Singleton(mine)
     await one.idle()
@@ -302,10 +411,12 @@ async def test_what_is_posted_before_the_work_begins_waits_for_it() -> None:
     async with one:
         await one.idle()
         assert mine.result().text == "hi"
+    await one.idle()
+    with pytest.raises(SessionClosed, match="session 's' is closed"):
+        await one.post("more")
 
 
-async def test_an_error_ends_the_work_and_everybody_is_told() -> None:
-    """A store that fails is not passed over; what was accepted is answered by the next."""
+async def test_an_error_ends_the_work_and_is_raised_to_each_caller() -> None:
     store = FaultyStore()
     mine = session(stalls("half"), *ANSWERS, store=store)
 
@@ -333,7 +444,6 @@ async def test_an_error_ends_the_work_and_everybody_is_told() -> None:
 
 
 async def test_an_error_of_its_users_own_is_not_hidden_by_one_of_the_works() -> None:
-    """It is what ended the context."""
     store = FaultyStore()
     mine = session(stalls("half"), store=store)
 
@@ -351,7 +461,6 @@ async def test_an_error_of_its_users_own_is_not_hidden_by_one_of_the_works() -> 
 
 
 async def test_who_waits_for_idleness_may_give_up() -> None:
-    """And nothing is left waiting."""
     mine = session(stalls("half"))
     async with Singleton(mine) as one:
         await one.post("first")
