@@ -16,7 +16,7 @@ import attrs
 
 from ..effects.config import ModelSpec, Price
 from ..effects.errors import ConfigError
-from ..performers.models.router import DEFAULT, wire_of
+from ..performers.models.router import DEFAULT_WIRE, wire_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def price_of(
     known = _list()
     at = datetime.now(UTC) if now is None else now
     wire = wire_of(spec.name)
-    name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT
+    name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT_WIRE
     try:
         found, info = known.snapshot.find_provider_model(
             name, None, provider if base_url is None else None, base_url
@@ -78,7 +78,7 @@ def priced(agent: Agent, spec: ModelSpec) -> ModelSpec:
     """*spec* with a price: its own, else the one that *agent*'s prices know, if it has any."""
     if spec.price is not None or agent.prices is None:
         return spec
-    first = wire_of(agent.model.name) or DEFAULT
+    first = wire_of(agent.model.name) or DEFAULT_WIRE
     ours = (wire_of(spec.name) or first) == first
     return attrs.evolve(spec, price=agent.prices(spec, agent.base_url if ours else None))
 

@@ -20,10 +20,10 @@ from turnwheel.performers.base import PerformContext
 from turnwheel.performers.models import Endpoint, HTTPModel, Timeouts
 from turnwheel.performers.models.transcript import transcript
 from turnwheel.performers.models.wire import (
+    AnswerEnd,
     Broken,
     Complete,
-    Ending,
-    Post,
+    HTTPRequest,
 )
 
 STOPS = {"done": StopReason.END_TURN, "call": StopReason.TOOL_USE, "full": StopReason.MAX_TOKENS}
@@ -33,7 +33,7 @@ MAX_LINE = 1_000_000
 class LinesWire:
     """``lines:NAME`` asks the model NAME: what was said goes out, and what is said comes back in lines."""
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The conversation, or the text that is to be summarised, and the tools that may be called."""
         view = request.view
         shown = scene.history.slice(0, view.length)
@@ -51,7 +51,9 @@ class LinesWire:
             "tools": [[tool.name, tool.description, json.loads(tool.schema)] for tool in tools],
             "most": request.max_output or scene.config.spec(request.model).max_output,
         }
-        return Post(path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode())
+        return HTTPRequest(
+            path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode()
+        )
 
     def parser(self, scene: PerformContext) -> "LinesParser":  # noqa: ARG002  # other parsers look at it
         """A new parser for one answer."""
@@ -82,7 +84,7 @@ class LinesParser:
         self.usage: Usage | None = None
         self._line = b""
         self._calls = 0
-        self._ending: Ending | None = None
+        self._ending: AnswerEnd | None = None
 
     def feed(self, data: bytes) -> list[Piece]:
         """The pieces of the lines that *data* ends; the line that it leaves open is kept."""
@@ -92,11 +94,11 @@ class LinesParser:
             self._finish(Broken(failure=Failure.CUT, message=f"a line is longer than {MAX_LINE} bytes"))
         return pieces
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How it ended: as the server said, whatever became of the connection, or else too early."""
         return self._ending or cut or Broken(failure=Failure.CUT, message="the answer has no end")
 
-    def _finish(self, ending: Ending) -> None:
+    def _finish(self, ending: AnswerEnd) -> None:
         self.done, self._ending, self._line = True, ending, b""
 
     def _read(self, line: bytes) -> list[Piece]:

@@ -80,7 +80,7 @@ class PerformContext:
     What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
 
     *emit* takes the events that come before the answer, such as `ModelStreamed`, and what is only to be seen;
-    it never blocks. *whole* finds the whole result of a call by its id, of which the history may hold the
+    it never blocks. *full_result* finds the whole result of a call by its id, of which the history may hold the
     beginning and the end; None where there is none.
     """
 
@@ -90,7 +90,7 @@ class PerformContext:
     history: History
     clock: Clock
     emit: Callable[[Event | PassThroughNotice], None]
-    whole: Callable[[str], Awaitable[str | None]] = no_full_result
+    full_result: Callable[[str], Awaitable[str | None]] = no_full_result
 
 
 class Performer(Protocol[R_contra]):

@@ -31,8 +31,8 @@ from ..effects.permissions import Verdict
 from ..effects.requests import FireHook
 from ..effects.validators import MAX_ARGUMENTS, clean, once
 from .base import Clock, PerformContext, SystemClock
-from .tools.process import Ended, converse
-from .tools.result import cut, message
+from .tools.process import ProcessEnd, run_with_input
+from .tools.result import error_text, truncate
 from .worker_pool import WorkerPool
 
 # How a host writes a hook: `hook` makes one of a function, and the function sees a `HookCall`.
@@ -78,22 +78,22 @@ class HookCall:
     now: float = 0.0
 
 
-Said = HookAnswer | None
+HookReturn = HookAnswer | None
 """What a hook returns: None where it has nothing to say."""
 
-R = TypeVar("R", bound=Said | Awaitable[Said])
-R_co = TypeVar("R_co", bound=Said | Awaitable[Said], covariant=True)
+HookResult = TypeVar("HookResult", bound=HookReturn | Awaitable[HookReturn])
+HookResult_co = TypeVar("HookResult_co", bound=HookReturn | Awaitable[HookReturn], covariant=True)
 
 
 @final
 @attrs.frozen
-class HostHook(Generic[R_co]):
+class HostHook(Generic[HookResult_co]):
     """A function that has a say, made by `hook`. Calling it is calling the function."""
 
     spec: HookSpec
-    function: Callable[[HookCall], R_co]
+    function: Callable[[HookCall], HookResult_co]
 
-    def __call__(self, about: HookCall) -> R_co:
+    def __call__(self, about: HookCall) -> HookResult_co:
         """Call the function."""
         return self.function(about)
 
@@ -111,7 +111,7 @@ def hook(
     where: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     name: str | None = None,
-) -> Callable[[Callable[[HookCall], R]], HostHook[R]]:
+) -> Callable[[Callable[[HookCall], HookResult]], HostHook[HookResult]]:
     """
     Make a function of a `HookCall`, sync or async, a hook: ``@hook(Hook.PRE_TOOL_USE, tool="write")``.
 
@@ -120,9 +120,9 @@ def hook(
     without an answer until then it has no say. *name* takes the place of the function's own. Raises
     `ConfigError` or `ArgumentError` where it cannot be a hook.
     """
-    place = place_of(at)
+    place = hook_named(at)
 
-    def make(function: Callable[[HookCall], R]) -> HostHook[R]:
+    def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
         spec = spec_of(place, function.__name__ if name is None else name, tool, where, timeout)
         return HostHook(spec, function)
@@ -130,7 +130,7 @@ def hook(
     return make
 
 
-def place_of(at: object) -> Hook:
+def hook_named(at: object) -> Hook:
     """The place *at*, or of that value; raises `ArgumentError` or `ConfigError` where there is none."""
     if not isinstance(at, str):
         msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
@@ -147,7 +147,7 @@ def spec_of(
 ) -> HookSpec:
     """The specification of these settings; what is wrong with them is told by the hook's *name*."""
     pairs = _pairs(where)
-    if pairs is None or not are_texts(name, tool):
+    if pairs is None or not are_strings(name, tool):
         msg = (
             f"hook {name!r}: name and tool are texts, and where maps arguments to globs, "
             f"as {{'path': '*.md'}} does; got tool={tool!r}, where={where!r}"
@@ -170,10 +170,10 @@ def _pairs(where: object) -> tuple[tuple[str, str], ...] | None:
     if not isinstance(where, Mapping):
         return None
     pairs = tuple(where.items())
-    return pairs if all(are_texts(*pair) for pair in pairs) else None
+    return pairs if all(are_strings(*pair) for pair in pairs) else None
 
 
-def are_texts(*values: object) -> bool:
+def are_strings(*values: object) -> bool:
     """Whether all *values* are, whatever their types promise."""
     return all(isinstance(value, str) for value in values)
 
@@ -196,10 +196,10 @@ def _refuse_definition(function: object, problem: str) -> NoReturn:
     raise ArgumentError(msg)
 
 
-MAX_TEXT = 10_000
+MAX_HOOK_TEXT = 10_000
 """Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call."""
 
-GRACE = 2.0
+HOOK_GRACE = 2.0
 """Seconds an async hook gets to end after it was cancelled or its time was up."""
 
 THREADS = 32
@@ -306,7 +306,7 @@ class HookRunner:
             else:
                 work = self._crew.thread(partial(_heard, asked, about))
             # Nothing stops a thread, so it is not waited for.
-            return await work.result(seconds, grace=GRACE if asked.is_async else 0.0)
+            return await work.result(seconds, grace=HOOK_GRACE if asked.is_async else 0.0)
         except TimeoutError:
             return _at_fault(name, f"it took longer than {seconds:g} s")
         except (RuntimeError, ValueError) as error:  # no thread to be had, or a payload that is none
@@ -322,7 +322,7 @@ def _must_be_a_hook(given: object) -> None:
 def _heard(asked: HostHook[Any], about: HookCall) -> HookSaid:
     """What *asked* says; never raises."""
     try:
-        return accepted(asked.spec.name, asked(about))
+        return checked_answer(asked.spec.name, asked(about))
     except BaseException as error:  # noqa: BLE001  # a hook that calls sys.exit() must not end the service
         return _failed(asked.spec.name, error)
 
@@ -330,7 +330,7 @@ def _heard(asked: HostHook[Any], about: HookCall) -> HookSaid:
 async def _heard_async(asked: HostHook[Any], about: HookCall) -> HookSaid:
     """What *asked* says; never raises, not even when it is cancelled."""
     try:
-        return accepted(asked.spec.name, await asked(about))
+        return checked_answer(asked.spec.name, await asked(about))
     except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
         return _failed(asked.spec.name, error)
 
@@ -338,15 +338,15 @@ async def _heard_async(asked: HostHook[Any], about: HookCall) -> HookSaid:
 def _failed(name: str, error: BaseException) -> HookSaid:
     if isinstance(error, asyncio.CancelledError):  # by nobody else, or nobody waits any more
         return _at_fault(name, "it cancelled itself")
-    kind, text = type(error).__name__, message(error)
+    kind, text = type(error).__name__, error_text(error)
     return _at_fault(name, f"it raised {kind}: {text}".removesuffix(f": {kind}"))
 
 
 def _at_fault(name: str, fault: str) -> HookSaid:
-    return HookSaid(name=name, fault=cut(fault, MAX_TEXT))
+    return HookSaid(name=name, fault=truncate(fault, MAX_HOOK_TEXT))
 
 
-def accepted(name: str, answer: object) -> HookSaid:
+def checked_answer(name: str, answer: object) -> HookSaid:
     """What the hook *name* says by returning *answer*, fit to be written down."""
     if answer is None:
         return HookSaid(name=name)
@@ -359,9 +359,9 @@ def accepted(name: str, answer: object) -> HookSaid:
         return _at_fault(name, fault)
     kept = attrs.evolve(
         answer,
-        reason=cut(answer.reason, MAX_TEXT),
+        reason=truncate(answer.reason, MAX_HOOK_TEXT),
         arguments=clean(answer.arguments),
-        context=cut(answer.context, MAX_TEXT),
+        context=truncate(answer.context, MAX_HOOK_TEXT),
     )
     return HookSaid(name=name, answer=kept)
 
@@ -411,10 +411,10 @@ _decode = json.JSONDecoder(parse_constant=_refuse).decode
 # Hooks that are programs of the host's: `command_hook`.
 
 
-MAX_OUTPUT = 2_000_000
+MAX_HOOK_OUTPUT = 2_000_000
 """Bytes read of what a command says: room for the arguments of a call that writes a whole file."""
 
-NO = 2
+DENY_CODE = 2
 """The exit code with which a command says no."""
 
 _SHOWN = 500
@@ -443,7 +443,7 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     where: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     name: str | None = None,
-) -> HostHook[Awaitable[Said]]:
+) -> HostHook[Awaitable[HookReturn]]:
     """
     A hook that is a program: *command* and its arguments, run in the directory *cwd*, without a shell.
 
@@ -453,8 +453,8 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     stop the run goes on. Any other code is a fault. What it started is ended with it. The other settings are
     those of `hook`.
     """
-    place = place_of(at)
-    if isinstance(command, str) or not are_texts(*command):
+    place = hook_named(at)
+    if isinstance(command, str) or not are_strings(*command):
         msg = f"the command of a hook is a list of words, such as ['./check.sh', '--quick']; got {command!r}"
         raise ArgumentError(msg)
     if not command:
@@ -462,17 +462,18 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
         raise ConfigError(msg)
     words, folder = tuple(command), Path(cwd)
 
-    async def ask(about: HookCall) -> Said:
+    async def ask(about: HookCall) -> HookReturn:
         whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
         given = json.dumps({**about.payload, **whose, "now": about.now})
-        return heard(place, await converse(words, given=given.encode(), cwd=folder, keep=MAX_OUTPUT))
+        ended = await run_with_input(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
+        return command_answer(place, ended)
 
     return HostHook(spec_of(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)
 
 
-def heard(place: Hook, ended: Ended) -> Said:
+def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
     """What a command that *ended* so says at *place*; raises where that is no answer."""
-    if ended.code == NO:
+    if ended.code == DENY_CODE:
         reason = ended.errors.strip()
         if place in {Hook.STOP, Hook.SUBAGENT_STOP}:
             return HookAnswer(go_on=True, reason=reason)

@@ -20,7 +20,7 @@ from .tools.decorator import ToolContext
 from .tools.files import locate, roots
 from .worker_pool import WorkerPool
 
-MAX_BYTES = 64 * 1024
+MAX_INSTRUCTIONS = 64 * 1024
 """Bytes read of one file: some 16,000 tokens, which a model reads at every call."""
 
 Found = tuple[str, tuple[str, ...]]
@@ -61,7 +61,9 @@ def _sections(files: tuple[str, ...], directories: tuple[Path, ...]) -> Found:
                 faults.append(clean(f"the instructions {heading} cannot be read: {error}"))
                 continue
             if more:
-                faults.append(f"of the instructions {heading} only the first {MAX_BYTES:,} bytes were read")
+                faults.append(
+                    f"of the instructions {heading} only the first {MAX_INSTRUCTIONS:,} bytes were read"
+                )
             if text:
                 sections.append(f"# {heading}\n\n{text}")
     return "\n\n".join(sections), tuple(faults)
@@ -69,5 +71,5 @@ def _sections(files: tuple[str, ...], directories: tuple[Path, ...]) -> Found:
 
 def _read(file: str, directory: Path) -> tuple[str, bool]:
     """The text of *file* in *directory*, and whether there is more of it than is read."""
-    data, _ = locate(ToolContext(cwd=directory, deps=None), file).read(MAX_BYTES + 1)
-    return data[:MAX_BYTES].decode(errors="replace").strip(), len(data) > MAX_BYTES
+    data, _ = locate(ToolContext(cwd=directory, deps=None), file).read(MAX_INSTRUCTIONS + 1)
+    return data[:MAX_INSTRUCTIONS].decode(errors="replace").strip(), len(data) > MAX_INSTRUCTIONS

@@ -27,16 +27,16 @@ from ..effects.secrets import (
     words_of,
 )
 
-MOST_HELD = 10_000_000
+MAX_VAULT = 10_000_000
 """Characters of secrets that are kept in memory; the oldest go first."""
 
-MOST_SESSIONS = 1_000
+MAX_LOCAL_SESSIONS = 1_000
 """Sessions that are known to have been at work in this process."""
 
-EACH = 200
+ENTRY_COST = 200
 """Characters that each of them counts for, besides its own."""
 
-MOST_TRIES = 16
+MAX_JSON_TRIES = 16
 """Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong."""
 
 STEMS = (
@@ -45,10 +45,10 @@ STEMS = (
 )
 """Of each of `WORDS` a part: a text without any of them has no secret, and is not looked at twice."""
 
-TELLING = {"mixed": 6, "digits": 8, "any": 16}
+SHORTEST_SEARCHED = {"mixed": 6, "digits": 8, "any": 16}
 """Characters that a value has at least which is looked for in text, by its kind: shorter ones are words."""
 
-Redact = Callable[[str, Json], str]
+Replace = Callable[[str, Json], str]
 """Gives the placeholder for a value that was found under a name."""
 
 
@@ -73,7 +73,7 @@ class Vault(Protocol):
 V = TypeVar("V", bound="Vault")
 
 
-def as_vault(vault: V) -> V:
+def checked_vault(vault: V) -> V:
     """*vault*, if it is one: something that can keep and find."""
     if not all(callable(getattr(vault, can, None)) for can in ("keep", "find")):
         msg = f"a vault has the methods keep and find, a {type(vault).__name__} has not; leave it out for one"
@@ -85,7 +85,7 @@ def as_vault(vault: V) -> V:
 class MemoryVault:
     """Keeps values in this process, *most* characters of them: then the oldest go."""
 
-    def __init__(self, most: int = MOST_HELD) -> None:
+    def __init__(self, most: int = MAX_VAULT) -> None:
         self._most = most
         self._here: dict[str, None] = {}
         self._kept: dict[tuple[str, str], str] = {}
@@ -94,24 +94,24 @@ class MemoryVault:
     async def keep(self, session: str, name: str, value: str) -> None:
         """Keep *value*, also where an older one has to go for it."""
         if (before := self._kept.pop((session, name), None)) is not None:
-            self._held -= len(before) + EACH
+            self._held -= len(before) + ENTRY_COST
         self._kept[session, name] = value
-        self._held += len(value) + EACH
+        self._held += len(value) + ENTRY_COST
         while self._held > self._most:
-            self._held -= len(self._kept.pop(next(iter(self._kept)))) + EACH
+            self._held -= len(self._kept.pop(next(iter(self._kept)))) + ENTRY_COST
 
     async def find(self, session: str, name: str) -> str | None:
         """What was kept by *name*, if it still is."""
         return self._kept.get((session, name))
 
-    def at_home(self, session: str) -> None:
+    def mark_local(self, session: str) -> None:
         """Know that *session* is at work in this process; of very many, the latest."""
         self._here.pop(session, None)
         self._here[session] = None
-        while len(self._here) > MOST_SESSIONS:
+        while len(self._here) > MAX_LOCAL_SESSIONS:
             del self._here[next(iter(self._here))]
 
-    def is_home(self, session: str) -> bool:
+    def is_local(self, session: str) -> bool:
         """Whether *session* was at work in this process, so that it may be again."""
         return session in self._here
 
@@ -122,7 +122,7 @@ class MemoryVault:
 # Values that are already taken apart: arguments
 
 
-def hidden_in(
+def secret_test(
     names: Iterable[str], secrets: Secrets, there: frozenset[str] = frozenset()
 ) -> Callable[[str], bool]:
     """
@@ -141,7 +141,7 @@ def hidden_in(
     return is_named
 
 
-def redact(value: Json, is_named: Callable[[str], bool], seal: Redact, inside: str = "") -> Json:
+def redact(value: Json, is_named: Callable[[str], bool], seal: Replace, inside: str = "") -> Json:
     """
     *value* with each text and number that stands below a name for which *is_named* in the hands of *seal*.
 
@@ -184,13 +184,13 @@ def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
             return
 
 
-def filled(value: Json, known: Mapping[str, Json]) -> Json:
+def fill_in(value: Json, known: Mapping[str, Json]) -> Json:
     """*value* with each placeholder replaced whose digits are *known*."""
     match value:
         case dict():
-            return {key: filled(each, known) for key, each in value.items()}
+            return {key: fill_in(each, known) for key, each in value.items()}
         case list():
-            return [filled(each, known) for each in value]
+            return [fill_in(each, known) for each in value]
         case str() if MARK in value:
             return filled_text(value, known)
         case _:
@@ -198,7 +198,7 @@ def filled(value: Json, known: Mapping[str, Json]) -> Json:
 
 
 def filled_text(text: str, known: Mapping[str, Json]) -> Json:
-    """As `filled`: a placeholder alone becomes the value itself, one in other text is written into it."""
+    """As `fill_in`: a placeholder alone becomes the value itself, one in other text is written into it."""
     if (whole := placeholders().fullmatch(text)) and whole[1] in known:
         return known[whole[1]]
 
@@ -230,12 +230,12 @@ def _assignments() -> re.Pattern[str]:
     )
 
 
-def stems_of(secrets: Secrets) -> tuple[str, ...]:
+def search_stems(secrets: Secrets) -> tuple[str, ...]:
     """`STEMS`, and those of the words of *secrets*."""
     return (*STEMS, *[words[0] for words in map(words_of, secrets.words) if words])
 
 
-def without_secrets(text: str, secrets: Secrets, stems: Iterable[str], seal: Redact) -> str:
+def redact_text(text: str, secrets: Secrets, stems: Iterable[str], seal: Replace) -> str:
     """*text* with the values in the hands of *seal* that have the name of a secret in it."""
     if '"' not in text and "=" not in text:
         return text
@@ -247,11 +247,11 @@ def without_secrets(text: str, secrets: Secrets, stems: Iterable[str], seal: Red
     return _assignments_sealed(text, secrets, seal) if "=" in text else text
 
 
-def _members_sealed(text: str, secrets: Secrets, seal: Redact) -> Iterator[str]:
+def _members_sealed(text: str, secrets: Secrets, seal: Replace) -> Iterator[str]:
     """*text* in pieces, with the values of JSON replaced that stand behind a secret's key."""
     search, names = _keys().search, secrets.names
     at = done = 0
-    tries = MOST_TRIES
+    tries = MAX_JSON_TRIES
     while found := search(text, at):
         at = found.end()
         if not names(found[1]) or not _may_be_replaced(found[1], text[at : at + 1], tries):
@@ -292,7 +292,7 @@ def _decoder() -> json.JSONDecoder:
     return json.JSONDecoder()
 
 
-def _replaced(name: str, value: Json, seal: Redact) -> Json:
+def _replaced(name: str, value: Json, seal: Replace) -> Json:
     """What stands in the place of *value*, which is called *name*, with all that is in it."""
     if is_counted(name) and isinstance(value, int | float):
         return value
@@ -303,7 +303,7 @@ def _nothing(_: str) -> bool:
     return False
 
 
-def _assignments_sealed(text: str, secrets: Secrets, seal: Redact) -> str:
+def _assignments_sealed(text: str, secrets: Secrets, seal: Replace) -> str:
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         bare = value[1:-1] if value[0] in "\"'" else value
@@ -317,13 +317,13 @@ def _assignments_sealed(text: str, secrets: Secrets, seal: Redact) -> str:
 # Values that are known
 
 
-def is_telling(value: str) -> bool:
+def is_searchable(value: str) -> bool:
     """Whether *value* can be told from any word when it turns up in a text."""
     kind = "digits" if value.isdecimal() else "any" if value.isalpha() else "mixed"
-    return len(value) >= TELLING[kind]
+    return len(value) >= SHORTEST_SEARCHED[kind]
 
 
-def masked(text: str, known: Mapping[str, str]) -> str:
+def mask(text: str, known: Mapping[str, str]) -> str:
     """*text* with placeholders in the place of the values that are *known*, by these."""
     for value in sorted(known, key=len, reverse=True):
         if value in text:

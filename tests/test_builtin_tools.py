@@ -335,7 +335,7 @@ def test_read_returns_no_more_than_the_conversation_holds(
 ) -> None:
     """A file is read on by lines; what is cut because it is too long can only be read on by characters."""
     (home / "a.txt").write_text("".join(f"x{number}\n" for number in range(1, 301)))
-    text = str(read(attrs.evolve(context, room=room), "a.txt"))
+    text = str(read(attrs.evolve(context, result_limit=room), "a.txt"))
     assert text.endswith(end)
     assert room is None or len(text) <= max(room, 60)
     assert len([line for line in text.splitlines() if "\t" in line]) == shown
@@ -344,7 +344,7 @@ def test_read_returns_no_more_than_the_conversation_holds(
 def test_read_shows_one_line_at_least(context: Context, home: Path) -> None:
     """One that is longer than the conversation holds is cut there, where it can be read on."""
     (home / "a.txt").write_text("x" * 5_000 + "\nshort\n")
-    text = str(read(attrs.evolve(context, room=1_000), "a.txt"))
+    text = str(read(attrs.evolve(context, result_limit=1_000), "a.txt"))
     assert text == "     1\t" + "x" * 5_000 + "\n[lines 1 to 1 of 2; offset=2 goes on]"
 
 
@@ -387,7 +387,7 @@ def test_read_says_what_it_cannot_read(context: Context, home: Path) -> None:
     (home / "binary").write_bytes(b"RIFF\0\0\0\0WAVE")
     (home / "short").write_text("x\n")
     with (home / "huge").open("wb") as file:
-        file.truncate(files.MAX_BYTES + 1)
+        file.truncate(files.MAX_EDITED + 1)
     os.mkfifo(home / "pipe")
     problems = {
         ".": "Is a directory: '.'",

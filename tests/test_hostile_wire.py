@@ -75,8 +75,8 @@ from turnwheel.engine.codec import encode
 from turnwheel.engine.session.journal import fold
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.models import Endpoint, HTTPModel
-from turnwheel.performers.models.errors import hidden, keys_in, without_login
-from turnwheel.performers.models.http import PART, decompressor
+from turnwheel.performers.models.errors import keys_in, redact_keys, without_login
+from turnwheel.performers.models.http import MAX_PART, decompressor
 from turnwheel.performers.models.openai_stream import ChatParser
 from turnwheel.performers.models.wire import Complete
 from turnwheel.performers.stores.memory import MemoryStore
@@ -394,7 +394,7 @@ KEY = "sk-ant/api03+0123456789=="
 )
 def test_a_key_is_hidden(said: str, told: str) -> None:
     """Wherever it stands, as it is or as a URL has it, and where it was cut."""
-    assert hidden(said, [KEY]) == told
+    assert redact_keys(said, [KEY]) == told
 
 
 @pytest.mark.parametrize(
@@ -469,4 +469,4 @@ def test_a_packed_body_is_unpacked_in_small_parts(coding: str) -> None:
     assert unpack is not None
     packed = gzip.compress(bytes(50_000_000)) if coding == "gzip" else zlib.compress(bytes(50_000_000))
     sizes = [len(part) for at in range(0, len(packed), 5_000) for part in unpack(packed[at : at + 5_000])]
-    assert (sum(sizes), max(sizes)) == (50_000_000, PART)
+    assert (sum(sizes), max(sizes)) == (50_000_000, MAX_PART)

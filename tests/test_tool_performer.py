@@ -384,20 +384,22 @@ async def test_a_context_says_how_much_a_conversation_holds_and_finds_the_rest(
     @tool
     async def look(context: ToolContext[None]) -> None:
         """Look around."""
-        seen.extend([context.room, await context.whole("call-1"), await context.whole("call-2")])
+        seen.extend(
+            [context.result_limit, await context.full_result("call-1"), await context.full_result("call-2")]
+        )
 
     async def whole(call: str) -> str | None:
         return "all of it" if call == "call-1" else None
 
     config = attrs.evolve(scene.config, compaction=Compaction(result_limit=limit))
-    await run(look, attrs.evolve(scene, config=config, whole=whole))
+    await run(look, attrs.evolve(scene, config=config, full_result=whole))
     assert seen == [limit, "all of it", None]
 
 
 async def test_a_context_made_by_hand_holds_all_and_has_no_rest() -> None:
     """A test of a tool need not say more."""
     context = ToolContext(cwd=Path("/"), deps=None)
-    assert (context.room, await context.whole("call-1")) == (None, None)
+    assert (context.result_limit, await context.full_result("call-1")) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "with\0null"])

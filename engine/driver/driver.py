@@ -265,7 +265,7 @@ class Driver:
                 history=self.machine.memory.history,
                 clock=self.clock,
                 emit=self.inbox.put,
-                whole=self.whole,
+                full_result=self.whole,
             )
             task = asyncio.ensure_future(performer(request, scene))
             self._work[request.id] = RunningRequest(request, task)

@@ -28,27 +28,27 @@ from .encoding import (
     HEADERS,
     MAX_KEPT,
     CallIds,
-    Encoded,
-    Kept,
+    EncodedCache,
+    EncodedConversation,
+    attachment_note,
     effort,
-    is_object,
-    kind_of,
-    named,
+    is_json_object,
+    media_type,
     to_json,
     tool_name,
     wire_name,
 )
 from .http import (
+    ANSWER_SECONDS,
     MAX_ANSWER,
-    WHOLE,
     Endpoint,
     HTTPModel,
     Timeouts,
-    key_of,
+    api_key_from,
 )
-from .throttle import LIMIT
+from .throttle import MAX_CONCURRENT
 from .transcript import transcript
-from .wire import Post
+from .wire import HTTPRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,10 +63,10 @@ if TYPE_CHECKING:
 # The content blocks of the Messages dialect: parts of messages, results and tools as JSON.
 
 
-MARK = b',"cache_control":{"type":"ephemeral"}'
+CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
 """What stands before the closing brace of a block up to which the provider shall cache."""
 
-IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+ACCEPTED_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """The pictures that the API takes."""
 
 NO_SCHEMA = b'{"type":"object"}'
@@ -74,7 +74,7 @@ NO_SCHEMA = b'{"type":"object"}'
 
 def marked(block: bytes) -> bytes:
     """*block* with the mark up to which the provider shall cache."""
-    return block[:-1] + MARK + b"}"
+    return block[:-1] + CACHE_MARK + b"}"
 
 
 def text_block(text: str) -> bytes:
@@ -91,7 +91,7 @@ def thought_block(thought: Reasoning) -> bytes:
 
 def call_block(call: ToolCall, wire_id: str) -> bytes:
     """*call* with its arguments as the model wrote them, or none where they are no object."""
-    arguments = call.arguments.encode() if is_object(call.arguments) else b"{}"
+    arguments = call.arguments.encode() if is_json_object(call.arguments) else b"{}"
     parts = to_json(wire_id), to_json(tool_name(call.name)), arguments
     return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
 
@@ -101,7 +101,7 @@ def result_block(result: ToolResult, wire_id: str) -> bytes:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
     content = [_text(result.content)] if result.content.strip() else []
     if result.is_error:
-        content += [_text(named(file)) for file in result.files]
+        content += [_text(attachment_note(file)) for file in result.files]
         return to_json(block | {"is_error": True, "content": content or [_text(result.outcome)]})
     content += [_attached(file) for file in result.files]
     return to_json(block | {"content": content} if content else block)
@@ -132,8 +132,8 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _attached(part: Binary) -> dict[str, Any]:
-    kind = kind_of(part)
-    if part.data and kind in IMAGES:
+    kind = media_type(part)
+    if part.data and kind in ACCEPTED_IMAGES:
         return {"type": "image", "source": _base64(kind, part)}
     title = {"title": part.name} if part.name else {}
     if part.data and kind == "application/pdf":
@@ -141,7 +141,7 @@ def _attached(part: Binary) -> dict[str, Any]:
     if kind.startswith("text/") and (text := part.data.decode("utf-8", "replace")).strip():
         source = {"type": "text", "media_type": "text/plain", "data": text}
         return {"type": "document", "source": source} | title
-    return _text(named(part))
+    return _text(attachment_note(part))
 
 
 def _base64(kind: str, part: Binary) -> dict[str, str]:
@@ -151,7 +151,7 @@ def _base64(kind: str, part: Binary) -> dict[str, str]:
 # The Messages dialect: a request's body out of what was already encoded.
 
 
-PREFIX = "anthropic"
+ANTHROPIC_PREFIX = "anthropic"
 """What stands before the first colon of a model's name to choose this wire; it is not sent."""
 
 MIN_THINKING = 1_024
@@ -164,10 +164,10 @@ The first version of the models that decide for themselves how much they think.
 They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
 """
 
-OPENING = "Begin."
+BEGIN_TEXT = "Begin."
 """What the user says where a conversation begins with the model, or with nothing, which the API refuses."""
 
-GO_ON = "Continue."
+CONTINUE_TEXT = "Continue."
 """
 What the user says where the model spoke last.
 
@@ -190,16 +190,16 @@ class MessagesWire:
     *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept.
     """
 
-    def __init__(self, prefix: str = PREFIX, keep: int = MAX_KEPT) -> None:
+    def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = MAX_KEPT) -> None:
         self._prefix = prefix
-        self._kept = Kept(partial(_Encoded, prefix), keep)
+        self._kept = EncodedCache(partial(_EncodedMessages, prefix), keep)
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The HTTP request that asks for the answer to *request*, streamed."""
         view, history = request.view, scene.history
         again = not isinstance(view, Transcript)  # what is sent only once is not worth caching
         if isinstance(view, Transcript):
-            encoded = _Encoded(self._prefix)
+            encoded = _EncodedMessages(self._prefix)
             place = encoded.until(History.of(user(transcript(history.slice(0, view.length), view.limit))), 1)
         else:
             encoded = self._kept.of(history.log)
@@ -211,7 +211,7 @@ class MessagesWire:
             *_system(request, again=again),
             *_tools(request, scene.config, place.called),
         ]
-        return Post(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
+        return HTTPRequest(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
 
     def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
         """A new parser for one answer."""
@@ -220,7 +220,7 @@ class MessagesWire:
 
 @final
 @attrs.frozen
-class _Place:
+class _MessagesMark:
     """
     Where the buffer stands behind a message: *end* is behind its last block, *role* says whose turn it is.
 
@@ -245,11 +245,11 @@ class _Place:
 
 
 @final
-class _Encoded(Encoded[_Place]):
+class _EncodedMessages(EncodedConversation[_MessagesMark]):
     """The messages of one log as JSON, the last one open."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(_Place())
+        super().__init__(_MessagesMark())
         self._prefix = prefix
         self._ids = CallIds()
 
@@ -264,13 +264,13 @@ class _Encoded(Encoded[_Place]):
         if message.at > self.place.newest:
             self._move(newest=message.at)
 
-    def body(self, head: list[bytes], place: _Place, *, again: bool) -> bytes:
+    def body(self, head: list[bytes], place: _MessagesMark, *, again: bool) -> bytes:
         """A body of *head* and the messages up to *place*, marked where they will be sent *again*."""
         if not place.end:
-            return b"".join((*head, b',"messages":[', _users(OPENING), b"]}"))
-        mark, tail = MARK if again else b"", b"}]}"
+            return b"".join((*head, b',"messages":[', _users(BEGIN_TEXT), b"]}"))
+        mark, tail = CACHE_MARK if again else b"", b"}]}"
         if place.role == _ASSISTANT:
-            tail += b"," + _users(GO_ON)
+            tail += b"," + _users(CONTINUE_TEXT)
         before, end = max(place.before - 1, 0), place.end - 1  # in front of the braces
         # What looks into the buffer has to be gone before it grows.
         with memoryview(self.buffer) as buffer, buffer[:before] as first, buffer[before:end] as rest:
@@ -293,7 +293,7 @@ class _Encoded(Encoded[_Place]):
             return
         if self.place.role != _USER:
             self._move(asked=True)
-            self._say(_USER, [text_block(GO_ON if self.place.role else OPENING)])
+            self._say(_USER, [text_block(CONTINUE_TEXT if self.place.role else BEGIN_TEXT)])
         if self.place.asked:
             self._move(asked=False, thought=isinstance(parts[0], Reasoning))
         self._say(_ASSISTANT, [self._block(part) for part in parts])
@@ -328,7 +328,7 @@ class _Encoded(Encoded[_Place]):
             case Text():
                 return text_block(part.text)
             case Binary():
-                return text_block(named(part))
+                return text_block(attachment_note(part))
             case ToolCall():
                 if (name := tool_name(part.name)) not in self.place.called:
                     self._move(called=(*self.place.called, name))
@@ -400,10 +400,10 @@ def _version(model: str) -> tuple[int, int]:
 ANTHROPIC = "https://api.anthropic.com/v1"
 """Where models are asked when no other address is given."""
 
-KEY = "ANTHROPIC_API_KEY"
+ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
 """The environment variable that holds the key when none is given."""
 
-VERSION = "2023-06-01"
+API_VERSION = "2023-06-01"
 """The version of the API, which names its shape and not the newest of its features."""
 
 FIRST_BYTE = 300.0
@@ -435,19 +435,19 @@ class AnthropicMessages(HTTPModel):
         connect_timeout: float | None = 10.0,
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
-        answer_timeout: float | None = WHOLE,
-        prefix: str = PREFIX,
-        limit: int | None = LIMIT,
+        answer_timeout: float | None = ANSWER_SECONDS,
+        prefix: str = ANTHROPIC_PREFIX,
+        limit: int | None = MAX_CONCURRENT,
         max_answer: int = MAX_ANSWER,
         betas: Sequence[str] = (),
     ) -> None:
-        key = key_of(api_key, KEY)
+        key = api_key_from(api_key, ANTHROPIC_KEY)
         endpoint = Endpoint(
             base_url=(base_url or ANTHROPIC).rstrip("/"),
-            headers={"anthropic-version": VERSION}
+            headers={"anthropic-version": API_VERSION}
             | ({"x-api-key": key} if key else {})
             | ({"anthropic-beta": ",".join(betas)} if betas else {}),
-            login=f"set {KEY} or pass api_key",
+            login=f"set {ANTHROPIC_KEY} or pass api_key",
         )
         timeouts = Timeouts(
             connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout

@@ -22,15 +22,15 @@ from ...effects.pieces import (
 from ...effects.usage import Usage
 from ...effects.validators import clean
 from .body import BodyParser
-from .errors import in_stream
+from .errors import stream_error
 from .lenient_json import (
     as_object,
+    first_label,
     first_text,
-    first_word,
     number,
     objects,
 )
-from .wire import Broken, Complete, Ending
+from .wire import AnswerEnd, Broken, Complete
 
 if TYPE_CHECKING:
     from .lenient_json import Object
@@ -103,7 +103,7 @@ class MessagesParser(BodyParser):
             reasoning=self._counts.get("thinking_tokens", 0),
         )
 
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
         if self.done and self._answered:
             usage = self.usage or Usage()
             return Complete(stop=self._stop, usage=usage, sequence=self._sequence, pieces=pieces)
@@ -131,7 +131,7 @@ class MessagesParser(BodyParser):
                 self._message(chunk)
                 self._finish(pieces)
             case kind if kind == "error" or chunk.get("error"):
-                self._fail(in_stream(chunk))
+                self._fail(stream_error(chunk))
             case _:
                 pass  # a ping, or what was invented since
 
@@ -140,7 +140,7 @@ class MessagesParser(BodyParser):
         self._count(message)
         if reason := first_text(message, "stop_reason"):
             self._stop = STOPS.get(reason, StopReason.UNKNOWN)
-            self._sequence = clean(first_word(message, "stop_sequence"))
+            self._sequence = clean(first_label(message, "stop_sequence"))
 
     def _finish(self, pieces: list[Piece]) -> None:
         self._close_all(pieces)
@@ -183,7 +183,7 @@ class MessagesParser(BodyParser):
         self._thought = None
         if given := start.get("input"):
             block.input = json.dumps(given, ensure_ascii=False)
-        pieces.append(CallPiece(self._calls - 1, first_word(start, "id"), first_word(start, "name")))
+        pieces.append(CallPiece(self._calls - 1, first_label(start, "id"), first_label(start, "name")))
         return block
 
     def _close(self, index: object, pieces: list[Piece]) -> None:

@@ -7,7 +7,7 @@ over, and the answer is judged at its end. An answer that is one JSON object ins
 stream of one chunk; its first byte, not its content type, tells the two apart.
 
 What decodes to many times its own size, or is nested so deep that it depends on the caller whether it can be
-decoded, cannot be read either: `is_bearable` tells it before.
+decoded, cannot be read either: `is_decodable` tells it before.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import attrs
 import msgspec
 
 from ...effects.events import Failure
-from .errors import in_stream
+from .errors import stream_error
 from .lenient_json import SurrogateJoiner, as_object, objects
-from .wire import Broken, Ending
+from .wire import AnswerEnd, Broken
 
 if TYPE_CHECKING:
     from ...effects.pieces import Piece
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Server-sent events, sans-I/O: bytes in at any split, events out.
 
 
-MAX_LINE = 8 * 1024 * 1024
+MAX_EVENT = 8 * 1024 * 1024
 """
 Bytes of one line, or of one event's data, that are kept before giving up.
 
@@ -42,7 +42,7 @@ A whole answer of 128k tokens is under a megabyte; images in base64 are a few. M
 
 BOM = b"\xef\xbb\xbf"
 
-Event = tuple[bytes, bytes]
+ServerEvent = tuple[bytes, bytes]
 """An event's name, empty where none was given, and its data."""
 
 
@@ -52,7 +52,7 @@ class EventSplitter:
     Cuts one stream into its events; `feed` it what arrives, then call `end` once.
 
     The events do not depend on where the bytes were split. Where a line, or the data of an event, has more
-    than `MAX_LINE` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
+    than `MAX_EVENT` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
     """
 
     __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail", "oversized")
@@ -67,10 +67,10 @@ class EventSplitter:
         self._first = True  # no line has ended: it may begin with a byte order mark
         self._clean = True  # nothing is kept, the next byte begins an event
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that *data* completes."""
-        if self._clean and data.endswith(b"\n\n") and len(data) <= MAX_LINE and b"\r" not in data:
-            events: list[Event] = []
+        if self._clean and data.endswith(b"\n\n") and len(data) <= MAX_EVENT and b"\r" not in data:
+            events: list[ServerEvent] = []
             for block in data[:-2].split(b"\n\n"):
                 if not block.startswith(b"data: ") or b"\n" in block:
                     break
@@ -79,12 +79,12 @@ class EventSplitter:
                 self._first = False
                 return events
         events = self._take(self._lines(data))
-        if len(self._tail) > MAX_LINE:
+        if len(self._tail) > MAX_EVENT:
             self._give_up()
         self._clean = not (self._tail or self._data or self._name or self._cr or self.oversized)
         return events
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[ServerEvent]:
         """The event that the end of the stream cut short of its blank line, if there is one."""
         # The standard drops it, but some servers forget the blank line behind their last event.
         line, self._tail = bytes(self._tail), bytearray()
@@ -112,8 +112,8 @@ class EventSplitter:
             self._first = False
         return lines
 
-    def _take(self, lines: list[bytes]) -> list[Event]:
-        events: list[Event] = []
+    def _take(self, lines: list[bytes]) -> list[ServerEvent]:
+        events: list[ServerEvent] = []
         for line in lines:
             if self.oversized:
                 break
@@ -127,7 +127,7 @@ class EventSplitter:
         return events
 
     def _field(self, line: bytes) -> None:
-        if len(line) > MAX_LINE:
+        if len(line) > MAX_EVENT:
             self._give_up()
             return
         # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
@@ -135,7 +135,7 @@ class EventSplitter:
         if field == b"data":
             value = value.removeprefix(b" ")
             self._size += len(value) + 1  # empty ones take room, too
-            if self._size > MAX_LINE:
+            if self._size > MAX_EVENT:
                 self._give_up()
             else:
                 self._data.append(value)
@@ -143,13 +143,13 @@ class EventSplitter:
             self._name = value.removeprefix(b" ")
 
 
-MAX_WHOLE = 16 * 1024 * 1024
+MAX_UNSTREAMED = 16 * 1024 * 1024
 """Bytes of an unstreamed answer that are kept: twice the largest event of a stream."""
 
-MAX_PARTS = 1_000_000
+MAX_VALUES = 1_000_000
 """Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little."""
 
-MAX_NESTING = 200
+MAX_DEPTH = 200
 """
 How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
 
@@ -188,7 +188,7 @@ class BodyParser(ABC):
         """Read *chunk*: its pieces are added to *pieces*, an error is told to `_fail`, the end is `done`."""
 
     @abstractmethod
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
         """How an answer without an error ended; *cut* and *pieces* are as in `end` and in `Complete`."""
 
     def feed(self, data: bytes) -> list[Piece]:
@@ -202,7 +202,7 @@ class BodyParser(ABC):
             return []
         return self._read(self._events.feed(data))
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
         pieces = self._read(self._rest())
         if self._halves is not None:
@@ -242,20 +242,20 @@ class BodyParser(ABC):
 
     def _keep(self, whole: bytearray, data: bytes) -> None:
         whole += data
-        if len(whole) > MAX_WHOLE:
+        if len(whole) > MAX_UNSTREAMED:
             whole.clear()
-            message = f"an unstreamed answer is larger than {MAX_WHOLE} bytes"
+            message = f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"
             self._fail(Broken(failure=Failure.CUT, message=message))
 
-    def _rest(self) -> list[Event]:
+    def _rest(self) -> list[ServerEvent]:
         if self.done:
             return []
         return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
 
-    def _read(self, events: list[Event]) -> list[Piece]:
+    def _read(self, events: list[ServerEvent]) -> list[Piece]:
         pieces: list[Piece] = []
         for name, data in events:
-            if len(data) > _SMALL and not is_bearable(data):
+            if len(data) > _SMALL and not is_decodable(data):
                 chunk: Object = {}
             elif data.startswith(b"{"):
                 try:
@@ -266,14 +266,14 @@ class BodyParser(ABC):
             else:
                 chunk = self._other(data)
             if name == b"error" and not self.done:
-                self._fail(in_stream(chunk or data.decode("utf-8", "replace")))
+                self._fail(stream_error(chunk or data.decode("utf-8", "replace")))
             elif chunk:
                 self._chunk(chunk, pieces)
             if self.done:
                 break
         else:
             if self._events.oversized and not self.done:
-                message = f"an event of the stream is larger than {MAX_LINE} bytes"
+                message = f"an event of the stream is larger than {MAX_EVENT} bytes"
                 self._fail(Broken(failure=Failure.CUT, message=message))
         return pieces if self._halves is None else self._halves.join(pieces)
 
@@ -287,15 +287,15 @@ class BodyParser(ABC):
         return next(iter(objects(value)), as_object(value))
 
 
-def is_bearable(data: bytes) -> bool:
+def is_decodable(data: bytes) -> bool:
     """Whether the JSON *data*, once it is decoded, has bounded size and depth; what is none is borne."""
     opened = data.count(b"{") + data.count(b"[")
-    if opened + data.count(b",") > MAX_PARTS:
+    if opened + data.count(b",") > MAX_VALUES:
         return False
-    if opened <= MAX_NESTING:
+    if opened <= MAX_DEPTH:
         return True
     brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
-    for _ in range(MAX_NESTING):
+    for _ in range(MAX_DEPTH):
         outer = brackets.replace(b"{}", b"").replace(b"[]", b"")
         if len(outer) == len(brackets):
             return True  # there are none any more, or they do not match

@@ -61,7 +61,7 @@ _encode = msgspec.json.Encoder().encode
 E = TypeVar("E")
 
 
-class Place(Protocol):
+class BufferMark(Protocol):
     """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
 
     @property
@@ -70,7 +70,7 @@ class Place(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=BufferMark)
 
 
 def to_json(value: object) -> bytes:
@@ -81,7 +81,7 @@ def to_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def is_object(text: str) -> bool:
+def is_json_object(text: str) -> bool:
     """Whether *text* is a JSON object."""
     try:
         return isinstance(msgspec.json.decode(text), dict)
@@ -104,12 +104,12 @@ def effort(tokens: int) -> str:
     return next((word for limit, word in EFFORTS if tokens <= limit), "high")
 
 
-def kind_of(part: Binary) -> str:
+def media_type(part: Binary) -> str:
     """The media type of *part*, without parameters."""
     return part.media_type.partition(";")[0].strip().lower()
 
 
-def named(part: Binary) -> str:
+def attachment_note(part: Binary) -> str:
     """The text that stands for *part* where it cannot be sent itself."""
     return f"[attachment {part.name or part.media_type}{'' if part.data else ', which is empty'}]"
 
@@ -143,7 +143,7 @@ class CallIds:
         return self._ids.get(result.call) or result.wire_id or result.call
 
 
-class Encoded(ABC, Generic[P]):
+class EncodedConversation(ABC, Generic[P]):
     """
     The messages of one log, one behind the other in one buffer. A dialect says how one is added.
 
@@ -189,7 +189,7 @@ class Encoded(ABC, Generic[P]):
 
 
 @final
-class Kept(Generic[E]):
+class EncodedCache(Generic[E]):
     """What was made of each conversation, by its log; a log that is gone takes its own along."""
 
     def __init__(self, make: Callable[[], E], limit: int = MAX_KEPT) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SHORTEST = 8
 """Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message."""
 
-MARK = "[hidden]"
+HIDDEN = "[hidden]"
 """What stands in the place of a key."""
 
 _TELLS = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)  # names of headers that hold one
@@ -46,13 +46,13 @@ def keys_in(headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple([value for value in values if len(value) >= SHORTEST])
 
 
-def hidden(text: str, keys: Iterable[str]) -> str:
+def redact_keys(text: str, keys: Iterable[str]) -> str:
     """*text* without *keys*, also where one is quoted for a URL, or cut at the end of what was shortened."""
     for key in keys:
         for form in dict.fromkeys((key, quote(key, safe=""))):
-            text = text.replace(form, MARK)
+            text = text.replace(form, HIDDEN)
             for length in range(len(form) - 1, SHORTEST - 1, -1):
-                text = text.replace(f"{form[:length]}...", f"{MARK}...")
+                text = text.replace(f"{form[:length]}...", f"{HIDDEN}...")
     return text
 
 
@@ -61,13 +61,13 @@ def without_login(url: str) -> str:
     return _USERINFO.sub("", url)
 
 
-MAX_MESSAGE = 500
+MAX_FAILURE_TEXT = 500
 """Characters of a provider's message that are kept: it ends up in logs, notices and journals."""
 
 MAX_READ = 64 * 1024
 """Characters of it that are looked at: as much as is read of a refusal."""
 
-STATUSES: dict[int, Failure] = {
+FAILURE_STATUSES: dict[int, Failure] = {
     401: Failure.AUTH,
     402: Failure.AUTH,  # the account has no money left, which waiting does not mend
     403: Failure.AUTH,
@@ -80,7 +80,7 @@ STATUSES: dict[int, Failure] = {
 }
 """What a status means; other 5xx are `SERVER`, everything else is `BAD_REQUEST`."""
 
-NAMES: dict[str, Failure] = {
+FAILURE_NAMES: dict[str, Failure] = {
     "context_length_exceeded": Failure.OVERFLOW,
     "model_context_window_exceeded": Failure.OVERFLOW,
     "model_max_prompt_tokens_exceeded": Failure.OVERFLOW,
@@ -153,7 +153,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     return Broken(failure=failure, message=message, retry_after=retry_after(headers, now))
 
 
-def in_stream(error: object) -> Broken:
+def stream_error(error: object) -> Broken:
     """
     What an *error* sent in the middle of a stream means.
 
@@ -186,7 +186,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     return None
 
 
-def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
+def shorten(text: str, limit: int = MAX_FAILURE_TEXT) -> str:
     """*text*, fit to be written down and shortened to *limit* characters with a sign that it was."""
     return clean(text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)")
 
@@ -225,14 +225,14 @@ def _message(error: Object) -> str:
 
 def _by_name(error: Object) -> Failure | None:
     names = [error.get("code"), error.get("type"), *QUOTED.findall(_message(error))]
-    found = (NAMES.get(name.lower()) for name in names if isinstance(name, str))
+    found = (FAILURE_NAMES.get(name.lower()) for name in names if isinstance(name, str))
     return next(filter(None, found), None)
 
 
 def _by_number(status: int) -> Failure | None:
     if status >= _SERVER_ERROR:
-        return STATUSES.get(status, Failure.SERVER)
-    return STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
+        return FAILURE_STATUSES.get(status, Failure.SERVER)
+    return FAILURE_STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
 
 
 def _number(error: Object) -> int:

@@ -35,9 +35,9 @@ from ...effects.events import (
 )
 from ...effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from ...effects.validators import MAX_ARGUMENTS
-from .errors import hidden, keys_in, refusal, shorten, without_login
-from .throttle import LIMIT, Throttle
-from .wire import Broken, Complete, Ending
+from .errors import keys_in, redact_keys, refusal, shorten, without_login
+from .throttle import MAX_CONCURRENT, Throttle
+from .wire import AnswerEnd, Broken, Complete
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # Unpacking what a server compressed, a part at a time: a small body never becomes a large one at once.
 
 
-PART = 64 * 1024
+MAX_PART = 64 * 1024
 """Bytes that are unpacked at once: as many as one read of the network brings."""
 
 _AUTO = 32 + zlib.MAX_WBITS  # takes what begins as gzip does, and what begins as zlib does
@@ -66,7 +66,7 @@ def decompressor(coding: str) -> Decompress | None:
     """How a body with the content-encoding *coding* is read; None where nobody here can."""
     match coding.strip().lower():
         case "" | "identity":
-            return as_it_is
+            return uncompressed
         case "gzip" | "x-gzip":
             return _Unpacker(_AUTO)
         case "deflate":
@@ -75,7 +75,7 @@ def decompressor(coding: str) -> Decompress | None:
             return None
 
 
-def as_it_is(data: bytes) -> tuple[bytes]:
+def uncompressed(data: bytes) -> tuple[bytes]:
     """*data*, which nobody packed."""
     return (data,)
 
@@ -100,11 +100,11 @@ class _Unpacker:
         """The parts that *data* is unpacked to, one by one: nobody has to take them all."""
         stream = self._stream
         while not stream.eof:
-            part = stream.decompress(data, PART)
+            part = stream.decompress(data, MAX_PART)
             data = stream.unconsumed_tail
             if part:
                 yield part
-            if len(part) < PART and not data:
+            if len(part) < MAX_PART and not data:
                 break
 
 
@@ -137,7 +137,7 @@ Bytes of an answer that are read where nothing else is said.
 128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
 """
 
-MAX_SAID = 8 * 1024 * 1024
+MAX_CHARACTERS = 8 * 1024 * 1024
 """Characters that an answer may say, thinking and calls included. 128k tokens are half a million."""
 
 MAX_PIECES = 500_000
@@ -214,10 +214,10 @@ class CallAttempt:
         self._pieces += len(pieces)
         if self._pieces > MAX_PIECES:
             self._fault = _too_large(f"the answer came in more than {MAX_PIECES} pieces")
-        if self._said > MAX_SAID:
-            self._fault = _too_large(f"the answer says more than {MAX_SAID} characters")
+        if self._said > MAX_CHARACTERS:
+            self._fault = _too_large(f"the answer says more than {MAX_CHARACTERS} characters")
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
         ending = self.parser.end(self._cut or cut)
         if isinstance(ending, Complete):
@@ -226,7 +226,7 @@ class CallAttempt:
             return ending
         return Broken(failure=self._fault.failure, message=self._fault.message, usage=self.parser.usage)
 
-    def answer(self, ending: Ending) -> ModelFinished | ModelFailed:
+    def answer(self, ending: AnswerEnd) -> ModelFinished | ModelFailed:
         """The one answer to the request, behind all that was streamed."""
         self._flush()
         now, request = self.scene.clock.now(), self.request.id
@@ -280,13 +280,13 @@ MAX_REFUSAL = 64 * 1024
 REFUSAL_WAIT = 5.0
 """Seconds to wait for an error's body, or less where the patience is less; its status is known already."""
 
-WHOLE = 3600.0
+ANSWER_SECONDS = 3600.0
 """Seconds that an answer may take: the longest take minutes, so who still talks then never ends."""
 
-PLAIN = {"accept-encoding": "identity"}
+IDENTITY = {"accept-encoding": "identity"}
 """Asks for an answer as it is: compressing one would only hold up its bits."""
 
-LOAD = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
+LOAD_FAILURES = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 """Failures that say that the provider has enough to do, so that others shall not ask either."""
 
 UNAVAILABLE = 503
@@ -309,7 +309,7 @@ class Timeouts:
     connect: float | None
     first_byte: float | None
     idle: float | None
-    answer: float | None = WHOLE
+    answer: float | None = ANSWER_SECONDS
 
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():
@@ -328,7 +328,7 @@ class Endpoint:
     login: str
 
 
-def key_of(given: str | None, variable: str) -> str:
+def api_key_from(given: str | None, variable: str) -> str:
     """The API key that was *given*, else that of the environment's *variable*; empty where there is none."""
     key = (os.environ.get(variable, "") if given is None else given).strip()
     if not key.isascii() or not key.isprintable():
@@ -353,7 +353,7 @@ class HTTPModel:
         endpoint: Endpoint,
         timeouts: Timeouts,
         client: httpx.AsyncClient | None = None,
-        limit: int | None = LIMIT,
+        limit: int | None = MAX_CONCURRENT,
         max_answer: int = MAX_ANSWER,
     ) -> None:
         if max_answer < 1:
@@ -394,17 +394,17 @@ class HTTPModel:
                 slot.turned_away(answer)
         return answer
 
-    def _told(self, ending: Ending) -> Ending:
+    def _told(self, ending: AnswerEnd) -> AnswerEnd:
         """*ending* as it is told: what it says of a failure says how to mend it, and holds no key."""
         if not isinstance(ending, Broken):
             return ending
         given = {} if self._given is None else self._given.headers
-        message = hidden(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given)))
+        message = redact_keys(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given)))
         if ending.failure is Failure.AUTH:
             message = f"{message}; {self._endpoint.login}"
         return attrs.evolve(ending, message=message)
 
-    async def _ask(self, exchange: CallAttempt, slot: Slot) -> Ending:
+    async def _ask(self, exchange: CallAttempt, slot: Slot) -> AnswerEnd:
         exchange.begin()
         post = self._wire.encode(exchange.request, exchange.scene)
         latest = _sum(asyncio.get_running_loop().time(), self._timeouts.answer)
@@ -413,7 +413,7 @@ class HTTPModel:
                 "POST",
                 self._url(post.path),
                 content=post.body,
-                headers={**PLAIN, **self._endpoint.headers, **post.headers},
+                headers={**IDENTITY, **self._endpoint.headers, **post.headers},
                 timeout=self._connect,
                 follow_redirects=False,
             )
@@ -429,7 +429,7 @@ class HTTPModel:
                     return self._packed(response)
                 exchange.accepted = True
                 chunks = _chunks(response)
-                if unpack is as_it_is:
+                if unpack is uncompressed:
                     await self._read(chunks, exchange, alarm, latest)
                 else:
                     async with aclosing(unpacked(chunks, unpack)) as parts:
@@ -521,7 +521,7 @@ def _is_load(failed: ModelFailed, status: int) -> bool:
     """Whether *failed* says that there are too many requests; *status* is the server's, or 0."""
     if status and failed.failure is Failure.SERVER:
         return failed.retry_after is not None or status == UNAVAILABLE
-    return status > 0 and failed.failure in LOAD
+    return status > 0 and failed.failure in LOAD_FAILURES
 
 
 async def _refused(response: httpx.Response, unpack: Decompress | None, wait: float, now: float) -> Broken:
@@ -537,7 +537,7 @@ async def _refused(response: httpx.Response, unpack: Decompress | None, wait: fl
 def _unpacking(response: httpx.Response) -> Decompress | None:
     """How the body of *response* is read; None where nobody here can. What was read is unpacked already."""
     if response.is_stream_consumed:
-        return as_it_is
+        return uncompressed
     return decompressor(response.headers.get("content-encoding", ""))
 
 

@@ -22,10 +22,10 @@ from ...effects.pieces import (
 Object = dict[str, Any]
 """A JSON object."""
 
-MOST = 1_000_000_000
+MAX_NUMBER = 1_000_000_000
 """The largest number that is believed: no answer has a thousand times the tokens of the largest window."""
 
-LONGEST = 1_000
+MAX_LABEL = 1_000
 """Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met."""
 
 
@@ -49,21 +49,26 @@ def first_text(holder: Object, *keys: str) -> str:
     return ""
 
 
-def first_word(holder: Object, *keys: str) -> str:
+def first_label(holder: Object, *keys: str) -> str:
     """As `first_text`, for what is a word: of a longer one the beginning, with a mark."""
-    return word(first_text(holder, *keys))
+    return shorten_label(first_text(holder, *keys))
 
 
-def word(text: str) -> str:
+def shorten_label(text: str) -> str:
     """*text*, or its beginning with a mark where it is longer than any word."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_LABEL else f"{text[:MAX_LABEL]}..."
 
 
 def number(holder: Object, *keys: str) -> int:
     """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
         value = holder.get(key)
-        if isinstance(value, int | float) and value is not True and 0 < value <= MOST and value == value // 1:
+        if (
+            isinstance(value, int | float)
+            and value is not True
+            and 0 < value <= MAX_NUMBER
+            and value == value // 1
+        ):
             return int(value)
     return 0
 

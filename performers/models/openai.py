@@ -19,28 +19,28 @@ from .encoding import (
     HEADERS,
     MAX_KEPT,
     CallIds,
-    Encoded,
-    Kept,
+    EncodedCache,
+    EncodedConversation,
+    attachment_note,
     effort,
-    is_object,
-    kind_of,
-    named,
+    is_json_object,
+    media_type,
     to_json,
     tool_name,
     wire_name,
 )
 from .http import (
+    ANSWER_SECONDS,
     MAX_ANSWER,
-    WHOLE,
     Endpoint,
     HTTPModel,
     Timeouts,
-    key_of,
+    api_key_from,
 )
 from .openai_stream import ChatParser
-from .throttle import LIMIT
+from .throttle import MAX_CONCURRENT
 from .transcript import transcript
-from .wire import Post
+from .wire import HTTPRequest
 
 if TYPE_CHECKING:
     import httpx
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # The chat-completions dialect: a request's body out of what was already encoded.
 
 
-PREFIX = "openai"
+OPENAI_PREFIX = "openai"
 """What stands before the first colon of a model's name to choose this wire; it is not sent."""
 
 REASONING_MODELS = ("gpt-5", "o1", "o3", "o4")
@@ -62,10 +62,10 @@ Models, by how their names begin, that take a word on how much to think, but no 
 ``temperature``.
 """
 
-CHATS = ("gpt-5-chat",)
+NON_REASONING = ("gpt-5-chat",)
 """Models that are named like those and do not reason."""
 
-NOTHING = "(nothing)"
+EMPTY_TEXT = "(nothing)"
 """The text of a message without any: most providers refuse an empty one."""
 
 BRIDGE = "OK."
@@ -107,12 +107,12 @@ class ChatWire:
     """
 
     def __init__(
-        self, habits: ServerQuirks = ServerQuirks(), prefix: str = PREFIX, keep: int = MAX_KEPT
+        self, habits: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
         self._prefix = prefix
-        self._kept = Kept(lambda: _Encoded(habits), keep)
+        self._kept = EncodedCache(lambda: _EncodedChat(habits), keep)
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The HTTP request that asks for the answer to *request*, streamed."""
         model = wire_name(request.model, self._prefix)
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
@@ -131,7 +131,7 @@ class ChatWire:
         with messages:  # the buffer it looks into cannot grow until it is released
             rest = (*_tools(request, scene.config), *_options(request, model, scene.config), end)
             body = b"".join([*parts, messages, b"]", *rest])
-        return Post(path="/chat/completions", headers=HEADERS, body=body)
+        return HTTPRequest(path="/chat/completions", headers=HEADERS, body=body)
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -140,7 +140,7 @@ class ChatWire:
 
 @final
 @attrs.frozen
-class _Place:
+class _ChatMark:
     """Where a message ends, and the *role* of the last one on the wire."""
 
     end: int = 0
@@ -148,11 +148,11 @@ class _Place:
 
 
 @final
-class _Encoded(Encoded[_Place]):
+class _EncodedChat(EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
     def __init__(self, habits: ServerQuirks) -> None:
-        super().__init__(_Place())
+        super().__init__(_ChatMark())
         self._habits = habits
         self._ids = CallIds()
 
@@ -167,7 +167,7 @@ class _Encoded(Encoded[_Place]):
             self._add({"role": "assistant", "content": BRIDGE})
         encoded = to_json(value)
         self.buffer += b"," + encoded if self.buffer else encoded
-        self.place = _Place(len(self.buffer), role)
+        self.place = _ChatMark(len(self.buffer), role)
 
     def _wire_messages(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.TOOL:
@@ -189,7 +189,7 @@ class _Encoded(Encoded[_Place]):
         return [value | self._thinking(message, calling=bool(calls))]
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        arguments = call.arguments if is_object(call.arguments) else "{}"
+        arguments = call.arguments if is_json_object(call.arguments) else "{}"
         function = {"name": tool_name(call.name), "arguments": arguments}
         return {"id": self._ids.new(call), "type": "function", "function": function}
 
@@ -220,12 +220,12 @@ def _block(thought: Reasoning) -> dict[str, str]:
 
 
 def _said(text: str) -> str:
-    return text if text.strip() else NOTHING
+    return text if text.strip() else EMPTY_TEXT
 
 
 def _plain(message: Message) -> str:
     said = [part for part in message.parts if isinstance(part, Text | Binary)]
-    return "".join([part.text if isinstance(part, Text) else named(part) for part in said])
+    return "".join([part.text if isinstance(part, Text) else attachment_note(part) for part in said])
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
@@ -254,9 +254,9 @@ def _text(text: str) -> dict[str, Any]:
 
 def _attached(part: Binary) -> dict[str, Any]:
     """The part that *part* is: text as text, and what else has no part of its own as a file."""
-    kind = kind_of(part)
+    kind = media_type(part)
     if not part.data:
-        return _text(named(part))
+        return _text(attachment_note(part))
     if kind.startswith("text/"):
         return _text(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
     data = base64.b64encode(part.data).decode()
@@ -301,13 +301,13 @@ def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
 def _reasons(model: str) -> bool:
     # A proxy's name for a model has the provider's in front of it, a tuned one's begins with how it was made.
     name = model.rpartition("/")[2].removeprefix("ft:")
-    return name.startswith(REASONING_MODELS) and not name.startswith(CHATS)
+    return name.startswith(REASONING_MODELS) and not name.startswith(NON_REASONING)
 
 
 OPENAI = "https://api.openai.com/v1"
 """Where models are asked when no other address is given."""
 
-KEY = "OPENAI_API_KEY"
+OPENAI_KEY = "OPENAI_API_KEY"
 """The environment variable that holds the key when none is given."""
 
 FIRST_BYTE = 300.0
@@ -346,17 +346,17 @@ class OpenAIChat(HTTPModel):
         connect_timeout: float | None = 10.0,
         first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = IDLE,
-        answer_timeout: float | None = WHOLE,
-        prefix: str = PREFIX,
-        limit: int | None = LIMIT,
+        answer_timeout: float | None = ANSWER_SECONDS,
+        prefix: str = OPENAI_PREFIX,
+        limit: int | None = MAX_CONCURRENT,
         max_answer: int = MAX_ANSWER,
     ) -> None:
         url = (base_url or OPENAI).rstrip("/")
-        key = key_of(api_key, KEY)
+        key = api_key_from(api_key, OPENAI_KEY)
         endpoint = Endpoint(
             base_url=url,
             headers={"authorization": f"Bearer {key}"} if key else {},
-            login=f"set {KEY} or pass api_key",
+            login=f"set {OPENAI_KEY} or pass api_key",
         )
         timeouts = Timeouts(
             connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout

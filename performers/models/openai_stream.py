@@ -22,15 +22,15 @@ from ...effects.pieces import (
 from ...effects.usage import Usage
 from ...effects.validators import clean
 from .body import BodyParser
-from .errors import in_stream
+from .errors import stream_error
 from .lenient_json import (
     as_object,
     first_text,
     number,
     objects,
-    word,
+    shorten_label,
 )
-from .wire import Broken, Complete, Ending
+from .wire import AnswerEnd, Broken, Complete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ _WITHIN = re.compile(r'["\\]')  # and in it
 
 
 @final
-class _Call:
+class _OpenCall:
     """
     A call under way.
 
@@ -169,7 +169,7 @@ def _is_object(text: str) -> bool:
 
 
 @final
-class CallGatherer:
+class CallAssembler:
     """
     Tells which call of an answer a bit of a call belongs to, and numbers the calls from 0.
 
@@ -179,9 +179,9 @@ class CallGatherer:
 
     def __init__(self) -> None:
         self._count = 0
-        self._last: _Call | None = None
-        self._by_index: dict[object, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self._last: _OpenCall | None = None
+        self._by_index: dict[object, _OpenCall] = {}
+        self._by_id: dict[str, _OpenCall] = {}
 
     def read(self, delta: Object) -> list[Piece]:
         """The pieces of the calls in *delta*."""
@@ -204,7 +204,7 @@ class CallGatherer:
         index = index if isinstance(index, int | str) else None
         call = self._find(index, wire_id)
         if call is None or (name and self._begins(call, name, arguments)):
-            call = _Call(self._count)
+            call = _OpenCall(self._count)
             self._count += 1
         self._last = call
         if index is not None:
@@ -219,10 +219,10 @@ class CallGatherer:
             call.arguments.append(arguments)
         if new_id or new_name or arguments:
             # What is too long for a word tells calls apart all the same, but is not kept.
-            named = word(new_id or ""), word(new_name or "")
+            named = shorten_label(new_id or ""), shorten_label(new_name or "")
             pieces.append(CallPiece(call.number, *named, arguments or ""))
 
-    def _find(self, index: object, wire_id: str) -> _Call | None:
+    def _find(self, index: object, wire_id: str) -> _OpenCall | None:
         call = self._last
         if index is not None:
             call = self._by_index.get(index)
@@ -233,7 +233,7 @@ class CallGatherer:
         return call
 
     @staticmethod
-    def _begins(call: _Call, name: str, arguments: str | None) -> bool:
+    def _begins(call: _OpenCall, name: str, arguments: str | None) -> bool:
         return call.name not in {"", name} or (bool(arguments) and call.is_whole())
 
 
@@ -262,7 +262,7 @@ class ChatParser(BodyParser):
     def __init__(self, stops: tuple[str, ...] = ()) -> None:
         super().__init__()
         self._stops = stops
-        self._calls = CallGatherer()
+        self._calls = CallAssembler()
         self._answered = False
         self._refused = False
         self._finish = ""
@@ -274,7 +274,7 @@ class ChatParser(BodyParser):
         """What the answer said it used so far, or None."""
         return None if self._usage is None else usage_of(self._usage)
 
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
         # An answer that has its finish reason is whole, whatever happened to the connection afterwards.
         if self._finish == "error":
             return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
@@ -288,7 +288,7 @@ class ChatParser(BodyParser):
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
         if chunk.get("error") or chunk.get("object") == "error":
             self._count(chunk)
-            self._fail(in_stream(chunk))
+            self._fail(stream_error(chunk))
             return
         for choice in objects(chunk.get("choices")):
             # Only one answer is asked for; others that came all the same are not mixed into it.
@@ -307,7 +307,7 @@ class ChatParser(BodyParser):
             self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
-                self._sequence = met if met in self._stops else clean(word(met))
+                self._sequence = met if met in self._stops else clean(shorten_label(met))
         self._count(choice)
 
     def _delta(self, delta: Object, pieces: list[Piece]) -> None:

@@ -10,7 +10,7 @@ from ...effects.errors import ConfigError
 from ...effects.events import Failure, ModelFailed
 from .anthropic import AnthropicMessages
 from .openai import OpenAIChat
-from .throttle import LIMIT
+from .throttle import MAX_CONCURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .http import HTTPModel
 
 
-class Maker(Protocol):
+class WireFactory(Protocol):
     """Makes the performer of a wire."""
 
     def __call__(
@@ -38,10 +38,10 @@ class Maker(Protocol):
         ...
 
 
-WIRES: Mapping[str, Maker] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
+WIRES: Mapping[str, WireFactory] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
 """The wires that come along, each by its prefix."""
 
-DEFAULT = "openai"
+DEFAULT_WIRE = "openai"
 """The wire of a name without a prefix, where nothing else is said: most servers speak it."""
 
 
@@ -69,17 +69,20 @@ class Models:
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
-        default: str = DEFAULT,
+        default: str = DEFAULT_WIRE,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         wires: Mapping[str, Performer[CallModel]] | None = None,
-        limit: int | None = LIMIT,
+        limit: int | None = MAX_CONCURRENT,
         betas: Sequence[str] = (),
     ) -> None:
         self._limit = limit
-        self._wires: Mapping[str, Maker] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
+        self._wires: Mapping[str, WireFactory] = {
+            **WIRES,
+            "anthropic": partial(AnthropicMessages, betas=betas),
+        }
         self._given = dict(wires or {})
         self._known = frozenset((*WIRES, *self._given))
         self._default = default

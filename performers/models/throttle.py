@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ...effects.requests import CallModel
     from ..base import PerformContext
 
-LIMIT = 64
+MAX_CONCURRENT = 64
 """
 Requests under way at one provider where nothing else is said.
 
@@ -49,16 +49,16 @@ any number 17 s (measured). What httpx looks through for each request grows with
 about 80 on most of the time goes there.
 """
 
-LONGEST_GUESS = 60.0
+MAX_GUESS = 60.0
 """Seconds that all wait at most where the provider did not say how long."""
 
-SETTLED = 5.0
+ACCEPTED_AFTER = 5.0
 """Seconds after which a request counts as taken up: it is turned away at once, or for something else."""
 
 _DOUBLINGS = 30  # of a wait that is guessed: by then it is the longest, whatever it began with
 
 
-class Refusal(NamedTuple):
+class LoadRefusal(NamedTuple):
     """Why nothing is sent before *until*, in seconds since the epoch: what the provider said."""
 
     until: float = -math.inf
@@ -77,7 +77,7 @@ class ProviderQueue:
 
     def __init__(self) -> None:
         self.waiting: deque[Slot] = deque()
-        self.refusal = Refusal()
+        self.refusal = LoadRefusal()
         self.times = 0
         self.epoch = 0
         self.room = math.inf
@@ -88,7 +88,7 @@ class ProviderQueue:
         if self.waiting and now >= self.refusal.until and self.out < self.room:
             yield self.waiting[0]
 
-    def close(self, refusal: Refusal) -> None:
+    def close(self, refusal: LoadRefusal) -> None:
         """Let nothing go before the time of *refusal*, and then one request."""
         self.refusal = refusal
         self.epoch += 1
@@ -101,7 +101,7 @@ class ProviderQueue:
 class Throttle:
     """Lets *limit* requests at a time go to one provider, None for any number; the others wait."""
 
-    def __init__(self, limit: int | None = LIMIT) -> None:
+    def __init__(self, limit: int | None = MAX_CONCURRENT) -> None:
         if limit is not None and limit < 1:
             msg = f"limit must be at least 1 request at a time, or None for no limit; got {limit!r}"
             raise ConfigError(msg)
@@ -122,7 +122,7 @@ class Throttle:
             self._queued += 1
             return slot
 
-    def look(self, slot: Slot, now: float) -> Refusal | asyncio.Future[None] | None:
+    def look(self, slot: Slot, now: float) -> LoadRefusal | asyncio.Future[None] | None:
         """What *slot* waits for at *now*: a time, or its turn; None when that has come."""
         with self._lock:
             self._admit(now)
@@ -152,7 +152,7 @@ class Throttle:
             elif asked is None:
                 return  # one of many that were sent before the first refusal came
             wait = _guess(lane.times, retries, failed.jitter) if asked is None else asked
-            refusal = Refusal(failed.at + wait, failed.failure, failed.message)
+            refusal = LoadRefusal(failed.at + wait, failed.failure, failed.message)
             if is_news or refusal.until > lane.refusal.until:
                 lane.close(refusal)
 
@@ -229,7 +229,7 @@ class Slot:
                 told = True
             await scene.clock.sleep_until(held.until)
         if self.lane.room < math.inf:
-            self._alarm = asyncio.get_running_loop().call_later(SETTLED, self.taken_up)
+            self._alarm = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, self.taken_up)
         return None
 
     def taken_up(self) -> None:
@@ -266,7 +266,7 @@ def _resolve(turn: asyncio.Future[None]) -> None:
 def _guess(times: int, retries: Retries, jitter: float) -> float:
     """How long all wait after *times* refusals in a row: as long as a run that was refused so often."""
     delay = retries.base * 2.0 ** min(times - 1, _DOUBLINGS)
-    return min(delay, LONGEST_GUESS) * (1.0 + retries.jitter * jitter)
+    return min(delay, MAX_GUESS) * (1.0 + retries.jitter * jitter)
 
 
 def _patience(request: CallModel, config: Config) -> float:

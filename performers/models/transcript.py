@@ -12,7 +12,7 @@ from ...effects.messages import (
     ToolCall,
     ToolResult,
 )
-from .encoding import named
+from .encoding import attachment_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 CHARACTERS_PER_TOKEN = 4
 """What a token is taken for, as everywhere where no model has counted."""
 
-MAX_ARGUMENTS = 500
+ARGUMENTS_SHOWN = 500
 """Characters of a call's arguments that are shown: enough to see what was called with what."""
 
-MAX_RESULT = 2_000
+RESULT_SHOWN = 2_000
 """Characters of a tool's result that are shown: the gist; whole results are what made it too long."""
 
 BEGIN, END = "<conversation>", "</conversation>"
@@ -46,10 +46,10 @@ def transcript(messages: Iterable[Message], limit: int | None = None) -> str:
     text = _framed(blocks)
     if limit is None or len(text) <= (most := max(limit, 1) * CHARACTERS_PER_TOKEN):
         return text
-    return shortened(_framed(_without_middle(blocks, most - len(_framed(())))), most)
+    return shorten_middle(_framed(_without_middle(blocks, most - len(_framed(())))), most)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_middle(text: str, limit: int) -> str:
     """The beginning and the end of *text*, in *limit* characters, with a mark that says what is missing."""
     if len(text) <= limit:
         return text
@@ -79,7 +79,7 @@ def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
     most = room // min(len(blocks) or 1, 4)
     most_first = max(most, room // 2)
     short = [
-        shortened(block, (most if number else most_first) - len(BETWEEN))
+        shorten_middle(block, (most if number else most_first) - len(BETWEEN))
         for number, block in enumerate(blocks)
     ]
     begin = _fitting(short, room // 2)
@@ -116,12 +116,12 @@ def _line(part: Part) -> str:
         case Text():
             return part.text
         case ToolCall():
-            return f"[calls {part.name}] {shortened(part.arguments, MAX_ARGUMENTS)}"
+            return f"[calls {part.name}] {shorten_middle(part.arguments, ARGUMENTS_SHOWN)}"
         case ToolResult():
             failed = f", {part.outcome}" if part.is_error else ""
-            said = f"[result of {part.name}{failed}] {shortened(part.content, MAX_RESULT)}"
-            return "\n".join([said, *map(named, part.files)])
+            said = f"[result of {part.name}{failed}] {shorten_middle(part.content, RESULT_SHOWN)}"
+            return "\n".join([said, *map(attachment_note, part.files)])
         case Binary():
-            return named(part)
+            return attachment_note(part)
         case Reasoning() | Finish():
             return ""  # thinking is no part of what was said, and how it ended says nothing

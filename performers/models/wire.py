@@ -43,13 +43,13 @@ class Broken:
     usage: Usage | None = None
 
 
-Ending = Complete | Broken
+AnswerEnd = Complete | Broken
 """How an answer ended."""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Post:
+class HTTPRequest:
     """A request to send: *path* is added to the wire's base URL."""
 
     path: str
@@ -80,7 +80,7 @@ class Parser(Protocol):
         """The pieces that *data*, the next bytes of the body, completes; as early as they can be told."""
         ...
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
         ...
 
@@ -88,7 +88,7 @@ class Parser(Protocol):
 class Wire(Protocol):
     """A dialect that models are spoken to in. One wire serves any number of sessions at a time."""
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """
         The HTTP request that asks for the answer to *request*, streamed.
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, fin
 from ...effects.errors import ConfigError, NewerVersion, StoreError, TurnwheelError
 from . import sqlite_schema as layout
 from .base import SessionInfo
-from .sqlite_schema import SCHEMA, UPGRADES, VERSION
+from .sqlite_schema import LAYOUT_VERSION, SCHEMA, UPGRADES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +74,7 @@ def connect(path: Path, durability: Durability) -> sqlite3.Connection:
         _into_wal(db)
         db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
         db.execute("pragma fullfsync = on")  # macOS: past the disk's own cache too
-        if layout != VERSION:
+        if layout != LAYOUT_VERSION:
             _lay_out(db, path)
         db.execute("select 1 from sessions").fetchone()  # which makes the log, at the latest
     except BaseException:
@@ -93,9 +93,9 @@ def _layout(db: sqlite3.Connection, path: Path) -> int:
     if owner != APPLICATION_ID:
         msg = f"store {str(path)!r} is the database of another program; name another path"
         raise StoreError(msg)
-    if version > VERSION:
+    if version > LAYOUT_VERSION:
         where = f"the layout of store {str(path)!r}"
-        raise NewerVersion(where, version, VERSION)
+        raise NewerVersion(where, version, LAYOUT_VERSION)
     return version
 
 
@@ -118,13 +118,17 @@ def _lay_out(db: sqlite3.Connection, path: Path) -> None:
     with db:
         db.execute("begin immediate")
         layout = _layout(db, path)  # again, since another process may have been quicker
-        if layout == VERSION:
+        if layout == LAYOUT_VERSION:
             return
-        steps = [step for older in range(layout, VERSION) for step in UPGRADES[older]] if layout else [SCHEMA]
+        steps = (
+            [step for older in range(layout, LAYOUT_VERSION) for step in UPGRADES[older]]
+            if layout
+            else [SCHEMA]
+        )
         for statement in ";".join(steps).split(";"):
             db.execute(statement)
         db.execute(f"pragma application_id = {APPLICATION_ID}")
-        db.execute(f"pragma user_version = {VERSION}")
+        db.execute(f"pragma user_version = {LAYOUT_VERSION}")
 
 
 # The thread in which the file of a store is used, and the jobs that are handed over to it.
@@ -132,14 +136,14 @@ def _lay_out(db: sqlite3.Connection, path: Path) -> None:
 
 T = TypeVar("T")
 
-Work: TypeAlias = "Callable[[sqlite3.Connection], T]"
+StoreWork: TypeAlias = "Callable[[sqlite3.Connection], T]"
 """What is to be done with an open file."""
 
-Jobs: TypeAlias = "SimpleQueue[Job[Any] | None]"
+Jobs: TypeAlias = "SimpleQueue[StoreJob[Any] | None]"
 """What a thread is handed; None ends it."""
 
 
-class Kind(Enum):
+class JobKind(Enum):
     """What a job does. Those that write, one behind the other, may share a transaction."""
 
     READ = auto()
@@ -148,12 +152,12 @@ class Kind(Enum):
 
 
 @final
-class Job(Generic[T]):
+class StoreJob(Generic[T]):
     """*work* for a thread to do, asked for by a task of the event loop that is running."""
 
     value: T
 
-    def __init__(self, work: Work[T], kind: Kind) -> None:
+    def __init__(self, work: StoreWork[T], kind: JobKind) -> None:
         self.work = work
         self.kind = kind
         self.error: Exception | None = None
@@ -200,7 +204,7 @@ at_work: dict[threading.Thread, Jobs] = {}
 
 def start(path: str, durability: Durability) -> Jobs:
     """A thread that does what it is handed with the file at *path*, until it is handed None."""
-    pass  # noqa: PLC0415  # whoever keeps nothing on a disk need not import sqlite3
+    # whoever keeps nothing on a disk need not import sqlite3
 
     jobs: Jobs = SimpleQueue()
     thread = threading.Thread(
@@ -225,7 +229,7 @@ def _serve(jobs: Jobs, file: StoreFile) -> None:
     at_work.pop(threading.current_thread(), None)
 
 
-def _waiting(jobs: Jobs) -> list[Job[Any] | None]:
+def _waiting(jobs: Jobs) -> list[StoreJob[Any] | None]:
     """All jobs there are, at least one, in the order they were handed over."""
     waiting = [jobs.get()]
     while not jobs.empty():  # nobody else takes any
@@ -233,15 +237,15 @@ def _waiting(jobs: Jobs) -> list[Job[Any] | None]:
     return waiting
 
 
-def _worked_off(waiting: Iterable[Job[Any] | None], file: StoreFile) -> bool:
+def _worked_off(waiting: Iterable[StoreJob[Any] | None], file: StoreFile) -> bool:
     """Do the jobs that are *waiting*; whether there will be others."""
-    for kind, alike in groupby(waiting, lambda job: Kind.END if job is None else job.kind):
+    for kind, alike in groupby(waiting, lambda job: JobKind.END if job is None else job.kind):
         group = [job for job in alike if job is not None]
-        if kind is Kind.WRITE:
+        if kind is JobKind.WRITE:
             outcomes = file.write([job.work for job in group])
             for job, outcome in zip(group, outcomes, strict=True):
                 job.settle(outcome)
-        elif kind is Kind.READ:
+        elif kind is JobKind.READ:
             for job in group:
                 job.settle(file.read(job.work))
         else:
@@ -249,14 +253,14 @@ def _worked_off(waiting: Iterable[Job[Any] | None], file: StoreFile) -> bool:
             for job in group:
                 job.settle(closed)
         _tell(group)
-        if kind is Kind.END:
+        if kind is JobKind.END:
             return False
     return True
 
 
-def _tell(group: Iterable[Job[Any]]) -> None:
+def _tell(group: Iterable[StoreJob[Any]]) -> None:
     """Wake those who wait for the jobs of *group*: one call for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[StoreJob[Any]]] = {}
     for job in group:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, told in by_loop.items():
@@ -264,7 +268,7 @@ def _tell(group: Iterable[Job[Any]]) -> None:
             loop.call_soon_threadsafe(_tell_all, told)
 
 
-def _tell_all(told: Iterable[Job[Any]]) -> None:
+def _tell_all(told: Iterable[StoreJob[Any]]) -> None:
     for job in told:
         job.tell()
 
@@ -306,7 +310,7 @@ class StoreFile:
         self._size = 0
         self._suspect = False
 
-    def read(self, work: Work[T]) -> T | Exception:
+    def read(self, work: StoreWork[T]) -> T | Exception:
         """What *work* finds out."""
         try:
             found = work(self._opened())
@@ -315,7 +319,7 @@ class StoreFile:
             return self._told(error)
         return found
 
-    def write(self, works: Sequence[Work[T]]) -> list[T | Exception]:
+    def write(self, works: Sequence[StoreWork[T]]) -> list[T | Exception]:
         """
         What came of each of *works*, done in one transaction that is kept by now.
 
@@ -445,7 +449,7 @@ def _status(path: str) -> os.stat_result | None:
     return None
 
 
-def _in_one(works: Sequence[Work[T]], db: sqlite3.Connection) -> list[T | Exception]:
+def _in_one(works: Sequence[StoreWork[T]], db: sqlite3.Connection) -> list[T | Exception]:
     """What came of each of *works*, once all of them are kept in one transaction."""
     alone = len(works) == 1  # so there is nothing to take back but the transaction
     db.execute("begin immediate")
@@ -458,7 +462,7 @@ def _in_one(works: Sequence[Work[T]], db: sqlite3.Connection) -> list[T | Except
     return outcomes
 
 
-def _apart(work: Work[T], db: sqlite3.Connection) -> T | Exception:
+def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
     """What came of *work*; where it fails, nothing of it is left, and all else in the transaction is."""
     db.execute("savepoint work")
     try:
@@ -518,7 +522,7 @@ class SQLiteStore:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # A copy, since the caller may go on with its list when it is cancelled.
         added = layout.Added(session, expected, tuple(entries), about)
-        return await self._do(partial(layout.append, added, self._now), Kind.WRITE)
+        return await self._do(partial(layout.append, added, self._now), JobKind.WRITE)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from index *start* on; see `Store.load`."""
@@ -526,11 +530,11 @@ class SQLiteStore:
 
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, last written first."""
-        return await self._do(layout.listed)
+        return await self._do(layout.list_sessions)
 
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
-        return await self._do(partial(layout.delete, session), Kind.WRITE)
+        return await self._do(partial(layout.delete, session), JobKind.WRITE)
 
     async def close(self) -> None:
         """Close the file when what was asked before is done. Closing twice is fine."""
@@ -539,11 +543,11 @@ class SQLiteStore:
             jobs, self._jobs = self._jobs, None
             if jobs is None:
                 return
-            jobs.put(ending := Job(_nothing, Kind.END))
+            jobs.put(ending := StoreJob(_nothing, JobKind.END))
         await ending.done()
 
-    async def _do(self, work: Work[T], kind: Kind = Kind.READ) -> T:
-        job = Job(work, kind)
+    async def _do(self, work: StoreWork[T], kind: JobKind = JobKind.READ) -> T:
+        job = StoreJob(work, kind)
         with self._lock:
             if self._closed:
                 msg = f"store {self._path!r} is closed; make a new one to go on"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-VERSION = 3
+LAYOUT_VERSION = 3
 """The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it."""
 
 # What an append costs are the pages that it touches. Entries are only ever added behind all others, whoever's
@@ -72,12 +72,12 @@ sessions
 """
 """Each session with its last stretch and the last entry of that."""
 
-_LENGTH = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
+_SESSION_LENGTH = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
 _FIND = f"""
-select sessions.id, {_LENGTH}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
+select sessions.id, {_SESSION_LENGTH}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
     from {_ENDS} where session = ?
 """  # noqa: S608  # all of it stands here
-_LIST = f"select session, {_LENGTH}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above
+_LIST = f"select session, {_SESSION_LENGTH}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above
 _LOAD = """
 select body from sessions
     join stretches on key between
@@ -135,7 +135,7 @@ def load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:
     return [body for (body,) in db.execute(_LOAD, asked)]
 
 
-def listed(db: sqlite3.Connection) -> list[SessionInfo]:
+def list_sessions(db: sqlite3.Connection) -> list[SessionInfo]:
     """All sessions, last written first."""
     return [
         SessionInfo(session=session, length=length, created=created, updated=updated, about=about)

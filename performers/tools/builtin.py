@@ -179,7 +179,7 @@ async def read_result(
         offset: The first character to read; the first of the result is 0.
         limit: How many characters to read, 10000 unless told.
     """
-    text = await context.whole(id)
+    text = await context.full_result(id)
     if text is None:
         msg = f"there is no long result {id[:50]!r}; its id stands where characters of it are left out"
         raise ValueError(msg)
@@ -187,9 +187,9 @@ async def read_result(
         msg = f"there is no character {offset}: the result has {len(text):,}; the first is 0"
         raise ValueError(msg)
     most = limit
-    if context.room is not None:
+    if context.result_limit is not None:
         # What is read is a result itself, which must not be cut again.
-        most = max(1, min(limit, context.room - NOTE))
+        most = max(1, min(limit, context.result_limit - NOTE))
     end = min(offset + most, len(text))
     return text[offset:end] + _note(offset, end, len(text))
 
@@ -209,8 +209,8 @@ def builtin_tools() -> tuple[Tool[..., Any], ...]:
     # Imported here: making them is a twentieth of importing this library, and many agents use none.
     from .files import edit, read, write  # noqa: PLC0415  # as said above
 
-    pass  # noqa: PLC0415  # as said above
-    pass  # noqa: PLC0415  # as said above
-    pass  # noqa: PLC0415  # as said above
+    # as said above
+    # as said above
+    # as said above
 
     return (read, write, edit, ls, glob, grep, bash, read_result)

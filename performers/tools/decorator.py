@@ -61,8 +61,8 @@ class ToolContext(Generic[D_co]):
     key it had before. *deps* is whatever the host handed to its `ToolRunner`. *history* is the conversation
     as it was when the call started, and does not change.
 
-    *room* is how many characters of a result the conversation holds whole, None for all of them: a tool that
-    can be asked for the next part returns no more. *whole* finds the whole result of a call, by its id, that
+    *result_limit* is how many characters of a result the conversation holds whole, None for all of them: a tool that
+    can be asked for the next part returns no more. *full_result* finds the whole result of a call, by its id, that
     was longer; None where there is none. A test of a tool may build one with *cwd* and *deps* alone.
     """
 
@@ -73,8 +73,10 @@ class ToolContext(Generic[D_co]):
     call: str = ""
     key: str = ""
     history: History = attrs.field(factory=History.of, repr=False)
-    room: int | None = None
-    whole: Callable[[str], Awaitable[str | None]] = attrs.field(default=no_full_result, repr=False, eq=False)
+    result_limit: int | None = None
+    full_result: Callable[[str], Awaitable[str | None]] = attrs.field(
+        default=no_full_result, repr=False, eq=False
+    )
     emit: Callable[[str], None] = attrs.field(default=_unheard, repr=False, eq=False)
 
     def progress(self, text: str) -> None:
@@ -104,7 +106,7 @@ _ANY_FIELD = re.compile(r":\w+[^:]*:")
 """``:returns:`` and the like, which end the first paragraph."""
 
 
-def parse(doc: str | None) -> tuple[str, dict[str, str]]:
+def parse_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
     """The first paragraph of *doc* on one line, and the descriptions of its parameters by name."""
     lines = inspect.cleandoc(doc or "").splitlines()
     return _summary(lines), _fields(lines) | _section(lines)
@@ -202,13 +204,13 @@ class Parameters:
     injected: tuple[str, ...]
 
 
-def refusal(function: Callable[..., object], problem: str) -> ToolDefinitionError:
+def definition_error(function: Callable[..., object], problem: str) -> ToolDefinitionError:
     """The error that says why *function* cannot be a tool."""
     name = getattr(function, "__qualname__", None) or repr(function)
     return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
 
 
-def parameters(function: Callable[..., object]) -> Parameters:
+def read_parameters(function: Callable[..., object]) -> Parameters:
     """Read the signature of *function*; raises `ToolDefinitionError` where a model could not fill it in."""
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []
@@ -216,7 +218,7 @@ def parameters(function: Callable[..., object]) -> Parameters:
         if parameter.kind not in _NAMED:
             shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
             problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
-            raise refusal(function, problem)
+            raise definition_error(function, problem)
         hint = _hint(function, parameter)
         if hint is ToolContext or get_origin(hint) is ToolContext:
             injected.append(parameter.name)
@@ -226,7 +228,7 @@ def parameters(function: Callable[..., object]) -> Parameters:
     try:
         struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
     except (TypeError, ValueError) as error:
-        raise refusal(function, f"its parameters cannot be decoded: {error}") from error
+        raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
     return Parameters(struct, tuple(injected))
 
 
@@ -235,21 +237,23 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except (TypeError, ValueError, NameError) as error:
-        raise refusal(function, f"its signature cannot be read: {error}") from error
+        raise definition_error(function, f"its signature cannot be read: {error}") from error
 
 
 def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
     """The type of *parameter*, evaluated by itself: a name known to type checkers only harms no other."""
     name = parameter.name
     if parameter.annotation is inspect.Parameter.empty:
-        raise refusal(function, f"parameter {name!r} has no type; annotate it")
+        raise definition_error(function, f"parameter {name!r} has no type; annotate it")
     holder = SimpleNamespace(__annotations__={name: parameter.annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         return get_type_hints(holder, scope, include_extras=True)[name]
     except Exception as error:  # an annotation is any code
         problem = f"the type {parameter.annotation!r} of parameter {name!r} cannot be evaluated ({error})"
-        raise refusal(function, f"{problem}; import or define it at the top of the module") from error
+        raise definition_error(
+            function, f"{problem}; import or define it at the top of the module"
+        ) from error
 
 
 def _check(function: Callable[..., object], name: str, hint: object) -> None:
@@ -258,7 +262,9 @@ def _check(function: Callable[..., object], name: str, hint: object) -> None:
         msgspec.json.schema_components([hint])
     except Exception as error:  # msgspec looks into classes of any making
         *_, reason = str(error).splitlines() or [type(error).__name__]
-        raise refusal(function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}") from error
+        raise definition_error(
+            function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}"
+        ) from error
 
 
 def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
@@ -279,21 +285,21 @@ def resource_keys(
     Such as ``account:{id}``, in which ``{id}`` stands for an argument that a model passes.
     """
     if isinstance(keys, str):
-        raise refusal(function, f"its resources are several keys; write [{keys!r}]")
+        raise definition_error(function, f"its resources are several keys; write [{keys!r}]")
     found = tuple(keys)
     for key in found:
         if problem := _unfillable(key, accepted.struct.__struct_fields__):
-            raise refusal(function, f"the resource {key!r} {problem}")
+            raise definition_error(function, f"the resource {key!r} {problem}")
     return found
 
 
-def names_in(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
+def checked_names(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
     """*names* of arguments of *function*; raises `ToolDefinitionError` where they are none."""
     if isinstance(names, str):
-        raise refusal(function, f"several names are wanted, not one: write [{names!r}]")
+        raise definition_error(function, f"several names are wanted, not one: write [{names!r}]")
     found = tuple(names)
     if wrong := [name for name in found if not isinstance(name, str)]:
-        raise refusal(function, f"a name is text, not {wrong[0]!r}")
+        raise definition_error(function, f"a name is text, not {wrong[0]!r}")
     return tuple(map(str, found))
 
 
@@ -307,7 +313,7 @@ def _unfillable(key: object, arguments: tuple[str, ...]) -> str:
     return f"names no argument {missing[0]!r}; there are: {', '.join(arguments) or 'none'}" if missing else ""
 
 
-def schema_of(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
+def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
     """
     The JSON Schema of *struct* as text, an object with the parameters as its properties.
 
@@ -470,11 +476,11 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
         _check_tool(function)
-        accepted = parameters(function)
-        summary, described = parse(inspect.getdoc(function))
-        none = names_in(function, plain)
+        accepted = read_parameters(function)
+        summary, described = parse_docstring(inspect.getdoc(function))
+        none = checked_names(function, plain)
         try:
-            schema = schema_of(accepted.struct, described)
+            schema = json_schema(accepted.struct, described)
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,
                 description=summary if description is None else description,
@@ -489,7 +495,7 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
         except ToolDefinitionError:
             raise
         except (TypeError, ValueError) as error:
-            raise refusal(function, str(error.args[0])) from error
+            raise definition_error(function, str(error.args[0])) from error
         return Tool(spec, function, accepted, none)
 
     return make if function is None else make(function)
@@ -503,16 +509,18 @@ def _secrets(
 
     Raises `ToolDefinitionError` for a name that no argument has, since it would hide nothing.
     """
-    mine, found = names_in(function, told), secrets_in(schema)
+    mine, found = checked_names(function, told), secrets_in(schema)
     there = arguments_in(schema)
     if ANY not in found and (missing := [name for name in mine if name not in there]):
         listed = ", ".join(sorted(there)) or "none"
-        raise refusal(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
+        raise definition_error(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
     return tuple(sorted({*mine, *found} - {*plain}))
 
 
 def _check_tool(function: Callable[..., object]) -> None:
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        raise refusal(function, "it is no function; write one that calls it")
+        raise definition_error(function, "it is no function; write one that calls it")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise refusal(function, "it yields; return one value, and report with ToolContext.progress meanwhile")
+        raise definition_error(
+            function, "it yields; return one value, and report with ToolContext.progress meanwhile"
+        )

@@ -35,7 +35,7 @@ _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @final
 @attrs.frozen
-class Place:
+class LocatedPath:
     """A resolved path: *parts* below *root*; *shown* is how the model writes it."""
 
     root: Path
@@ -97,7 +97,7 @@ def _directory(path: Path | str) -> Path:
     return real
 
 
-def locate(context: ToolContext[object], path: str) -> Place:
+def locate(context: ToolContext[object], path: str) -> LocatedPath:
     """The place of *path*, relative to the working directory; raises `ValueError` where it is outside."""
     try:
         real = (context.cwd / path).resolve()
@@ -108,7 +108,7 @@ def locate(context: ToolContext[object], path: str) -> Place:
     for root in sorted(directories, key=lambda directory: len(directory.parts)):
         if real.is_relative_to(root):
             shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
-            return Place(root, real.relative_to(root).parts, str(shown))
+            return LocatedPath(root, real.relative_to(root).parts, str(shown))
     roots = ", ".join(map(str, context.directories))
     msg = f"{path!r} is outside of the directories open to tools ({roots})"
     raise ValueError(msg)
@@ -150,7 +150,7 @@ def _named(shown: str) -> Generator[None]:
         raise OSError(error.errno, error.strerror, shown) from error
 
 
-MAX_BYTES = 10_000_000
+MAX_EDITED = 10_000_000
 """Larger files are not taken into memory; no model could read them anyway."""
 
 MAX_LINES = 2_000
@@ -192,7 +192,7 @@ def read(
     lines = data.decode(errors="replace").split("\n")
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
-    return _numbered(lines, offset or 1, limit or MAX_LINES, context.room)
+    return _numbered(lines, offset or 1, limit or MAX_LINES, context.result_limit)
 
 
 def _seen_not_read(data: bytes) -> str:
@@ -271,8 +271,8 @@ def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool 
     if old not in text and "\r\n" in text:  # read shows such lines as any others
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     count = _occurrences(text, old, place.shown, all_of_them=all)
-    if (size := len(text) + count * (len(new) - len(old))) > MAX_BYTES:
-        msg = f"{place.shown!r} would have {size:,} characters, and may have {MAX_BYTES:,}; left as it is"
+    if (size := len(text) + count * (len(new) - len(old))) > MAX_EDITED:
+        msg = f"{place.shown!r} would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is"
         raise ValueError(msg)
     store(place, text.replace(old, new).encode(), seen)
     return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
@@ -291,16 +291,16 @@ def _occurrences(text: str, old: str, shown: str, *, all_of_them: bool) -> int:
     raise ValueError(problem)
 
 
-def load(place: Place) -> tuple[bytes, os.stat_result]:
+def load(place: LocatedPath) -> tuple[bytes, os.stat_result]:
     """The content of the file at *place*, and what identifies that version of it."""
-    data, seen = place.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        msg = f"{place.shown!r} has more than {MAX_BYTES:,} bytes; take parts of it with bash"
+    data, seen = place.read(MAX_EDITED + 1)
+    if len(data) > MAX_EDITED:
+        msg = f"{place.shown!r} has more than {MAX_EDITED:,} bytes; take parts of it with bash"
         raise ValueError(msg)
     return data, seen
 
 
-def store(place: Place, data: bytes, seen: os.stat_result | None = None) -> None:
+def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -> None:
     """
     Put *data* in the file at *place*, all or nothing; a file that was there keeps its mode.
 
@@ -337,7 +337,7 @@ def _look(name: str, folder: int) -> os.stat_result | None:
         return None
 
 
-def _check_replaceable(place: Place, old: os.stat_result, folder: int) -> None:
+def _check_replaceable(place: LocatedPath, old: os.stat_result, folder: int) -> None:
     """Replacing a file needs no right to write it, so ask for that right: read-only files stay."""
     if not stat.S_ISREG(old.st_mode):
         msg = f"{place.shown!r} is not a regular file"
@@ -347,7 +347,7 @@ def _check_replaceable(place: Place, old: os.stat_result, folder: int) -> None:
         raise ValueError(msg)
 
 
-def _check_unchanged(place: Place, seen: os.stat_result, folder: int) -> None:
+def _check_unchanged(place: LocatedPath, seen: os.stat_result, folder: int) -> None:
     if _version(_look(place.name, folder)) != _version(seen):
         msg = f"{place.shown!r} was changed by somebody else meanwhile; read it again"
         raise ValueError(msg)

@@ -32,7 +32,7 @@ _ERRORS = 2
 
 @final
 @attrs.frozen
-class Ended:
+class ProcessEnd:
     """
     How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out.
 
@@ -46,7 +46,7 @@ class Ended:
 
 async def run(
     command: Sequence[str], *, cwd: Path, seconds: float, keep: int, descriptors: Sequence[int] = ()
-) -> Ended:
+) -> ProcessEnd:
     """
     Run *command* to its end, for *seconds* at most.
 
@@ -68,7 +68,7 @@ async def run(
     return await _end_of(transport, listener, seconds)
 
 
-async def converse(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> Ended:
+async def run_with_input(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> ProcessEnd:
     """
     As `run`, for a *command* that reads what it is *given* and has all the time it wants.
 
@@ -91,7 +91,7 @@ async def converse(command: Sequence[str], *, given: bytes, cwd: Path, keep: int
 
 async def _end_of(
     transport: asyncio.SubprocessTransport, listener: _Listener, seconds: float | None
-) -> Ended:
+) -> ProcessEnd:
     """How the process ended within *seconds*; nothing of it is left."""
     # The exit is waited for and not the end of the output: a child in the background may hold that open.
     try:
@@ -104,7 +104,7 @@ async def _end_of(
         finally:
             transport.close()
     code = transport.get_returncode() if in_time else None
-    return Ended(listener.output.text(), code, listener.errors.text())
+    return ProcessEnd(listener.output.text(), code, listener.errors.text())
 
 
 @final

@@ -34,13 +34,13 @@ MAX_OUTPUT = MAX_RESULT - 10_000
 NOTE = 100
 """Characters, at most, of the line with which a tool that returns a part says how to go on."""
 
-MAX_FILE = 750_000
+MAX_FILE_BYTES = 750_000
 """Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most."""
 
-MAX_FILES = 5 * MAX_FILE
+MAX_FILES_BYTES = 5 * MAX_FILE_BYTES
 """Bytes of all files of a result."""
 
-MAX_COUNT = 20
+MAX_RESULT_FILES = 20
 """Files of a result: of more in one request, some providers take small pictures only."""
 
 _MAX_NAME = 255
@@ -51,7 +51,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 @final
 @attrs.frozen
-class End:
+class ToolEnd:
     """How a tool ended, the text a model reads of it and the files that go with it."""
 
     outcome: Outcome
@@ -59,47 +59,47 @@ class End:
     files: tuple[Binary, ...] = ()
 
 
-def guarded(function: Callable[[], object]) -> End:
+def guarded(function: Callable[[], object]) -> ToolEnd:
     """Call *function*; never raises."""
     try:
-        return returned(function())
+        return end_of_value(function())
     except BaseException as error:  # noqa: BLE001  # a tool that calls sys.exit() must not end the service
-        return failed(error)
+        return end_of_error(error)
 
 
-async def guarded_async(function: Callable[[], Awaitable[object]]) -> End:
+async def guarded_async(function: Callable[[], Awaitable[object]]) -> ToolEnd:
     """Await what *function* returns; never raises, not even when it is cancelled."""
     try:
-        return returned(await function())
+        return end_of_value(await function())
     except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
-        return failed(error)
+        return end_of_error(error)
 
 
-def failed(error: BaseException) -> End:
+def end_of_error(error: BaseException) -> ToolEnd:
     """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
     if isinstance(error, asyncio.CancelledError):
-        return End(Outcome.CANCELLED)
+        return ToolEnd(Outcome.CANCELLED)
     if isinstance(error, Exception):
-        return End(Outcome.ERROR, f"Tool raised an exception: {message(error)}")
+        return ToolEnd(Outcome.ERROR, f"Tool raised an exception: {error_text(error)}")
     kind = type(error).__name__
-    text = f"Tool execution crashed: {kind}: {message(error)}".removesuffix(f": {kind}")
-    return End(Outcome.CRASHED, text)
+    text = f"Tool execution crashed: {kind}: {error_text(error)}".removesuffix(f": {kind}")
+    return ToolEnd(Outcome.CRASHED, text)
 
 
-def message(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of *error* and of what it groups; the name of its type where it has none or refuses."""
     kind = type(error).__name__
     try:
         text = str(error) or kind
         inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
         if isinstance(error, BaseExceptionGroup):
-            text += ": " + "; ".join(map(message, inner))
+            text += ": " + "; ".join(map(error_text, inner))
     except BaseException as another:  # noqa: BLE001  # __str__ is any code
         return f"{kind}, whose message cannot be shown ({type(another).__name__})"
     return text
 
 
-def returned(value: object) -> End:
+def end_of_value(value: object) -> ToolEnd:
     """
     The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
 
@@ -111,13 +111,13 @@ def returned(value: object) -> End:
     return _mixed([value])
 
 
-def _mixed(parts: Iterable[object]) -> End:
+def _mixed(parts: Iterable[object]) -> ToolEnd:
     """The end of a tool that returned *parts*: texts and files."""
     texts: list[str] = []
     files: list[Binary] = []
     for part in parts:
         if not isinstance(part, Binary):
-            texts.append(shown(part))
+            texts.append(as_text(part))
             continue
         file = _writable(part.media_type, part.data, part.name)
         label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
@@ -126,7 +126,7 @@ def _mixed(parts: Iterable[object]) -> End:
         else:
             texts.append(f"[{label}]")
             files.append(file)
-    return End(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
+    return ToolEnd(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
 
 
 def _writable(media_type: object, data: object, name: object) -> Binary:
@@ -145,16 +145,16 @@ def _misfit(file: Binary, files: list[Binary]) -> str:
     size = len(file.data)
     if not size:  # providers refuse it, and with it the whole conversation
         return "it is empty"
-    if size > MAX_FILE:
-        return f"the limit for a file is {MAX_FILE:,} bytes"
-    if size + sum(len(other.data) for other in files) > MAX_FILES:
-        return f"the limit for all files of a result is {MAX_FILES:,} bytes"
-    if len(files) == MAX_COUNT:
-        return f"the limit for a result is {MAX_COUNT} files"
+    if size > MAX_FILE_BYTES:
+        return f"the limit for a file is {MAX_FILE_BYTES:,} bytes"
+    if size + sum(len(other.data) for other in files) > MAX_FILES_BYTES:
+        return f"the limit for all files of a result is {MAX_FILES_BYTES:,} bytes"
+    if len(files) == MAX_RESULT_FILES:
+        return f"the limit for a result is {MAX_RESULT_FILES} files"
     return ""
 
 
-def shown(value: object) -> str:
+def as_text(value: object) -> str:
     """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
     if value is None:
         return ""
@@ -171,7 +171,7 @@ def shown(value: object) -> str:
         return repr(value)
 
 
-def cut(text: str, limit: int) -> str:
+def truncate(text: str, limit: int) -> str:
     """
     *text* with at most about *limit* characters kept, from its beginning and its end, and fit for UTF-8.
 

@@ -28,16 +28,16 @@ from .decorator import Tool, ToolContext
 from .files import roots
 from .result import (
     MAX_RESULT,
-    End,
-    cut,
+    ToolEnd,
     guarded,
     guarded_async,
+    truncate,
 )
 
 MAX_PROGRESS = 50_000
 """Characters of what a tool says at once while it runs."""
 
-GRACE = 2.0
+TOOL_GRACE = 2.0
 """Seconds a tool gets to end after it was cancelled or timed out: a process to be ended needs about one."""
 
 THREADS = 32
@@ -65,7 +65,7 @@ class ToolRunner:
         directories: Iterable[Path | str] = (),
         deps: object = None,
         max_result: int = MAX_RESULT,
-        grace: float = GRACE,
+        grace: float = TOOL_GRACE,
     ) -> None:
         self._tools = _by_name(tools)
         self._roots = roots(cwd, directories)
@@ -91,7 +91,7 @@ class ToolRunner:
         return ToolFinished(
             at=ended,
             request=request.id,
-            content=cut(end.content, self._max_result),
+            content=truncate(end.content, self._max_result),
             outcome=end.outcome,
             seconds=max(0.0, ended - started),
             files=end.files,
@@ -106,52 +106,52 @@ class ToolRunner:
             key=request.id,
             history=scene.history,
             deps=self._deps,
-            room=scene.config.compaction.result_limit,
-            whole=scene.whole,
+            result_limit=scene.config.compaction.result_limit,
+            full_result=scene.full_result,
             emit=progress,
         )
 
-    async def _run(self, request: RunTool, context: ToolContext[object]) -> End:
+    async def _run(self, request: RunTool, context: ToolContext[object]) -> ToolEnd:
         """Find the tool, decode its arguments, start it, and see it to its end."""
         tool = self._tools.get(request.tool)
         if tool is None:
-            return End(Outcome.ERROR, f"Tool not found: {request.tool}")
+            return ToolEnd(Outcome.ERROR, f"Tool not found: {request.tool}")
         try:
             arguments = tool.bind(request.arguments, context)
         except ValueError as error:
-            return End(Outcome.ERROR, str(error))
+            return ToolEnd(Outcome.ERROR, str(error))
         try:
             work = self._start(tool, arguments)
         except RuntimeError as error:
-            return End(Outcome.CRASHED, f"Tool execution crashed: {error}")
+            return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error}")
         return await self._watch(work, request.timeout)
 
-    def _start(self, tool: Tool[..., Any], arguments: dict[str, object]) -> Work[End]:
+    def _start(self, tool: Tool[..., Any], arguments: dict[str, object]) -> Work[ToolEnd]:
         """Set the tool to work; raises `RuntimeError` where there is no thread to be had."""
         function = partial(tool.function, **arguments)
         if tool.is_async:
             return self._crew.task(guarded_async(function), f"tool {tool.spec.name}")
         return self._crew.thread(partial(guarded, function))
 
-    async def _watch(self, work: Work[End], seconds: float | None) -> End:
+    async def _watch(self, work: Work[ToolEnd], seconds: float | None) -> ToolEnd:
         """How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled."""
         why = await _wait(work.ended, seconds)
         if why is None:
             end = _end(work.ended)
             if end.outcome is Outcome.CANCELLED:  # by nobody else
-                return End(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
+                return ToolEnd(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
             return end
         work.stop()
         said = "Cancelled" if why is Outcome.CANCELLED else f"Tool timed out after {seconds:g} s"
         if await _wait(work.ended, self._grace) is not None:
             work.abandon()
-            return End(why, f"{said}; it did not stop in time and may still be running")
+            return ToolEnd(why, f"{said}; it did not stop in time and may still be running")
         end = _end(work.ended)
         if end.outcome is Outcome.CANCELLED:
-            return End(why, said)
+            return ToolEnd(why, said)
         if why is Outcome.CANCELLED:  # too late to matter: what it did is what happened
             return end
-        return End(why, f"{said}; it ended shortly after:\n{end.content}", end.files)
+        return ToolEnd(why, f"{said}; it ended shortly after:\n{end.content}", end.files)
 
 
 @final
@@ -175,10 +175,10 @@ class _Progress:
     def _say(self, text: str) -> None:
         if not self.closed:
             now = self._scene.clock.now()
-            self._scene.emit(ToolProgressed(at=now, request=self._request, text=cut(text, MAX_PROGRESS)))
+            self._scene.emit(ToolProgressed(at=now, request=self._request, text=truncate(text, MAX_PROGRESS)))
 
 
-async def _wait(ended: asyncio.Future[End], seconds: float | None) -> Outcome | None:
+async def _wait(ended: asyncio.Future[ToolEnd], seconds: float | None) -> Outcome | None:
     """None once *ended* is over; otherwise why we stopped waiting: time is up, or we are cancelled."""
     why = Outcome.TIMED_OUT
     try:
@@ -190,9 +190,9 @@ async def _wait(ended: asyncio.Future[End], seconds: float | None) -> Outcome | 
     return None if ended.done() else why
 
 
-def _end(ended: asyncio.Future[End]) -> End:
+def _end(ended: asyncio.Future[ToolEnd]) -> ToolEnd:
     """How a tool ended; one that was cancelled before it began has no more to say than that."""
-    return End(Outcome.CANCELLED) if ended.cancelled() else ended.result()
+    return ToolEnd(Outcome.CANCELLED) if ended.cancelled() else ended.result()
 
 
 def _by_name(tools: Iterable[Tool[..., object]]) -> dict[str, Tool[..., object]]:

@@ -27,10 +27,10 @@ SKIPPED = frozenset(
 )
 """Directories of what programs made, not looked into, unless the search begins there."""
 
-MAX_BYTES = 5_000_000
+MAX_SEARCHED = 5_000_000
 """Larger files are not searched."""
 
-MAX_LINE = 500
+MAX_HIT = 500
 """Characters shown of a line."""
 
 _SNIFFED = 8_192
@@ -44,7 +44,7 @@ REFUSED = 2
 
 
 @dataclass(frozen=True)
-class Order:
+class SearchOrder:
     """
     What to look for below the directory open as *folder*, or in its file *only*.
 
@@ -64,7 +64,7 @@ class Order:
 class Finder:
     """Carries out an order; *missed* counts what was left out, by reason."""
 
-    order: Order
+    order: SearchOrder
     missed: Counter[str] = field(default_factory=Counter[str])
 
     def lines(self) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Finder:
     def _hits(self, path: str, folder: int, text: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(self._text(path, folder).split("\n"), 1):
             if text.search(line):
-                yield number, line.rstrip("\r") if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+                yield number, line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
 
     def _text(self, path: str, folder: int) -> str:
         """The text of a file, or nothing of one that is left out."""
@@ -104,13 +104,13 @@ class Finder:
             with open(path.rpartition("/")[2], "rb", opener=partial(_opener, folder)) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return ""
-                data = file.read(MAX_BYTES + 1)
+                data = file.read(MAX_SEARCHED + 1)
         except OSError as error:
             if error.errno != errno.ELOOP:  # a symlink, whose target is searched where it lies
                 self.missed["unreadable"] += 1
             return ""
-        if len(data) > MAX_BYTES:
-            self.missed[f"over {MAX_BYTES // 1_000_000} MB"] += 1
+        if len(data) > MAX_SEARCHED:
+            self.missed[f"over {MAX_SEARCHED // 1_000_000} MB"] += 1
         elif b"\0" in data[:_SNIFFED]:
             self.missed["binary"] += 1
         else:
@@ -185,7 +185,7 @@ def _say(line: str) -> None:
 def main(argument: str) -> int:
     """Carry out the order in *argument*: says what is found and, at the end, what was left out."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
-    order = Order(**json.loads(argument))
+    order = SearchOrder(**json.loads(argument))
     finder = Finder(order)
     found = 0
     try:
