@@ -44,12 +44,8 @@ from .engine.transition import transition
 from .performers.hooks import HookCall, command_hook, hook
 from .performers.stores.memory import MemoryStore
 from .performers.stores.sqlite import SQLiteStore
-from .performers.tools import (
-    Tool,
-    ToolContext,
-    builtin_tools,
-    tool,
-)
+from .performers.tools.builtin import builtin_tools
+from .performers.tools.decorator import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
     from .settings import Settings

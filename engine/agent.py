@@ -43,7 +43,8 @@ from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
 from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ..performers.models.throttle import MAX_CONCURRENT
-from ..performers.tools import Tool, ToolRunner
+from ..performers.tools.decorator import Tool
+from ..performers.tools.runner import ToolRunner
 from ..states.rules.hooks import told
 from .prices import priced, priced_child
 from .session.child_runner import refuse

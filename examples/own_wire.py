@@ -16,14 +16,16 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.effects.validators import clean
-from turnwheel.performers.base import PerformContext
-from turnwheel.performers.models import Endpoint, HTTPModel, Timeouts
-from turnwheel.performers.models.transcript import transcript
-from turnwheel.performers.models.wire import (
+from turnwheel.performers import (
     AnswerEnd,
     Broken,
     Complete,
+    Endpoint,
+    HTTPModel,
     HTTPRequest,
+    PerformContext,
+    Timeouts,
+    transcript,
 )
 
 STOPS = {"done": StopReason.END_TURN, "call": StopReason.TOOL_USE, "full": StopReason.MAX_TOKENS}

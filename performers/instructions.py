@@ -17,7 +17,7 @@ from ..effects.requests import ReadInstructions
 from ..effects.validators import clean
 from .base import PerformContext
 from .tools.decorator import ToolContext
-from .tools.files import locate, roots
+from .tools.paths import locate, roots
 from .worker_pool import WorkerPool
 
 MAX_INSTRUCTIONS = 64 * 1024

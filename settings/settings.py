@@ -17,7 +17,7 @@ from ..effects.validators import of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent
 from ..engine.session.delivery import Delivery
 from ..performers.models.throttle import MAX_CONCURRENT
-from ..performers.tools import Tool
+from ..performers.tools.decorator import Tool
 from .areas import (
     CommandHook,
     Debug,

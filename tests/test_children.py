@@ -80,10 +80,10 @@ from turnwheel.engine.session.child_runner import ChildRunner, child_config, ref
 from turnwheel.engine.session.children import ChildLink, Children
 from turnwheel.engine.session.journal import fold
 from turnwheel.engine.session.runner import Environment
+from turnwheel.performers import ToolRunner
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.instructions import InstructionReader
 from turnwheel.performers.stores.base import Store
-from turnwheel.performers.tools import ToolRunner
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (

@@ -64,9 +64,9 @@ from turnwheel.engine.journal.entries import (
 from turnwheel.engine.recovery import calls_of
 from turnwheel.engine.session.journal import fold
 from turnwheel.engine.session.runner import TRIES, Environment
+from turnwheel.performers import ToolRunner
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.performers.stores.base import Store
-from turnwheel.performers.tools import ToolRunner
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import (
     Reply,

@@ -73,11 +73,11 @@ from turnwheel.effects.pieces import (
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.engine.codec import encode
 from turnwheel.engine.session.journal import fold
+from turnwheel.performers import Endpoint, HTTPModel
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import Endpoint, HTTPModel
 from turnwheel.performers.models.errors import keys_in, redact_keys, without_login
 from turnwheel.performers.models.http import MAX_PART, decompressor
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import Complete
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.states.rules.history_check import history_faults

@@ -37,8 +37,8 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import Models, OpenAIChat, wire_of
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models import Models, OpenAIChat, wire_of
 from turnwheel.performers.models.router import WIRES
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.testing.wire_rules import reading_faults

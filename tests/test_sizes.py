@@ -77,12 +77,12 @@ from turnwheel.engine.session.broker import BUFFER, Broker
 from turnwheel.engine.session.inputs import approval_event
 from turnwheel.engine.session.titles import LONGEST as LONGEST_TITLE
 from turnwheel.engine.session.titles import first_line
+from turnwheel.performers import OpenAIChat, ToolContext, ToolRunner
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.hooks import MAX_HOOK_OUTPUT as MAX_WRITING
 from turnwheel.performers.hooks import MAX_HOOK_TEXT as MAX_SAYING
 from turnwheel.performers.hooks import HookCall, checked_answer, command_hook
 from turnwheel.performers.instructions import MAX_INSTRUCTIONS, InstructionReader
-from turnwheel.performers.models import OpenAIChat
 from turnwheel.performers.models.body import (
     MAX_DEPTH,
     MAX_EVENT,
@@ -104,21 +104,18 @@ from turnwheel.performers.models.http import (
     decompressor,
 )
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.performers.stores.memory import MemoryStore
-from turnwheel.performers.tools import ToolContext, ToolRunner
 from turnwheel.performers.tools.builtin import (
+    MAX_EDITED,
     MAX_ENTRIES,
     MAX_HITS,
+    MAX_LINES,
     bash,
+    edit,
     grep,
     ls,
-)
-from turnwheel.performers.tools.files import (
-    MAX_EDITED,
-    MAX_LINES,
-    edit,
     read,
 )
 from turnwheel.performers.tools.result import (

@@ -28,13 +28,13 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
 from turnwheel.effects.notices import FallbackUsed, RequestDelayed, RetryScheduled
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
+from turnwheel.performers import AnthropicMessages, Models, OpenAIChat
 from turnwheel.performers.base import (
     LEAVING,
     Clock,
     PerformContext,
     SystemClock,
 )
-from turnwheel.performers.models import AnthropicMessages, Models, OpenAIChat
 from turnwheel.performers.models.throttle import (
     ACCEPTED_AFTER,
     MAX_CONCURRENT,

@@ -23,13 +23,13 @@ from turnwheel.effects.events import Event, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, user
 from turnwheel.effects.requests import RunTool
-from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.tools import (
+from turnwheel.performers import (
     Tool,
     ToolContext,
     ToolRunner,
     tool,
 )
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.tools.result import MAX_RESULT
 from turnwheel.performers.tools.runner import MAX_PROGRESS, THREADS
 

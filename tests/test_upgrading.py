@@ -38,7 +38,7 @@ from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.engine.recovery import questions
 from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.runner import Environment
-from turnwheel.performers.tools import ToolRunner
+from turnwheel.performers import ToolRunner
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
     Reply,

@@ -51,10 +51,9 @@ from turnwheel.effects.requests import (
     Transcript,
 )
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import AnthropicMessages
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages
-from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.anthropic_stream import MessagesParser
+from turnwheel.performers.models.anthropic import MessagesParser, MessagesWire
 from turnwheel.performers.models.body import MAX_EVENT, MAX_UNSTREAMED
 from turnwheel.performers.models.errors import refusal, stream_error
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete

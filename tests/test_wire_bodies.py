@@ -33,10 +33,10 @@ from turnwheel.effects.pieces import (
 )
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
-from turnwheel.performers.models.anthropic_stream import MessagesParser
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import (
     AnswerEnd,
     Broken,

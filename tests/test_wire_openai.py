@@ -52,8 +52,7 @@ from turnwheel.performers.models.errors import (
     retry_after,
     stream_error,
 )
-from turnwheel.performers.models.openai import ChatWire, ServerQuirks
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.openai import ChatParser, ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 
 # Events

@@ -33,9 +33,8 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.encoding import EncodedConversation
+from turnwheel.performers.models.encoding import EncodedConversation, shorten_middle, transcript
 from turnwheel.performers.models.openai import ChatWire
-from turnwheel.performers.models.transcript import shorten_middle, transcript
 from turnwheel.performers.models.wire import Wire
 
 WIRES: dict[str, tuple[Wire, str]] = {

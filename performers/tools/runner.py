@@ -25,7 +25,7 @@ from ...effects.requests import RunTool
 from ..base import PerformContext
 from ..worker_pool import Work, WorkerPool
 from .decorator import Tool, ToolContext
-from .files import roots
+from .paths import roots
 from .result import (
     MAX_RESULT,
     ToolEnd,

@@ -34,10 +34,10 @@ from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.journal import fold
+from turnwheel.performers import Tool, tool
 from turnwheel.performers.hooks import checked_answer, command_answer
 from turnwheel.performers.models.http import MAX_PART, decompressor
 from turnwheel.performers.stores.memory import MemoryStore
-from turnwheel.performers.tools import Tool, tool
 from turnwheel.performers.tools.decorator import ToolContext
 from turnwheel.performers.tools.process import ProcessEnd
 from turnwheel.settings import Settings
