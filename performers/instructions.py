@@ -38,11 +38,11 @@ class InstructionReader:
 
     def __init__(self, cwd: Path | str = ".", directories: Iterable[Path | str] = ()) -> None:
         self._roots = roots(cwd, directories)
-        self._crew = WorkerPool(threads=1)
+        self._pool = WorkerPool(threads=1)
 
     async def __call__(self, request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
         """Read the files, in a thread of their own: a disk may be far away."""
-        text, faults = await self._crew.thread(partial(_sections, request.files, self._roots)).result()
+        text, faults = await self._pool.thread(partial(_sections, request.files, self._roots)).result()
         return InstructionsRead(at=scene.clock.now(), request=request.id, text=text, faults=faults)
 
 

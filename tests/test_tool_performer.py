@@ -31,7 +31,8 @@ from turnwheel.performers import (
 )
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.tools.result import MAX_RESULT
-from turnwheel.performers.tools.runner import MAX_PROGRESS, THREADS
+from turnwheel.performers.tools.runner import MAX_PROGRESS
+from turnwheel.performers.worker_pool import MAX_THREADS
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
@@ -484,7 +485,7 @@ async def test_what_is_said_at_once_meanwhile_is_bounded(scene: PerformContext, 
 
 async def test_sync_tools_run_side_by_side(scene: PerformContext) -> None:
     """As many as there are threads wait for each other; with fewer, none would get on."""
-    barrier = threading.Barrier(THREADS, timeout=PATIENCE)
+    barrier = threading.Barrier(MAX_THREADS, timeout=PATIENCE)
 
     @tool
     def meet() -> str:
@@ -492,7 +493,7 @@ async def test_sync_tools_run_side_by_side(scene: PerformContext) -> None:
         return "met"
 
     runner = ToolRunner([meet])
-    answers = await asyncio.gather(*[runner(request("meet"), scene) for _ in range(THREADS)])
+    answers = await asyncio.gather(*[runner(request("meet"), scene) for _ in range(MAX_THREADS)])
     assert {answer.content for answer in answers} == {"met"}
 
 
@@ -511,9 +512,9 @@ async def test_more_sync_tools_than_threads_wait_their_turn(scene: PerformContex
             running[0] -= 1
 
     runner = ToolRunner([count])
-    answers = await asyncio.gather(*[runner(request("count"), scene) for _ in range(5 * THREADS)])
+    answers = await asyncio.gather(*[runner(request("count"), scene) for _ in range(5 * MAX_THREADS)])
     assert {answer.outcome for answer in answers} == {Outcome.OK}
-    assert 0 < most[0] <= THREADS
+    assert 0 < most[0] <= MAX_THREADS
 
 
 @pytest.fixture
@@ -588,7 +589,7 @@ async def test_tools_that_hang_do_not_use_up_the_threads(
 
     quick, _ = both(lambda: "still here")
     runner = ToolRunner([hang, quick], grace=0.01)
-    hung = await asyncio.gather(*[runner(request("hang", timeout=0.05), scene) for _ in range(2 * THREADS)])
+    hung = await asyncio.gather(*[runner(request("hang", timeout=0.05), scene) for _ in range(2 * MAX_THREADS)])
     assert {answer.outcome for answer in hung} == {Outcome.TIMED_OUT}
     assert (await runner(request("sync"), scene)).content == "still here"
 
@@ -602,14 +603,14 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
     @tool
     def hang(number: int) -> None:
         started.append(number)
-        if len(started) == THREADS:
+        if len(started) == MAX_THREADS:
             loop.call_soon_threadsafe(full.set)
         gate.wait()
 
     runner = ToolRunner([hang])
     tasks = [
         asyncio.create_task(runner(request("hang", f'{{"number":{number}}}'), scene))
-        for number in range(THREADS + 1)
+        for number in range(MAX_THREADS + 1)
     ]
     await asyncio.wait_for(full.wait(), PATIENCE)
     tasks[-1].cancel()
@@ -617,7 +618,7 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
     assert (answer.outcome, answer.content) == (Outcome.CANCELLED, "Cancelled")
     gate.set()
     await asyncio.gather(*tasks)
-    assert sorted(started) == list(range(THREADS))
+    assert sorted(started) == list(range(MAX_THREADS))
 
 
 async def cancelled(

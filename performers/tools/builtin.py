@@ -61,6 +61,7 @@ _PICTURES = (
 )
 """What pictures begin with; a WebP is told by more than its beginning."""
 
+
 @tool(side_effect="read_only")
 def read(
     context: ToolContext[object], path: str, offset: Positive | None = None, limit: Positive | None = None

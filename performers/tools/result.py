@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import final
 
 import attrs
@@ -57,22 +57,6 @@ class ToolEnd:
     outcome: Outcome
     content: str = ""
     files: tuple[Binary, ...] = ()
-
-
-def guarded(function: Callable[[], object]) -> ToolEnd:
-    """Call *function*; never raises."""
-    try:
-        return end_of_value(function())
-    except BaseException as error:  # noqa: BLE001  # a tool that calls sys.exit() must not end the service
-        return end_of_error(error)
-
-
-async def guarded_async(function: Callable[[], Awaitable[object]]) -> ToolEnd:
-    """Await what *function* returns; never raises, not even when it is cancelled."""
-    try:
-        return end_of_value(await function())
-    except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
-        return end_of_error(error)
 
 
 def end_of_error(error: BaseException) -> ToolEnd:
