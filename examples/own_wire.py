@@ -24,7 +24,6 @@ from turnwheel.performers import (
     HTTPModel,
     HTTPRequest,
     PerformContext,
-    Timeouts,
     transcript,
 )
 
@@ -127,4 +126,4 @@ class LinesParser:
 def lines(base_url: str) -> HTTPModel:
     """The performer for a server at *base_url*."""
     endpoint = Endpoint(base_url=base_url, headers={}, login="this server knows no keys")
-    return HTTPModel(LinesWire(), endpoint, Timeouts(connect=10, first_byte=300, idle=120))
+    return HTTPModel(LinesWire(), endpoint)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .instructions import InstructionReader
     from .models.anthropic import AnthropicMessages
     from .models.encoding import transcript
-    from .models.http import Endpoint, HTTPModel, Timeouts
+    from .models.http import Endpoint, HTTPModel, HTTPOptions
     from .models.openai import OpenAIChat
     from .models.router import Models, wire_of
     from .models.wire import AnswerEnd, Broken, Complete, HTTPRequest, Parser, Wire
@@ -39,6 +39,7 @@ __all__ = [
     "Durability",
     "Endpoint",
     "HTTPModel",
+    "HTTPOptions",
     "HTTPRequest",
     "HookCall",
     "HookRunner",
@@ -56,7 +57,6 @@ __all__ = [
     "SessionInfo",
     "Store",
     "SystemClock",
-    "Timeouts",
     "Tool",
     "ToolContext",
     "ToolRunner",
@@ -76,7 +76,7 @@ _MODULES = {
     "instructions": ("InstructionReader",),
     "models.anthropic": ("AnthropicMessages",),
     "models.encoding": ("transcript",),
-    "models.http": ("Endpoint", "HTTPModel", "Timeouts"),
+    "models.http": ("Endpoint", "HTTPModel", "HTTPOptions"),
     "models.openai": ("OpenAIChat",),
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),

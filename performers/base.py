@@ -80,8 +80,8 @@ class PerformContext:
     What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
 
     *emit* takes the events that come before the answer, such as `ModelStreamed`, and what is only to be seen;
-    it never blocks. *full_result* finds the whole result of a call by its id, of which the history may hold the
-    beginning and the end; None where there is none.
+    it never blocks. *full_result* finds the whole result of a call by its id, of which the history may hold
+    the beginning and the end; None where there is none.
     """
 
     session: str

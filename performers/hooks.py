@@ -68,10 +68,10 @@ class HookCall:
     The question to a hook. It is the hook's own copy: its changes in there reach no other.
 
     *payload* is everything there is to know, by *hook*: at a session's start its ``source``; of a person's
-    input its ``prompts``; of a call its ``tool_name`` and ``tool_input``, and afterwards its ``tool_response``
-    or ``error``; of a compaction its ``reason`` and ``size``; at a stop its ``reason`` and how often it was
-    ``continued``; at a session's end its ``reason``. *call* is our id of the call, *tool* and *arguments* are
-    those of the payload. *now* is in seconds since the epoch.
+    input its ``prompts``; of a call its ``tool_name`` and ``tool_input``, and afterwards its
+    ``tool_response`` or ``error``; of a compaction its ``reason`` and ``size``; at a stop its ``reason`` and
+    how often it was ``continued``; at a session's end its ``reason``. *call* is our id of the call, *tool*
+    and *arguments* are those of the payload. *now* is in seconds since the epoch.
     """
 
     hook: Hook
@@ -153,9 +153,9 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
 
     It reads a JSON object: the payload of a `HookCall`, and its hook, session, run, call and now. With exit
     code 0 it answers: a JSON object with the fields of a `HookAnswer` (arguments as an object), or nothing.
-    With exit code 2 it says no, with the reason on its error stream: the prompt, call or compaction is denied,
-    or at a stop the run goes on. Any other code is a fault. The processes it started end with it. The other
-    settings are those of `hook`.
+    With exit code 2 it says no, with the reason on its error stream: the prompt, call or compaction is
+    denied, or at a stop the run goes on. Any other code is a fault. The processes it started end with it.
+    The other settings are those of `hook`.
     """
     place = _hook_named(at)
     if isinstance(command, str) or not _are_strings(*command):

@@ -130,14 +130,15 @@ class WorkerPool:
         raised: Callable[[BaseException], T],
     ) -> Work[T]:
         """
-        Set *function* to work: one with a *name* returns an awaitable and is a task, any other runs in a thread.
+        Set *function* to work: one with a *name* is a task and is awaited, any other runs in a thread.
 
-        The work ends with what *returned* makes of its value, or *raised* of its error, and never raises. Raises
-        `RuntimeError` where the system has no more threads.
+        The work ends with what *returned* makes of its value, or *raised* of its error, and never raises.
+        Raises `RuntimeError` where the system has no more threads.
         """
 
         # Both are the host's code, and both run where the function did: turning ten megabytes to text in the
-        # event loop would hold up every session. `BaseException`, since `sys.exit()` must not end the service.
+        # event loop would hold up every session. `BaseException`, since `sys.exit()` must not end the
+        # service.
         def call() -> T:
             try:
                 return returned(function())
@@ -196,7 +197,8 @@ class WorkerPool:
         """Start threads for waiting jobs while there is room; called with the lock held."""
         while self._waiting and len(self._running) < self._limit:
             job = self._waiting[0]
-            # A daemon, and not of `concurrent.futures`: the interpreter would wait at its exit for a tool that hangs.
+            # A daemon, and not of `concurrent.futures`: the interpreter would wait at its exit for a tool
+            # that hangs.
             threading.Thread(target=self._run, args=(job,), name="turnwheel-work", daemon=True).start()
             self._waiting.popleft()
             self._running.add(job)

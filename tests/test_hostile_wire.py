@@ -403,6 +403,7 @@ def test_a_key_is_hidden(said: str, told: str) -> None:
         ({"authorization": f"Bearer {KEY}"}, (KEY,)),
         ({"x-api-key": KEY, "anthropic-version": "2023-06-01"}, (KEY,)),
         ({"Api-Key": KEY, "X-Auth-Token": "0123456789"}, (KEY, "0123456789")),
+        ({"Subscription-Key": KEY, "x-author": "Anna Smith", "x-monkey": "Chimpanzee"}, (KEY,)),
         ({"authorization": "Bearer key", "x-api-key": ""}, ()),
     ],
 )

@@ -166,7 +166,7 @@ def larger(path: Path) -> dict[str, list[bytes]]:
 
 OPEN = """
 import asyncio, sys
-from turnwheel.effects.performers.stores.sqlite import SQLiteStore
+from turnwheel.performers.stores.sqlite import SQLiteStore
 
 asyncio.run(SQLiteStore(sys.argv[1]).list())
 """

@@ -436,7 +436,7 @@ async def test_reading_and_closing_come_after_what_was_asked_before(path: Path) 
 
 LEAVES = """
 import asyncio, sys
-from turnwheel.effects.performers.stores.sqlite import SQLiteStore
+from turnwheel.performers.stores.sqlite import SQLiteStore
 
 loop, store = asyncio.new_event_loop(), SQLiteStore(sys.argv[1])
 for length in range(50):

@@ -232,7 +232,7 @@ async def test_a_log_that_is_written_again_from_its_beginning(tmp_path: Path, du
 
 APPENDS = """
 import asyncio, os, sys
-from turnwheel.effects.performers.stores.sqlite import SQLiteStore
+from turnwheel.performers.stores.sqlite import SQLiteStore
 
 async def write():
     store = SQLiteStore(sys.argv[1], sys.argv[2])

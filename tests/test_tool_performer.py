@@ -589,7 +589,9 @@ async def test_tools_that_hang_do_not_use_up_the_threads(
 
     quick, _ = both(lambda: "still here")
     runner = ToolRunner([hang, quick], grace=0.01)
-    hung = await asyncio.gather(*[runner(request("hang", timeout=0.05), scene) for _ in range(2 * MAX_THREADS)])
+    hung = await asyncio.gather(
+        *[runner(request("hang", timeout=0.05), scene) for _ in range(2 * MAX_THREADS)]
+    )
     assert {answer.outcome for answer in hung} == {Outcome.TIMED_OUT}
     assert (await runner(request("sync"), scene)).content == "still here"
 
@@ -734,10 +736,10 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
     program = textwrap.dedent("""
         import asyncio, threading
         from turnwheel.effects.config import Config
-        from turnwheel.effects.model import ModelSpec
+        from turnwheel.effects.config import ModelSpec
         from turnwheel.effects.history import History
-        from turnwheel.effects.performers.base import Scene, SystemClock
-        from turnwheel.effects.performers.tools import ToolRunner, tool
+        from turnwheel.performers import PerformContext, SystemClock
+        from turnwheel.performers import ToolRunner, tool
         from turnwheel.effects.requests import RunTool
 
         @tool
@@ -745,7 +747,7 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
             threading.Event().wait()
 
         config = Config(model=ModelSpec(name="openai:none"))
-        scene = Scene(
+        scene = PerformContext(
             session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print
         )
         request = RunTool(id="1", call="1", tool="hang", arguments="{}", timeout=0.05)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from math import inf
-from typing import Any, final
+from typing import Any, Unpack, final
 
 import attrs
 import httpx
@@ -46,9 +46,8 @@ from .encoding import (
     wire_name,
 )
 from .errors import stream_error
-from .http import ANSWER_SECONDS, MAX_ANSWER, Endpoint, HTTPModel, Timeouts, api_key_from
+from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_label, first_text, number, objects
-from .throttle import MAX_CONCURRENT
 from .wire import AnswerEnd, Broken, Complete, HTTPRequest
 
 # The content blocks of the Messages dialect: parts of messages, results and tools as JSON.
@@ -397,40 +396,26 @@ ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
 API_VERSION = "2023-06-01"
 """The version of the API, which names its shape and not the newest of its features."""
 
-FIRST_BYTE = 300.0
-"""Seconds until an answer begins: the API does not ping before it has read the whole conversation."""
-
-IDLE = 120.0
-"""Seconds between two bytes of an answer: the API itself pings more often, proxies do not."""
-
 
 @final
 class AnthropicMessages(HTTPModel):
     """
     Performs `CallModel` with Anthropic's Messages, or any server that speaks them at *base_url*.
 
-    *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent. A
-    *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
-    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
-    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
-    *betas* are features that are asked for by name.
+    *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent.
+    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
+    `HTTPModel`. *betas* are features that are asked for by name.
     """
 
-    def __init__(  # noqa: PLR0913  # each is a setting of its own
+    def __init__(  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         *,
-        connect_timeout: float | None = 10.0,
-        first_byte_timeout: float | None = FIRST_BYTE,
-        idle_timeout: float | None = IDLE,
-        answer_timeout: float | None = ANSWER_SECONDS,
         prefix: str = ANTHROPIC_PREFIX,
-        limit: int | None = MAX_CONCURRENT,
-        max_answer: int = MAX_ANSWER,
         betas: Sequence[str] = (),
+        **options: Unpack[HTTPOptions],
     ) -> None:
         key = api_key_from(api_key, ANTHROPIC_KEY)
         endpoint = Endpoint(
@@ -440,10 +425,7 @@ class AnthropicMessages(HTTPModel):
             | ({"anthropic-beta": ",".join(betas)} if betas else {}),
             login=f"set {ANTHROPIC_KEY} or pass api_key",
         )
-        timeouts = Timeouts(
-            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
-        )
-        super().__init__(MessagesWire(prefix), endpoint, timeouts, client, limit, max_answer)
+        super().__init__(MessagesWire(prefix), endpoint, client, **options)
 
 
 STOPS: dict[str, StopReason] = {

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from ...effects.events import Failure
+from ...effects.secrets import is_secret
 from ...effects.validators import clean
 from .encoding import to_json
 from .lenient_json import as_object, first_text, objects
@@ -36,13 +37,16 @@ SHORTEST = 8
 HIDDEN = "[hidden]"
 """What stands in the place of a key."""
 
-_TELLS = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)  # names of headers that hold one
+# Behind these words the value of a header opens something, though an argument called so may be any value:
+# ``X-Auth``, ``Ocp-Apim-Subscription-Key``.
+_HEADER_WORDS = ("auth", "key")
 _USERINFO = re.compile(r"(?<=//)[^/?#@]*(?:@[^/?#@]*)*@")
 
 
 def keys_in(headers: Mapping[str, str]) -> tuple[str, ...]:
     """The keys that *headers* hold, by their names; of ``Bearer abc`` that is ``abc``."""
-    values = [value.split()[-1] for name, value in headers.items() if _TELLS.search(name) and value.split()]
+    named = [value.split() for name, value in headers.items() if is_secret(name, _HEADER_WORDS)]
+    values = [words[-1] for words in named if words]
     return tuple([value for value in values if len(value) >= SHORTEST])
 
 

@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
 import attrs
@@ -43,9 +43,8 @@ from .encoding import (
     wire_name,
 )
 from .errors import stream_error
-from .http import ANSWER_SECONDS, MAX_ANSWER, Endpoint, HTTPModel, Timeouts, api_key_from
+from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_text, number, objects, shorten_label
-from .throttle import MAX_CONCURRENT
 from .wire import AnswerEnd, Broken, Complete, HTTPRequest
 
 # The chat-completions dialect: a request's body out of what was already encoded.
@@ -308,12 +307,6 @@ OPENAI = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 """The environment variable that holds the key when none is given."""
 
-FIRST_BYTE = 300.0
-"""Seconds until an answer begins: a reasoning model may think for minutes before its first byte."""
-
-IDLE = 120.0
-"""Seconds between two bytes of an answer: some servers are silent while a model thinks between calls."""
-
 QUIRKS = {
     "api.openai.com": ServerQuirks(thoughts=""),
     "api.groq.com": ServerQuirks(thoughts="reasoning"),
@@ -328,26 +321,19 @@ class OpenAIChat(HTTPModel):
     """
     Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
 
-    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent. A
-    *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
-    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
-    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
+    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
+    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
+    `HTTPModel`.
     """
 
-    def __init__(  # noqa: PLR0913  # each is a setting of its own
+    def __init__(  # each is a setting of its own
         self,
         base_url: str | None = None,
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         *,
-        connect_timeout: float | None = 10.0,
-        first_byte_timeout: float | None = FIRST_BYTE,
-        idle_timeout: float | None = IDLE,
-        answer_timeout: float | None = ANSWER_SECONDS,
         prefix: str = OPENAI_PREFIX,
-        limit: int | None = MAX_CONCURRENT,
-        max_answer: int = MAX_ANSWER,
+        **options: Unpack[HTTPOptions],
     ) -> None:
         url = (base_url or OPENAI).rstrip("/")
         key = api_key_from(api_key, OPENAI_KEY)
@@ -356,11 +342,8 @@ class OpenAIChat(HTTPModel):
             headers={"authorization": f"Bearer {key}"} if key else {},
             login=f"set {OPENAI_KEY} or pass api_key",
         )
-        timeouts = Timeouts(
-            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
-        )
         wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
-        super().__init__(wire, endpoint, timeouts, client, limit, max_answer)
+        super().__init__(wire, endpoint, client, **options)
 
 
 def _host(url: str) -> str:

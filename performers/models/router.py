@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, final
+from typing import final
+
+import httpx
 
 from ...effects.errors import ConfigError
-from ...effects.events import Failure, ModelFailed
+from ...effects.events import Answer, Failure, ModelFailed
+from ...effects.requests import CallModel
+from ..base import PerformContext, Performer
 from .anthropic import AnthropicMessages
+from .http import HTTPModel
 from .openai import OpenAIChat
 from .throttle import MAX_CONCURRENT
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import httpx
-
-    from ...effects.events import Answer
-    from ...effects.requests import CallModel
-    from ..base import PerformContext, Performer
-    from .http import HTTPModel
-
-
-class WireFactory(Protocol):
-    """Makes the performer of a wire."""
-
-    def __call__(
-        self,
-        base_url: str | None,
-        api_key: str | None,
-        client: httpx.AsyncClient | None,
-        *,
-        limit: int | None,
-    ) -> HTTPModel:
-        """The performer that asks at *base_url*, and has at most *limit* requests under way."""
-        ...
-
+WireFactory = Callable[..., HTTPModel]
+"""Makes the performer of a wire from base_url, api_key, client and *limit*."""
 
 WIRES: Mapping[str, WireFactory] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
 """The wires that come along, each by its prefix."""

@@ -74,7 +74,8 @@ sessions
 
 _SESSION_LENGTH = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
 _FIND = f"""
-select sessions.id, {_SESSION_LENGTH}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
+select sessions.id, {_SESSION_LENGTH}, case when latest.id = (select max(id) from entries) then latest.id + 1
+end
     from {_ENDS} where session = ?
 """  # noqa: S608  # all of it stands here
 _LIST = f"select session, {_SESSION_LENGTH}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above

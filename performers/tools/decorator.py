@@ -61,9 +61,10 @@ class ToolContext(Generic[D_co]):
     key it had before. *deps* is whatever the host handed to its `ToolRunner`. *history* is the conversation
     as it was when the call started, and does not change.
 
-    *result_limit* is how many characters of a result the conversation holds whole, None for all of them: a tool that
-    can be asked for the next part returns no more. *full_result* finds the whole result of a call, by its id, that
-    was longer; None where there is none. A test of a tool may build one with *cwd* and *deps* alone.
+    *result_limit* is how many characters of a result the conversation holds whole, None for all of them: a
+    tool that can be asked for the next part returns no more. *full_result* finds the whole result of a call,
+    by its id, that was longer; None where there is none. A test of a tool may build one with *cwd* and
+    *deps* alone.
     """
 
     cwd: Path
