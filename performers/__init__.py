@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .secrets import MemoryVault, Vault
     from .stores.base import SessionInfo, Store
     from .stores.memory import MemoryStore
-    from .stores.sqlite import Durability, SQLiteStore
+    from .stores.sqlite import SQLiteStore
+    from .stores.sqlite_schema import Durability
     from .tools.builtin import builtin_tools
     from .tools.decorator import Tool, ToolContext, tool
     from .tools.runner import ToolRunner
@@ -83,7 +84,8 @@ _MODULES = {
     "secrets": ("MemoryVault", "Vault"),
     "stores.base": ("SessionInfo", "Store"),
     "stores.memory": ("MemoryStore",),
-    "stores.sqlite": ("Durability", "SQLiteStore"),
+    "stores.sqlite": ("SQLiteStore",),
+    "stores.sqlite_schema": ("Durability",),
     "tools.builtin": ("builtin_tools",),
     "tools.decorator": ("Tool", "ToolContext", "tool"),
     "tools.runner": ("ToolRunner",),

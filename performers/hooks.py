@@ -29,21 +29,22 @@ from .tools.process import ProcessEnd, run_with_input
 from .tools.result import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
 
+# Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call.
 MAX_HOOK_TEXT = 10_000
-"""Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call."""
 
+# Bytes read of a command's output: room for the arguments of a call that writes a whole file.
 MAX_HOOK_OUTPUT = 2_000_000
-"""Bytes read of a command's output: room for the arguments of a call that writes a whole file."""
 
+# The exit code with which a command says no.
 DENY_CODE = 2
-"""The exit code with which a command says no."""
 
+# Characters of a command's output that a fault quotes.
 _QUOTED = 500
-"""Characters of a command's output that a fault quotes."""
 
+# Where a denial stops something.
 DENIABLE = frozenset({Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT, Hook.PRE_TOOL_USE, Hook.PRE_COMPACT})
-"""Where a denial stops something."""
 
+# Where a hook is asked, or its value.
 HookName = (
     Hook
     | Literal[
@@ -58,7 +59,6 @@ HookName = (
         "session_end",
     ]
 )
-"""Where a hook is asked, or its value."""
 
 
 @final
@@ -84,8 +84,8 @@ class HookCall:
     now: float = 0.0
 
 
+# What a hook returns: None where it has nothing to say.
 HookReturn = HookAnswer | None
-"""What a hook returns: None where it has nothing to say."""
 
 HookResult = TypeVar("HookResult", bound=HookReturn | Awaitable[HookReturn])
 HookResult_co = TypeVar("HookResult_co", bound=HookReturn | Awaitable[HookReturn], covariant=True)

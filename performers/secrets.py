@@ -1,9 +1,9 @@
 """
-Where secrets are while placeholders stand for them, and how they are taken out of what comes by.
+The vault that keeps secrets while placeholders stand for them, and the search for secrets in values and text.
 
-Taken out are whole values that have a name: arguments, JSON in what a tool says, wherever it stands in it,
-and lines such as ``API_KEY=...``, as `env` prints them. In any other text a secret is found only where its
-value is known already.
+Theory of operation. Whole values that have a secret's name are replaced: arguments, JSON anywhere in a tool's
+text, and lines such as ``API_KEY=...``, as `env` prints them. In any other text a secret is found only where
+its value is known already.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from typing import Protocol, TypeVar, final
 
 from ..effects.errors import ArgumentError
@@ -27,29 +26,29 @@ from ..effects.secrets import (
     words_of,
 )
 
+# Characters of secrets that are kept in memory; the oldest go first.
 MAX_VAULT = 10_000_000
-"""Characters of secrets that are kept in memory; the oldest go first."""
 
+# Sessions that are known to have been at work in this process.
 MAX_LOCAL_SESSIONS = 1_000
-"""Sessions that are known to have been at work in this process."""
 
+# Characters that each of them counts for, besides its own.
 ENTRY_COST = 200
-"""Characters that each of them counts for, besides its own."""
 
+# Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong.
 MAX_JSON_TRIES = 16
-"""Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong."""
 
+# Of each of `WORDS` a part: a text without any of them has no secret, and is not looked at twice.
 STEMS = (
     *("pass", "pwd", "secret", "token", "jwt", "bearer", "key", "auth", "credential", "cookie"),
     "connection",
 )
-"""Of each of `WORDS` a part: a text without any of them has no secret, and is not looked at twice."""
 
+# Characters that a value has at least which is looked for in text, by its kind: shorter ones are words.
 SHORTEST_SEARCHED = {"mixed": 6, "digits": 8, "any": 16}
-"""Characters that a value has at least which is looked for in text, by its kind: shorter ones are words."""
 
+# Gives the placeholder for a value that was found under a name.
 Replace = Callable[[str, Json], str]
-"""Gives the placeholder for a value that was found under a name."""
 
 
 class Vault(Protocol):
@@ -116,6 +115,7 @@ class MemoryVault:
         return session in self._here
 
     def __repr__(self) -> str:
+        # The usual one of a debugger or a log would show the values.
         return f"<MemoryVault of {len(self._kept)} values>"
 
 
@@ -128,9 +128,10 @@ def secret_test(
     """
     Whether an argument is secret, for a tool whose secrets have these *names*.
 
-    Of the names that are *there* nothing else is; what is called otherwise is looked at, since a model may
-    spell a name as it likes, or make one up.
+    Of the names that are *there* no other is; any further name is judged by its words.
     """
+    # A model may spell a name as it likes, or make one up, so a name that is not among the arguments is
+    # judged by its words.
     named = frozenset(names)
     plain = frozenset() if ANY in named else there - named
     words = {words_of(name) for name in named - {ANY}}
@@ -141,9 +142,9 @@ def secret_test(
     return is_named
 
 
-def redact(value: Json, is_named: Callable[[str], bool], seal: Replace, inside: str = "") -> Json:
+def redact(value: Json, is_named: Callable[[str], bool], replace: Replace, inside: str = "") -> Json:
     """
-    *value* with each text and number that stands below a name for which *is_named* in the hands of *seal*.
+    *value* with each text and number that stands below a name for which *is_named* given to *replace*.
 
     *inside* is the name below which it stands itself. A flag and nothing are no secrets, and what is a
     placeholder stays one.
@@ -151,13 +152,13 @@ def redact(value: Json, is_named: Callable[[str], bool], seal: Replace, inside: 
     match value:
         case dict():
             return {
-                key: redact(each, is_named, seal, key if is_named(key) else inside)
+                key: redact(each, is_named, replace, key if is_named(key) else inside)
                 for key, each in value.items()
             }
         case list():
-            return [redact(each, is_named, seal, inside) for each in value]
+            return [redact(each, is_named, replace, inside) for each in value]
         case str() | int() | float() if inside and is_redactable(value):
-            return seal(inside, value)
+            return replace(inside, value)
         case _:
             return value
 
@@ -186,48 +187,38 @@ def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
 
 def fill_in(value: Json, known: Mapping[str, Json]) -> Json:
     """*value* with each placeholder replaced whose digits are *known*."""
+
+    def written(found: re.Match[str]) -> str:
+        value = known.get(found[1], found[0])
+        return value if isinstance(value, str) else json.dumps(value)
+
     match value:
         case dict():
             return {key: fill_in(each, known) for key, each in value.items()}
         case list():
             return [fill_in(each, known) for each in value]
         case str() if MARK in value:
-            return filled_text(value, known)
+            # A placeholder alone becomes the value itself, which may be a number; one in other text is part
+            # of it.
+            alone = placeholders().fullmatch(value)
+            return known[alone[1]] if alone and alone[1] in known else placeholders().sub(written, value)
         case _:
             return value
-
-
-def filled_text(text: str, known: Mapping[str, Json]) -> Json:
-    """As `fill_in`: a placeholder alone becomes the value itself, one in other text is written into it."""
-    if (whole := placeholders().fullmatch(text)) and whole[1] in known:
-        return known[whole[1]]
-
-    def written(found: re.Match[str]) -> str:
-        value = known.get(found[1], found[0])
-        return value if isinstance(value, str) else json.dumps(value)
-
-    return placeholders().sub(written, text)
 
 
 # Text: what tools say
 
 
-@cache
-def _keys() -> re.Pattern[str]:
-    return re.compile(rf'"([^"\\\n]{{1,{LONGEST_NAME}}})"\s*:\s*')
+_KEYS = re.compile(rf'"([^"\\\n]{{1,{LONGEST_NAME}}})"\s*:\s*')
 
+# ``export API_KEY=...`` at the beginning of a line, behind which `grep` and `read` put a number. In capitals
+# only, since ``token=token`` is code; and not where a shell has to work out the value.
+_ASSIGNMENTS = re.compile(
+    r"^(?:[ ]*\d+[\t:])?(?:export[ ]+)?([A-Z][A-Z0-9_]*)=(?![$`(])(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)",
+    re.MULTILINE,
+)
 
-@cache
-def _assignments() -> re.Pattern[str]:
-    """
-    ``export API_KEY=...`` at the beginning of a line, which may have a number before it.
-
-    In capitals only, since ``token=token`` is code; and what a shell is to work out is none.
-    """
-    return re.compile(
-        r"^(?:[ ]*\d+[\t:])?(?:export[ ]+)?([A-Z][A-Z0-9_]*)=(?![$`(])(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)",
-        re.MULTILINE,
-    )
+_DECODER = json.JSONDecoder()
 
 
 def search_stems(secrets: Secrets) -> tuple[str, ...]:
@@ -235,21 +226,22 @@ def search_stems(secrets: Secrets) -> tuple[str, ...]:
     return (*STEMS, *[words[0] for words in map(words_of, secrets.words) if words])
 
 
-def redact_text(text: str, secrets: Secrets, stems: Iterable[str], seal: Replace) -> str:
-    """*text* with the values in the hands of *seal* that have the name of a secret in it."""
+def redact_text(text: str, secrets: Secrets, stems: Iterable[str], replace: Replace) -> str:
+    """*text* with the values given to *replace* that have the name of a secret in it."""
     if '"' not in text and "=" not in text:
         return text
     small = text.lower()
+    # A megabyte of tool output without any stem is passed on after one search per stem, without a parser.
     if not any(stem in small for stem in stems):
         return text
     if '"' in text:
-        text = "".join(_members_sealed(text, secrets, seal))
-    return _assignments_sealed(text, secrets, seal) if "=" in text else text
+        text = "".join(_replace_members(text, secrets, replace))
+    return _replace_assignments(text, secrets, replace) if "=" in text else text
 
 
-def _members_sealed(text: str, secrets: Secrets, seal: Replace) -> Iterator[str]:
+def _replace_members(text: str, secrets: Secrets, replace: Replace) -> Iterator[str]:
     """*text* in pieces, with the values of JSON replaced that stand behind a secret's key."""
-    search, names = _keys().search, secrets.names
+    search, names = _KEYS.search, secrets.names
     at = done = 0
     tries = MAX_JSON_TRIES
     while found := search(text, at):
@@ -257,23 +249,18 @@ def _members_sealed(text: str, secrets: Secrets, seal: Replace) -> Iterator[str]
         if not names(found[1]) or not _may_be_replaced(found[1], text[at : at + 1], tries):
             continue
         try:
-            value, end = _decoder().raw_decode(text, at)
+            value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
-            # Of a text that was cut off, its line is taken; all else is no JSON.
+            # Of a text that was cut off, the rest of its line is taken; all else is no JSON.
             tries -= 1
             if not text.startswith('"', at):
                 continue
-            value, end = _line(text, at)
+            line = text[at:].partition("\n")[0]
+            value, end = line, at + len(line)
         yield text[done:at]
-        yield json.dumps(_replaced(found[1], value, seal), ensure_ascii=False)
+        yield json.dumps(_replaced(found[1], value, replace), ensure_ascii=False)
         at = done = end
     yield text[done:]
-
-
-def _line(text: str, at: int) -> tuple[str, int]:
-    """The rest of the line of *text* that begins *at* a place, and where it ends."""
-    end = text.find("\n", at)
-    return (text[at:], len(text)) if end < 0 else (text[at:end], end)
 
 
 def _may_be_replaced(name: str, begins: str, tries: int) -> bool:
@@ -287,31 +274,22 @@ def _may_be_replaced(name: str, begins: str, tries: int) -> bool:
     return begins != "{" or name.lower().endswith("s")
 
 
-@cache
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder()
-
-
-def _replaced(name: str, value: Json, seal: Replace) -> Json:
+def _replaced(name: str, value: Json, replace: Replace) -> Json:
     """What stands in the place of *value*, which is called *name*, with all that is in it."""
     if is_counted(name) and isinstance(value, int | float):
         return value
-    return redact(value, _nothing, seal, name)
+    return redact(value, lambda _: False, replace, name)
 
 
-def _nothing(_: str) -> bool:
-    return False
-
-
-def _assignments_sealed(text: str, secrets: Secrets, seal: Replace) -> str:
+def _replace_assignments(text: str, secrets: Secrets, replace: Replace) -> str:
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         bare = value[1:-1] if value[0] in "\"'" else value
         if not secrets.names(name) or found.string.startswith(MARK, found.start(2)):
             return found[0]
-        return found[0].removesuffix(value) + value.replace(bare, seal(name, bare))
+        return found[0].removesuffix(value) + value.replace(bare, replace(name, bare))
 
-    return _assignments().sub(replaced, text)
+    return _ASSIGNMENTS.sub(replaced, text)
 
 
 # Values that are known
@@ -325,6 +303,7 @@ def is_searchable(value: str) -> bool:
 
 def mask(text: str, known: Mapping[str, str]) -> str:
     """*text* with placeholders in the place of the values that are *known*, by these."""
+    # The longest first: a short one may be a part of it, and would leave the rest to be read.
     for value in sorted(known, key=len, reverse=True):
         if value in text:
             text = text.replace(value, known[value])

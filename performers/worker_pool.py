@@ -21,11 +21,11 @@ import attrs
 
 T = TypeVar("T")
 
+# Functions of one pool that run in threads at once.
 MAX_THREADS = 32
-"""Functions of one pool that run in threads at once."""
 
+# Seconds that async work gets to end after it was asked to: a process to be ended needs about one.
 GRACE = 2.0
-"""Seconds that async work gets to end after it was asked to: a process to be ended needs about one."""
 
 
 @final

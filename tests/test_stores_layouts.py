@@ -15,7 +15,8 @@ import pytest
 
 from turnwheel.effects.errors import JournalError, StoreConflict
 from turnwheel.performers.stores.base import SessionInfo, Store
-from turnwheel.performers.stores.sqlite import APPLICATION_ID, SQLiteStore
+from turnwheel.performers.stores.sqlite import SQLiteStore
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
 from turnwheel.performers.stores.sqlite_schema import LAYOUT_VERSION, UPGRADES
 
 LAYOUTS = Path(__file__).resolve().parent / "layouts"

@@ -134,7 +134,7 @@ class Queue:
     def take_up(self, *numbers: int) -> None:
         """The provider works on those."""
         for number in numbers:
-            self.throttle.taken_up(self.slots[number], self.clock.now())
+            self.throttle.accepted(self.slots[number], self.clock.now())
 
     def turn_away(self, number: int, retry_after: float | None = None, jitter: float = 0.0) -> None:
         """The provider refused that one, which is over then."""
@@ -149,7 +149,7 @@ class Queue:
 
     def closed_until(self) -> float:
         """When the lane of the first request opens."""
-        return self.slots[0].lane.refusal.until
+        return self.slots[0].queue.refusal.until
 
 
 @pytest.mark.parametrize("limit", [0, -1])

@@ -15,35 +15,29 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 import msgspec
 
 from ...effects.events import Failure
+from ...effects.pieces import Piece
+from ...effects.usage import Usage
 from .errors import stream_error
-from .lenient_json import SurrogateJoiner, as_object, objects
+from .lenient_json import Object, SurrogateJoiner, as_object, objects
 from .wire import AnswerEnd, Broken
-
-if TYPE_CHECKING:
-    from ...effects.pieces import Piece
-    from ...effects.usage import Usage
-    from .lenient_json import Object
 
 # Server-sent events, sans-I/O: bytes in at any split, events out.
 
 
+# Bytes of one line, or of one event's data, that are kept before giving up.
+# A whole answer of 128k tokens is under a megabyte; images in base64 are a few. More is no event stream.
 MAX_EVENT = 8 * 1024 * 1024
-"""
-Bytes of one line, or of one event's data, that are kept before giving up.
-
-A whole answer of 128k tokens is under a megabyte; images in base64 are a few. More is no event stream.
-"""
 
 BOM = b"\xef\xbb\xbf"
 
+# An event's name, empty where none was given, and its data.
 ServerEvent = tuple[bytes, bytes]
-"""An event's name, empty where none was given, and its data."""
 
 
 @final
@@ -143,18 +137,15 @@ class EventSplitter:
             self._name = value.removeprefix(b" ")
 
 
+# Bytes of an unstreamed answer that are kept: twice the largest event of a stream.
 MAX_UNSTREAMED = 16 * 1024 * 1024
-"""Bytes of an unstreamed answer that are kept: twice the largest event of a stream."""
 
+# Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little.
 MAX_VALUES = 1_000_000
-"""Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little."""
 
+# How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
+# The deepest that anybody sends has ten levels; from some 900 on it depends on the caller what can be read.
 MAX_DEPTH = 200
-"""
-How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
-
-The deepest that anybody sends has ten levels; from some 900 on it depends on the caller what can be read.
-"""
 
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 

@@ -22,28 +22,22 @@ from ...effects.history import History, Log, clear_results, placeholder_for
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 
+# The headers of a request that asks for a streamed answer.
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
-"""The headers of a request that asks for a streamed answer."""
 
+# Conversations whose encoded messages are kept, the least recently used going first.
+# At a typical 100 KB each that is 100 MB. One that went is encoded again when it speaks again.
 MAX_KEPT = 1_000
-"""
-Conversations whose encoded messages are kept, the least recently used going first.
 
-At a typical 100 KB each that is 100 MB. One that went is encoded again when it speaks again.
-"""
-
+# Characters of a call's id: OpenAI refuses longer ones, though other providers make them.
 MAX_ID = 40
-"""Characters of a call's id: OpenAI refuses longer ones, though other providers make them."""
 
+# Characters of a tool's name, alike.
 MAX_NAME = 64
-"""Characters of a tool's name, alike."""
 
+# Up to how many tokens of thinking an effort stands for; more is ``high``.
+# Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
-"""
-Up to how many tokens of thinking an effort stands for; more is ``high``.
-
-Where an API takes a word, the steps lie between those that proxies translate the words to.
-"""
 
 _ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -79,11 +73,6 @@ def is_json_object(text: str) -> bool:
         return isinstance(msgspec.json.decode(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def wire_name(model: str, prefix: str) -> str:
-    """What *model* is called on the wire: without *prefix*, so ``qwen3:8b`` stays as it is."""
-    return model.removeprefix(f"{prefix}:")
 
 
 def tool_name(name: str) -> str:
@@ -202,11 +191,11 @@ class EncodedCache(Generic[E]):
 
 # A conversation as one text, for a model that summarises it.
 
+# Characters of a call's arguments that are shown: enough to see what was called with what.
 ARGUMENTS_SHOWN = 500
-"""Characters of a call's arguments that are shown: enough to see what was called with what."""
 
+# Characters of a tool's result that are shown: the gist; whole results are what made it too long.
 RESULT_SHOWN = 2_000
-"""Characters of a tool's result that are shown: the gist; whole results are what made it too long."""
 
 BEGIN, END = "<conversation>", "</conversation>"
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import quote
 
 import msgspec
@@ -20,22 +21,17 @@ from ...effects.events import Failure
 from ...effects.secrets import is_secret
 from ...effects.validators import clean
 from .encoding import to_json
-from .lenient_json import as_object, first_text, objects
+from .lenient_json import Object, as_object, first_text, objects
 from .wire import Broken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from .lenient_json import Object
 
 # Keeping the keys that a request was sent with out of whatever is said of its answer: servers quote them.
 
 
+# Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message.
 SHORTEST = 8
-"""Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message."""
 
+# What stands in the place of a key.
 HIDDEN = "[hidden]"
-"""What stands in the place of a key."""
 
 # Behind these words the value of a header opens something, though an argument called so may be any value:
 # ``X-Auth``, ``Ocp-Apim-Subscription-Key``.
@@ -65,12 +61,13 @@ def without_login(url: str) -> str:
     return _USERINFO.sub("", url)
 
 
+# Characters of a provider's message that are kept: it ends up in logs, notices and journals.
 MAX_FAILURE_TEXT = 500
-"""Characters of a provider's message that are kept: it ends up in logs, notices and journals."""
 
+# Characters of it that are looked at: as much as is read of a refusal.
 MAX_READ = 64 * 1024
-"""Characters of it that are looked at: as much as is read of a refusal."""
 
+# What a status means; other 5xx are `SERVER`, everything else is `BAD_REQUEST`.
 FAILURE_STATUSES: dict[int, Failure] = {
     401: Failure.AUTH,
     402: Failure.AUTH,  # the account has no money left, which waiting does not mend
@@ -82,8 +79,8 @@ FAILURE_STATUSES: dict[int, Failure] = {
     429: Failure.RATE_LIMIT,
     529: Failure.OVERLOADED,
 }
-"""What a status means; other 5xx are `SERVER`, everything else is `BAD_REQUEST`."""
 
+# What an error's `code` or `type` means where it is a name. The code is asked first.
 FAILURE_NAMES: dict[str, Failure] = {
     "context_length_exceeded": Failure.OVERFLOW,
     "model_context_window_exceeded": Failure.OVERFLOW,
@@ -106,15 +103,13 @@ FAILURE_NAMES: dict[str, Failure] = {
     "model_not_found": Failure.NOT_FOUND,
     "not_found_error": Failure.NOT_FOUND,
 }
-"""What an error's `code` or `type` means where it is a name. The code is asked first."""
 
+# A name in what a proxy quotes, however often it was quoted.
+# LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message
+# only.
 QUOTED = re.compile(r'"(?:code|type)\\*": ?\\*"(\w+)')
-"""
-A name in what a proxy quotes, however often it was quoted.
 
-LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message only.
-"""
-
+# The wordings of "the conversation is larger than the window".
 OVERFLOW = re.compile(
     r"maximum context length|maximum prompt length|max context length|context limit|context window|"
     r"contextwindowexceeded|exceeds the available context|maximum number of tokens allowed|"
@@ -126,13 +121,12 @@ OVERFLOW = re.compile(
     r"max_new_tokens` must be <=|inputs` must have less than|context[ _]length[ _]exceeded",
     re.IGNORECASE,
 )
-"""The wordings of "the conversation is larger than the window"."""
 
+# A rate limit that no waiting mends: this one request is more than may be sent in a whole minute.
 TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNORECASE | re.DOTALL)
-"""A rate limit that no waiting mends: this one request is more than may be sent in a whole minute."""
 
+# Headers that ask to wait, the most exact first, and their unit in seconds.
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
-"""Headers that ask to wait, the most exact first, and their unit in seconds."""
 
 _REDIRECTS = range(300, 400)
 _CLIENT_ERROR = 400

@@ -36,45 +36,42 @@ from .errors import keys_in, redact_keys, refusal, shorten, without_login
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .wire import AnswerEnd, Broken, Complete, Parser, Wire
 
+# Bytes of an answer that are read where nothing else is said.
+# 128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
 MAX_ANSWER = 64 * 1024 * 1024
-"""
-Bytes of an answer that are read where nothing else is said.
 
-128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
-"""
-
+# Characters that an answer may say, thinking and calls included. 128k tokens are half a million.
 MAX_CHARACTERS = 8 * 1024 * 1024
-"""Characters that an answer may say, thinking and calls included. 128k tokens are half a million."""
 
+# Pieces that an answer may come in: 128k tokens, one by one, are a quarter of that.
 MAX_PIECES = 500_000
-"""Pieces that an answer may come in: 128k tokens, one by one, are a quarter of that."""
 
+# Bytes that are unpacked at once: as many as one read of the network brings.
 MAX_PART = 64 * 1024
-"""Bytes that are unpacked at once: as many as one read of the network brings."""
 
+# Seconds to wait for the end of a body after its last event, so that the connection can be used again.
 LINGER = 0.25
-"""Seconds to wait for the end of a body after its last event, so that the connection can be used again."""
 
+# Bytes of an error's body that are read: its message stands at the front.
 MAX_REFUSAL = 64 * 1024
-"""Bytes of an error's body that are read: its message stands at the front."""
 
+# Seconds to wait for an error's body, or less where the patience is less; its status is known already.
 REFUSAL_WAIT = 5.0
-"""Seconds to wait for an error's body, or less where the patience is less; its status is known already."""
 
+# Seconds that an answer may take: the longest take minutes, so who still talks then never ends.
 ANSWER_SECONDS = 3600.0
-"""Seconds that an answer may take: the longest take minutes, so who still talks then never ends."""
 
+# Asks for an answer as it is: compressing one would only hold up its bits.
 IDENTITY = {"accept-encoding": "identity"}
-"""Asks for an answer as it is: compressing one would only hold up its bits."""
 
+# Failures that say that the provider has enough to do, so that others shall not ask either.
 LOAD_FAILURES = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
-"""Failures that say that the provider has enough to do, so that others shall not ask either."""
 
+# The status that says as much of a failing server.
 UNAVAILABLE = 503
-"""The status that says as much of a failing server."""
 
+# The share of its time in which the idle alarm is set anew, not at every chunk; it rings that much later.
 RENEW = 0.1
-"""The share of its time in which the idle alarm is set anew, not at every chunk; it rings that much later."""
 
 
 @final
@@ -230,7 +227,7 @@ class HTTPModel:
                     alarm.reschedule(None)
                     wait = min(REFUSAL_WAIT, self._timeouts.idle or math.inf)
                     return await _refused(response, unpack, wait, attempt.scene.clock.now())
-                slot.taken_up()
+                slot.accepted()
                 if unpack is None:
                     return self._packed(response)
                 attempt.accepted = True
@@ -486,8 +483,8 @@ def _too_large(message: str) -> Broken:
 _AUTO = 32 + zlib.MAX_WBITS  # takes what begins as gzip does, and what begins as zlib does
 _RAW = -zlib.MAX_WBITS
 
+# Makes of the next bytes that came the parts of the body that they stand for.
 Decompress = Callable[[bytes], Iterable[bytes]]
-"""Makes of the next bytes that came the parts of the body that they stand for."""
 
 
 def decompressor(coding: str) -> Decompress | None:

@@ -19,14 +19,14 @@ from ...effects.pieces import (
 # Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
 
 
+# A JSON object.
 Object = dict[str, Any]
-"""A JSON object."""
 
+# The largest number that is believed: no answer has a thousand times the tokens of the largest window.
 MAX_NUMBER = 1_000_000_000
-"""The largest number that is believed: no answer has a thousand times the tokens of the largest window."""
 
+# Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met.
 MAX_LABEL = 1_000
-"""Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met."""
 
 
 def as_object(value: object) -> Object:

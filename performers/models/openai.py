@@ -20,7 +20,7 @@ import httpx
 
 from ...effects.config import Config, ToolSpec
 from ...effects.events import Failure
-from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
+from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.requests import CallModel, Purpose, Transcript
 from ...effects.usage import Usage
@@ -40,34 +40,29 @@ from .encoding import (
     to_json,
     tool_name,
     transcript,
-    wire_name,
 )
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_text, number, objects, shorten_label
 from .wire import AnswerEnd, Broken, Complete, HTTPRequest
 
-# The chat-completions dialect: a request's body out of what was already encoded.
-
-
+# What stands before the first colon of a model's name to choose this wire; it is not sent.
 OPENAI_PREFIX = "openai"
-"""What stands before the first colon of a model's name to choose this wire; it is not sent."""
 
+# Models, by how their names begin, that take a word on how much to think, but no ``max_tokens`` and no
+# ``temperature``.
 REASONING_MODELS = ("gpt-5", "o1", "o3", "o4")
-"""
-Models, by how their names begin, that take a word on how much to think, but no ``max_tokens`` and no
-``temperature``.
-"""
 
+# Models that are named like those and do not reason.
 NON_REASONING = ("gpt-5-chat",)
-"""Models that are named like those and do not reason."""
 
+# The text of a message without any: most providers refuse an empty one.
 EMPTY_TEXT = "(nothing)"
-"""The text of a message without any: most providers refuse an empty one."""
 
+# What a model is made to say where a server lets no user speak right behind a tool.
 BRIDGE = "OK."
-"""What a model is made to say where a server lets no user speak right behind a tool."""
 
+# The sounds that have a part of their own, and what the API calls them.
 AUDIO = {
     "audio/wav": "wav",
     "audio/wave": "wav",
@@ -75,7 +70,6 @@ AUDIO = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
-"""The sounds that have a part of their own, and what the API calls them."""
 
 
 @final
@@ -94,24 +88,79 @@ class ServerQuirks:
     bridged: bool = False
 
 
+# Where models are asked when no other address is given.
+OPENAI = "https://api.openai.com/v1"
+
+# The environment variable that holds the key when none is given.
+OPENAI_KEY = "OPENAI_API_KEY"
+
+# What servers do differently, by host.
+QUIRKS = {
+    "api.openai.com": ServerQuirks(thoughts=""),
+    "api.groq.com": ServerQuirks(thoughts="reasoning"),
+    "api.mistral.ai": ServerQuirks(thoughts="", bridged=True),
+    "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
+}
+
+
+@final
+class OpenAIChat(HTTPModel):
+    """
+    Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
+
+    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
+    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
+    `HTTPModel`.
+    """
+
+    def __init__(  # each is a setting of its own
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        *,
+        prefix: str = OPENAI_PREFIX,
+        **options: Unpack[HTTPOptions],
+    ) -> None:
+        url = (base_url or OPENAI).rstrip("/")
+        key = api_key_from(api_key, OPENAI_KEY)
+        endpoint = Endpoint(
+            base_url=url,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            login=f"set {OPENAI_KEY} or pass api_key",
+        )
+        wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
+        super().__init__(wire, endpoint, client, **options)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # a broken address: the first request says so, with the address in it
+        return ""
+
+
+# A request: its body out of what was already encoded.
+
+
 @final
 class ChatWire:
     """
-    OpenAI's chat completions, as two dozen servers speak it, each with its own *habits*.
+    OpenAI's chat completions, as two dozen servers speak it, each with its own *quirks*.
 
     *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. How much
     to think is told to the `REASONING_MODELS`, as a word; no other model of this dialect is told.
     """
 
     def __init__(
-        self, habits: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
+        self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
         self._prefix = prefix
-        self._kept = EncodedCache(lambda: _EncodedChat(habits), keep)
+        self._kept = EncodedCache(lambda: _EncodedChat(quirks), keep)
 
     def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The HTTP request that asks for the answer to *request*, streamed."""
-        model = wire_name(request.model, self._prefix)
+        model = request.model.removeprefix(f"{self._prefix}:")
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
         parts = [b'{"model":', to_json(model), b',"messages":[']
         view, history = request.view, scene.history
@@ -125,7 +174,9 @@ class ChatWire:
         if system:
             parts += [to_json({"role": "system", "content": system}), b"," if messages else b""]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
-        with messages:  # the buffer it looks into cannot grow until it is released
+        # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
+        # released.
+        with messages:
             rest = (*_tools(request, scene.config), *_options(request, model, scene.config), end)
             body = b"".join([*parts, messages, b"]", *rest])
         return HTTPRequest(path="/chat/completions", headers=HEADERS, body=body)
@@ -148,9 +199,9 @@ class _ChatMark:
 class _EncodedChat(EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
-    def __init__(self, habits: ServerQuirks) -> None:
+    def __init__(self, quirks: ServerQuirks) -> None:
         super().__init__(_ChatMark())
-        self._habits = habits
+        self._quirks = quirks
         self._ids = CallIds()
 
     def add(self, message: Message) -> None:
@@ -160,7 +211,7 @@ class _EncodedChat(EncodedConversation[_ChatMark]):
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
-        if self._habits.bridged and (self.place.role, role) == ("tool", "user"):
+        if self._quirks.bridged and (self.place.role, role) == ("tool", "user"):
             self._add({"role": "assistant", "content": BRIDGE})
         encoded = to_json(value)
         self.buffer += b"," + encoded if self.buffer else encoded
@@ -168,18 +219,20 @@ class _EncodedChat(EncodedConversation[_ChatMark]):
 
     def _wire_messages(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.TOOL:
-            return [*map(self._result, message.results), *_files(message)]
+            ids = self._ids
+            results = [
+                {"role": "tool", "tool_call_id": ids.of(result), "content": _said(result.content)}
+                for result in message.results
+            ]
+            return [*results, *_files(message)]
         if message.role is Role.ASSISTANT:
             return self._assistant(message)
         return [{"role": message.role.value, "content": _content(message)}]
 
-    def _result(self, result: ToolResult) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": self._ids.of(result), "content": _said(result.content)}
-
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
         calls, text = [self._call(call) for call in message.calls], _plain(message)
         if not calls and not text.strip():
-            return []  # an empty message is refused, and nothing is lost without it
+            return []  # an empty message is refused, and says nothing
         value: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
         if calls:
             value["tool_calls"] = calls
@@ -193,21 +246,22 @@ class _EncodedChat(EncodedConversation[_ChatMark]):
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         proven = [thought for thought in thoughts if thought.signature or thought.redacted]
-        field = self._habits.thoughts
+        field = self._quirks.thoughts
         if field == "reasoning_details":
             said = thoughts if calling else proven
-            wanted = [thought for thought in said if thought.text or thought.signature]
-            return {field: [_detail(thought) for thought in wanted]} if wanted else {}
+            details = [
+                {"type": "reasoning.text", "text": thought.text}
+                | ({"signature": thought.signature} if thought.signature else {})
+                for thought in said
+                if thought.text or thought.signature
+            ]
+            return {field: details} if details else {}
         if field == "reasoning_content" and proven:
             return {"thinking_blocks": [_block(thought) for thought in proven]}
         text = "".join([thought.text for thought in thoughts])
-        # Without a signature, it matters in the turns that call tools only.
+        # Without a signature, it matters in the turns that call tools only; elsewhere it would be paid for
+        # again.
         return {field: text} if field and text and calling else {}
-
-
-def _detail(thought: Reasoning) -> dict[str, str]:
-    signed = {"signature": thought.signature} if thought.signature else {}
-    return {"type": "reasoning.text", "text": thought.text, **signed}
 
 
 def _block(thought: Reasoning) -> dict[str, str]:
@@ -270,7 +324,8 @@ def _tools(request: CallModel, config: Config) -> list[bytes]:
     tools = [_tool(tool) for tool in config.tools if tool.name in offered]
     if tools or not config.tools or request.purpose is not Purpose.TURN:
         return [b',"tools":[', b",".join(tools), b"]"] if tools else []
-    # All are withdrawn: some proxies refuse calls in a conversation where there are no tools.
+    # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
+    # listed with a choice of none.
     there_were = [_tool(tool) for tool in config.tools]
     return [b',"tool_choice":"none","tools":[', b",".join(there_were), b"]"]
 
@@ -296,64 +351,113 @@ def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
 
 
 def _reasons(model: str) -> bool:
-    # A proxy's name for a model has the provider's in front of it, a tuned one's begins with how it was made.
+    # A proxy puts the provider's name in front of a model's, and a tuned model's begins with "ft:".
     name = model.rpartition("/")[2].removeprefix("ft:")
     return name.startswith(REASONING_MODELS) and not name.startswith(NON_REASONING)
 
 
-OPENAI = "https://api.openai.com/v1"
-"""Where models are asked when no other address is given."""
+# An answer: pieces and an ending out of bytes.
 
-OPENAI_KEY = "OPENAI_API_KEY"
-"""The environment variable that holds the key when none is given."""
-
-QUIRKS = {
-    "api.openai.com": ServerQuirks(thoughts=""),
-    "api.groq.com": ServerQuirks(thoughts="reasoning"),
-    "api.mistral.ai": ServerQuirks(thoughts="", bridged=True),
-    "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
+# What a `finish_reason` means, in lower case; all others are `UNKNOWN`. None is a reliable sign of calls.
+FINISHES: dict[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "eos": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
 }
-"""What servers do differently, by host."""
 
 
 @final
-class OpenAIChat(HTTPModel):
-    """
-    Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
+class ChatParser(BodyParser):
+    """Reads one answer. *stops* are the stop sequences that were asked for. No bytes make it raise."""
 
-    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
-    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
-    `HTTPModel`.
-    """
+    def __init__(self, stops: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._stops = stops
+        self._calls = CallAssembler()
+        self._answered = False
+        self._refused = False
+        self._finish = ""
+        self._sequence = ""
+        self._usage: Object | None = None
 
-    def __init__(  # each is a setting of its own
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: httpx.AsyncClient | None = None,
-        *,
-        prefix: str = OPENAI_PREFIX,
-        **options: Unpack[HTTPOptions],
-    ) -> None:
-        url = (base_url or OPENAI).rstrip("/")
-        key = api_key_from(api_key, OPENAI_KEY)
-        endpoint = Endpoint(
-            base_url=url,
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            login=f"set {OPENAI_KEY} or pass api_key",
-        )
-        wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
-        super().__init__(wire, endpoint, client, **options)
+    @property
+    def usage(self) -> Usage | None:
+        """What the answer said it used so far, or None."""
+        return None if self._usage is None else usage_of(self._usage)
 
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
+        # An answer that has its finish reason is whole, whatever happened to the connection afterwards:
+        # several servers drop it without [DONE].
+        if self._finish == "error":
+            return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
+        if self._finish or (self.done and self._answered):
+            usage = self.usage or Usage()
+            return Complete(stop=self._stop(), usage=usage, sequence=self._sequence, pieces=pieces)
+        if cut is not None and not self.done:
+            return cut
+        return self._nothing("a finish reason or [DONE]" if self._answered else "")
 
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:  # a broken address: asking it says so
-        return ""
+    def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
+        if chunk.get("error") or chunk.get("object") == "error":
+            self._count(chunk)
+            self._fail(stream_error(chunk))
+            return
+        for choice in objects(chunk.get("choices")):
+            # One answer is asked for. Some proxies send several all the same, and their texts must not mix.
+            if not choice.get("index"):
+                self._choice(choice, pieces)
+        self._count(chunk)
+        if groq := chunk.get("x_groq"):
+            self._count(as_object(groq))
 
+    def _choice(self, choice: Object, pieces: list[Piece]) -> None:
+        delta = as_object(choice.get("delta") or choice.get("message"))
+        if delta:
+            self._answered = True
+            self._delta(delta, pieces)
+        if finish := choice.get("finish_reason"):
+            self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
+            met = choice.get("stop_reason") or choice.get("matched_stop")
+            if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
+                self._sequence = met if met in self._stops else clean(shorten_label(met))
+        self._count(choice)
 
-# What the fields of a chat-completions delta say, whoever sent it: thoughts, content parts, calls, usage.
+    def _delta(self, delta: Object, pieces: list[Piece]) -> None:
+        content = delta.get("content")
+        # Nearly every chunk is this one, so it is looked at with as few calls as can be.
+        if content.__class__ is str and len(delta) == 1:
+            if content:
+                pieces.append(TextPiece(content))
+            return
+        pieces += reasoning_pieces(delta)
+        pieces += content_pieces(content)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self._refused = True
+            pieces.append(TextPiece(refusal))
+        pieces += self._calls.read(delta)
+
+    def _count(self, holder: Object) -> None:
+        # Each is the total so far, so the last one counts.
+        if usage := holder.get("usage"):
+            self._usage = as_object(usage) or self._usage
+
+    def _stop(self) -> StopReason:
+        if self._refused:
+            return StopReason.REFUSAL
+        if self._sequence:
+            return StopReason.STOP_SEQUENCE
+        return FINISHES.get(self._finish, StopReason.UNKNOWN)
 
 
 def reasoning_pieces(delta: Object) -> Sequence[Piece]:
@@ -405,7 +509,8 @@ def usage_of(told: Object) -> Usage:
     output = number(told, "completion_tokens", "output_tokens")
     reasoning = number(completion, "reasoning_tokens")
     if reasoning and number(told, "total_tokens") == total_input + output + reasoning:
-        output += reasoning  # xAI counts the thinking beside the output
+        # xAI counts the thinking beside the output, and its total is the only thing that shows it.
+        output += reasoning
     return Usage(
         input=total_input,
         output=output,
@@ -436,8 +541,8 @@ class _OpenCall:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
-        # Of the arguments that were seen: how many objects are open at their end, whether a string is, and
-        # whether that ends in a backslash. And whether they are whole; None where they never will be.
+        # Of the arguments so far: how many objects are open at their end, whether a string is, and whether
+        # that ends in a backslash. And whether they are whole; None where they never will be.
         self._seen = 0
         self._depth = 0
         self._quoted = self._escaped = False
@@ -453,7 +558,7 @@ class _OpenCall:
         may_be = self._whole or any(closed)
         self._whole = False
         if may_be and not self._depth:
-            # What is closed and no object will not become one.
+            # Text that is closed and is no object will not become one, so it is never parsed again.
             self._whole = _is_object("".join(self.arguments)) or None
         return bool(self._whole)
 
@@ -504,7 +609,7 @@ class CallAssembler:
         pieces: list[Piece] = []
         for bit in objects(delta.get("tool_calls")):
             self._take(bit, as_object(bit.get("function")), pieces)
-        # The field of 2023, of one call without an id.
+        # The field of 2023, of one call without an id; some local servers still send it.
         if legacy := delta.get("function_call"):
             self._take({"index": "function_call"}, as_object(legacy), pieces)
         return pieces
@@ -513,7 +618,7 @@ class CallAssembler:
         wire_id, name = first_text(bit, "id"), first_text(function, "name")
         arguments = function.get("arguments")
         if arguments and not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama's own habit: an object
+            arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama sends an object
         if not (wire_id or name or arguments):
             return
         index = bit.get("index")
@@ -534,7 +639,7 @@ class CallAssembler:
         if arguments:
             call.arguments.append(arguments)
         if new_id or new_name or arguments:
-            # What is too long for a word tells calls apart all the same, but is not kept.
+            # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
             named = shorten_label(new_id or ""), shorten_label(new_name or "")
             pieces.append(CallPiece(call.number, *named, arguments or ""))
 
@@ -550,103 +655,6 @@ class CallAssembler:
 
     @staticmethod
     def _begins(call: _OpenCall, name: str, arguments: str | None) -> bool:
+        # Two calls of one tool in a row have the same name, and from some servers the same index and no id.
+        # What tells them apart is that the arguments of the first are complete.
         return call.name not in {"", name} or (bool(arguments) and call.is_whole())
-
-
-FINISHES: dict[str, StopReason] = {
-    "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
-    "eos": StopReason.END_TURN,
-    "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
-    "function_call": StopReason.TOOL_USE,
-    "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_length": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.MAX_TOKENS,
-    "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-}
-"""What a `finish_reason` means, in lower case; all others are `UNKNOWN`. None is a reliable sign of calls."""
-
-
-@final
-class ChatParser(BodyParser):
-    """Reads one answer. *stops* are the stop sequences that were asked for. No bytes make it raise."""
-
-    def __init__(self, stops: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._stops = stops
-        self._calls = CallAssembler()
-        self._answered = False
-        self._refused = False
-        self._finish = ""
-        self._sequence = ""
-        self._usage: Object | None = None
-
-    @property
-    def usage(self) -> Usage | None:
-        """What the answer said it used so far, or None."""
-        return None if self._usage is None else usage_of(self._usage)
-
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
-        # An answer that has its finish reason is whole, whatever happened to the connection afterwards.
-        if self._finish == "error":
-            return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
-        if self._finish or (self.done and self._answered):
-            usage = self.usage or Usage()
-            return Complete(stop=self._stop(), usage=usage, sequence=self._sequence, pieces=pieces)
-        if cut is not None and not self.done:
-            return cut
-        return self._nothing("a finish reason or [DONE]" if self._answered else "")
-
-    def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
-        if chunk.get("error") or chunk.get("object") == "error":
-            self._count(chunk)
-            self._fail(stream_error(chunk))
-            return
-        for choice in objects(chunk.get("choices")):
-            # Only one answer is asked for; others that came all the same are not mixed into it.
-            if not choice.get("index"):
-                self._choice(choice, pieces)
-        self._count(chunk)
-        if groq := chunk.get("x_groq"):
-            self._count(as_object(groq))
-
-    def _choice(self, choice: Object, pieces: list[Piece]) -> None:
-        delta = as_object(choice.get("delta") or choice.get("message"))
-        if delta:
-            self._answered = True
-            self._delta(delta, pieces)
-        if finish := choice.get("finish_reason"):
-            self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
-            met = choice.get("stop_reason") or choice.get("matched_stop")
-            if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
-                self._sequence = met if met in self._stops else clean(shorten_label(met))
-        self._count(choice)
-
-    def _delta(self, delta: Object, pieces: list[Piece]) -> None:
-        content = delta.get("content")
-        if content.__class__ is str and len(delta) == 1:  # nearly every chunk there is
-            if content:
-                pieces.append(TextPiece(content))
-            return
-        pieces += reasoning_pieces(delta)
-        pieces += content_pieces(content)
-        refusal = delta.get("refusal")
-        if refusal and isinstance(refusal, str):
-            self._refused = True
-            pieces.append(TextPiece(refusal))
-        pieces += self._calls.read(delta)
-
-    def _count(self, holder: Object) -> None:
-        if usage := holder.get("usage"):  # what is told is the total so far, so the last word counts
-            self._usage = as_object(usage) or self._usage
-
-    def _stop(self) -> StopReason:
-        if self._refused:
-            return StopReason.REFUSAL
-        if self._sequence:
-            return StopReason.STOP_SEQUENCE
-        return FINISHES.get(self._finish, StopReason.UNKNOWN)

@@ -18,14 +18,14 @@ from .http import HTTPModel
 from .openai import OpenAIChat
 from .throttle import MAX_CONCURRENT
 
+# Makes the performer of a wire from base_url, api_key, client and *limit*.
 WireFactory = Callable[..., HTTPModel]
-"""Makes the performer of a wire from base_url, api_key, client and *limit*."""
 
+# The wires that come along, each by its prefix.
 WIRES: Mapping[str, WireFactory] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
-"""The wires that come along, each by its prefix."""
 
+# The wire of a name without a prefix, where nothing else is said: most servers speak it.
 DEFAULT_WIRE = "openai"
-"""The wire of a name without a prefix, where nothing else is said: most servers speak it."""
 
 
 def wire_of(model: str, wires: Collection[str] = WIRES) -> str | None:

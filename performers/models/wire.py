@@ -43,8 +43,8 @@ class Broken:
     usage: Usage | None = None
 
 
+# How an answer ended.
 AnswerEnd = Complete | Broken
-"""How an answer ended."""
 
 
 @final

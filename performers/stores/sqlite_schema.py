@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -11,10 +12,17 @@ from .base import SessionInfo
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
+Durability = Literal["power", "process"]
+"""What an entry survives: the end of everything but the disk, or the end of the process only."""
+
+T = TypeVar("T")
+
+# What a job does with an open file.
+StoreWork: TypeAlias = "Callable[[sqlite3.Connection], T]"
+
+# The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
 LAYOUT_VERSION = 3
-"""The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it."""
 
 # What an append costs are the pages that it touches. Entries are only ever added behind all others, whoever's
 # they are, which is cheapest: in the middle of a tree full pages are moved about. What stands together of one
@@ -40,6 +48,7 @@ create table entries (
 );
 """
 
+# What makes a file of the next layout of one of each older one.
 UPGRADES = {
     1: ("alter table sessions add column about blob not null default x''",),
     2: (
@@ -55,12 +64,12 @@ drop table older_sessions
 """,
     ),
 }
-"""What makes a file of the next layout of one of each older one."""
 
+# How many entries a session may have, and a stretch; far more than a file can hold.
 _MOST = 0xFFFFFFFF
-"""How many entries a session may have, and a stretch; far more than a file can hold."""
 
 # In SQLite << and & and | bind alike, from left to right.
+# Each session with its last stretch and the last entry of that.
 _ENDS = """
 sessions
     join stretches on key = (
@@ -70,7 +79,6 @@ sessions
         select max(id) from entries where id between stretch << 32 and stretch << 32 | 0xffffffff
     )
 """
-"""Each session with its last stretch and the last entry of that."""
 
 _SESSION_LENGTH = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
 _FIND = f"""

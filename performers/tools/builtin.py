@@ -44,22 +44,22 @@ def builtin_tools() -> tuple[Tool[..., Any], ...]:
 
 # One file: `read`, `write` and `edit`.
 
+# Larger files are not taken into memory; no model could read them anyway.
 MAX_EDITED = 10_000_000
-"""Larger files are not taken into memory; no model could read them anyway."""
 
+# Lines `read` returns unless told.
 MAX_LINES = 2_000
-"""Lines `read` returns unless told."""
 
+# Bytes at a file's beginning that tell whether it is binary, as git does it.
 _SNIFFED = 8_192
-"""Bytes at a file's beginning that tell whether it is binary, as git does it."""
 
+# What pictures begin with; a WebP is told by more than its beginning.
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-"""What pictures begin with; a WebP is told by more than its beginning."""
 
 
 @tool(side_effect="read_only")
@@ -252,14 +252,14 @@ def _version(found: os.stat_result | None) -> tuple[int, int, int] | None:
 # The built-in tools that look around: `ls`, `glob` and `grep`.
 
 
+# Entries and paths listed at most.
 MAX_ENTRIES = 1_000
-"""Entries and paths listed at most."""
 
+# Lines `grep` finds at most.
 MAX_HITS = 500
-"""Lines `grep` finds at most."""
 
+# How long a search may take; less than the timeout of the tools, so that what was found is not lost.
 SEARCH_SECONDS = 20.0
-"""How long a search may take; less than the timeout of the tools, so that what was found is not lost."""
 
 _SEARCH = Path(__file__).with_name("search.py")
 
@@ -342,13 +342,13 @@ async def _search(
 # The built-in tool that runs commands: `bash`.
 
 
+# How long a command may take unless told.
 COMMAND_SECONDS = 120.0
-"""How long a command may take unless told."""
 
 MAX_SECONDS = 600.0
 
+# How much longer the tool may take than its command: time to end it, and to return what it said.
 _MARGIN = 10.0
-"""How much longer the tool may take than its command: time to end it, and to return what it said."""
 
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
@@ -383,8 +383,8 @@ def _signal(code: int) -> str:
 # The built-in tool that reads on where a result was cut: `read_result`.
 
 
+# Characters read unless told: half of what a conversation holds of a result, unless it is set otherwise.
 CHARACTERS = 10_000
-"""Characters read unless told: half of what a conversation holds of a result, unless it is set otherwise."""
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -14,7 +14,6 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    TypeAlias,
     TypeVar,
     final,
     get_origin,
@@ -28,26 +27,13 @@ import msgspec
 from ...effects.config import Approval, SideEffect, ToolSpec
 from ...effects.errors import ToolDefinitionError
 from ...effects.history import History
-from ...effects.secrets import (
-    ANY,
-    Secrets,
-    arguments_in,
-    secrets_in,
-)
-from ..base import no_full_result
+from ...effects.secrets import ANY, Json, Secrets, arguments_in, secrets_in
+from ..base import no_full_result, noop
 
 # What a tool is told besides its arguments.
 
 
 D_co = TypeVar("D_co", covariant=True)
-
-
-def _unheard(text: str) -> None:
-    """Where progress goes when nobody listens."""
-
-
-def _only_cwd(context: ToolContext[object]) -> tuple[Path, ...]:
-    return (context.cwd,)
 
 
 @final
@@ -69,7 +55,9 @@ class ToolContext(Generic[D_co]):
 
     cwd: Path
     deps: D_co
-    directories: tuple[Path, ...] = attrs.field(default=attrs.Factory(_only_cwd, takes_self=True))
+    directories: tuple[Path, ...] = attrs.field(
+        default=attrs.Factory(lambda context: (context.cwd,), takes_self=True)
+    )
     session: str = ""
     call: str = ""
     key: str = ""
@@ -78,13 +66,13 @@ class ToolContext(Generic[D_co]):
     full_result: Callable[[str], Awaitable[str | None]] = attrs.field(
         default=no_full_result, repr=False, eq=False
     )
-    emit: Callable[[str], None] = attrs.field(default=_unheard, repr=False, eq=False)
+    emit: Callable[[str], None] = attrs.field(default=noop, repr=False, eq=False)
 
     def progress(self, text: str) -> None:
         """
-        Tell whoever watches how far the tool is; the model does not read it. Fine to call from any thread.
+        Tell subscribers how far the tool is; the model does not read it. Fine to call from any thread.
 
-        What is said after the call was answered, by a tool that did not stop in time, is dropped.
+        Progress after the call was answered, of a tool that did not stop in time, is dropped.
         """
         self.emit(text)
 
@@ -92,19 +80,19 @@ class ToolContext(Generic[D_co]):
 # What a docstring says to a model: its first paragraph, and a text for each parameter.
 
 
+# A heading of a Google-style section, such as ``Args:`` or ``Returns:``.
 _SECTION = re.compile(r"([A-Z][a-z]+(?: [A-Za-z][a-z]+)?):\s*")
-"""A heading of a Google-style section, such as ``Args:`` or ``Returns:``."""
 
 _ARGUMENTS = frozenset({"Args", "Arguments", "Parameters"})
 
+# ``path (str): where it is``, the type being optional.
 _ENTRY = re.compile(r"(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
-"""``path (str): where it is``, the type being optional."""
 
+# ``:param str path: where it is``, the type being optional.
 _FIELD = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
-"""``:param str path: where it is``, the type being optional."""
 
+# ``:returns:`` and the like, which end the first paragraph.
 _ANY_FIELD = re.compile(r":\w+[^:]*:")
-"""``:returns:`` and the like, which end the first paragraph."""
 
 
 def parse_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
@@ -190,11 +178,8 @@ _USE = (
 
 _REF = "#/$defs/"
 
+# ``{name}`` in the key of a resource.
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-"""``{name}`` in the key of a resource."""
-
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
-"""What a schema is made of."""
 
 
 @attrs.frozen
@@ -242,10 +227,11 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
 
 
 def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
-    """The type of *parameter*, evaluated by itself: a name known to type checkers only harms no other."""
+    """The type of *parameter*."""
     name = parameter.name
     if parameter.annotation is inspect.Parameter.empty:
         raise definition_error(function, f"parameter {name!r} has no type; annotate it")
+    # Evaluated by itself: a name of another parameter that only type checkers know would fail them all.
     holder = SimpleNamespace(__annotations__={name: parameter.annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:
@@ -258,8 +244,9 @@ def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:
 
 
 def _check(function: Callable[..., object], name: str, hint: object) -> None:
-    """Refuse a type *hint* that has no JSON; by itself, since an error of the whole names no parameter."""
+    """Refuse a type *hint* that has no JSON."""
     try:
+        # By itself, since an error of the whole signature names no parameter.
         msgspec.json.schema_components([hint])
     except Exception as error:  # msgspec looks into classes of any making
         *_, reason = str(error).splitlines() or [type(error).__name__]
@@ -359,11 +346,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+# A side-effect class, or its value.
 SideEffectName = SideEffect | Literal["read_only", "idempotent", "unsafe"]
-"""A side-effect class, or its value."""
 
+# When to ask, or its value.
 ApprovalName = Approval | Literal["by_side_effect", "always", "never"]
-"""When to ask, or its value."""
 
 
 @final

@@ -22,8 +22,8 @@ import attrs
 from ...effects.errors import ConfigError
 from .decorator import ToolContext
 
+# How each directory on the way is opened.
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-"""How each directory on the way is opened."""
 
 
 @final
@@ -113,7 +113,7 @@ def _absolute(directory: Path) -> Path:
 
 
 def _opener(folder: int, name: str, flags: int) -> int:
-    # without O_NONBLOCK, opening a named pipe waits for somebody to write
+    # Without O_NONBLOCK, opening a named pipe waits for a process that writes.
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 

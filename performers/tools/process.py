@@ -1,5 +1,5 @@
 """
-A process with its children: bounded in time and in output, and gone when we are done with it.
+A process with its children: bounded in time and in output, and ended with its caller.
 
 It leads a session of its own, so that its process group is everything it started, and a signal reaches them
 all. Only a child that starts a session itself gets away, as a daemon does on purpose.
@@ -17,17 +17,17 @@ from typing import cast, final
 
 import attrs
 
+# Seconds between SIGTERM and SIGKILL.
 TERM_GRACE = 0.5
-"""Seconds between SIGTERM and SIGKILL."""
 
+# Seconds between two looks whether a group is gone: nothing tells us of the end of a grandchild.
 _POLL = 0.02
-"""Seconds between two looks whether a group is gone: nothing tells us of the end of a grandchild."""
 
+# Seconds we read on after the end, where a process that left the group keeps the output open.
 _DRAIN = 0.5
-"""Seconds we read on after the end, where a process that left the group keeps the output open."""
 
+# The descriptor of a process's error stream.
 _ERRORS = 2
-"""The descriptor of a process's error stream."""
 
 
 @final
@@ -84,7 +84,8 @@ async def run_with_input(command: Sequence[str], *, given: bytes, cwd: Path, kee
         start_new_session=True,
     )
     stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-    stdin.write(given)  # one that does not read it is fine, too
+    # Not drained: a command that does not read it must not hold us up.
+    stdin.write(given)
     stdin.close()
     return await _end_of(transport, listener, None)
 
@@ -93,12 +94,13 @@ async def _end_of(
     transport: asyncio.SubprocessTransport, listener: _Listener, seconds: float | None
 ) -> ProcessEnd:
     """How the process ended within *seconds*; nothing of it is left."""
-    # The exit is waited for and not the end of the output: a child in the background may hold that open.
+    # The exit is awaited and not the end of the output: a child in the background may hold that open.
     try:
         await asyncio.wait({listener.exited}, timeout=seconds)
         in_time = listener.exited.done()
     finally:
         try:
+            # The process has ended, but not its children: a server in the background would outlive its agent.
             await _end_group(transport.get_pid())
             await asyncio.wait({listener.closed}, timeout=_DRAIN)
         finally:
@@ -127,13 +129,15 @@ class _Listener(asyncio.SubprocessProtocol):
         self.exited.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the end is all we ask for
-        """Tell that nobody has the output open any more."""
+        """Tell that no process has the output open any more."""
         self.closed.set_result(None)
 
 
 @final
 class _Kept:
     """The beginning and the end of a stream, *keep* bytes of it together."""
+
+    # The end matters most: compilers and tests say there what went wrong. The beginning says what was run.
 
     def __init__(self, keep: int) -> None:
         self._half = keep // 2
@@ -160,7 +164,7 @@ class _Kept:
 
 
 async def _end_group(group: int) -> None:
-    """End whatever is left of *group*: politely, and after `TERM_GRACE` or when we are cancelled for good."""
+    """End what is left of *group*: with SIGTERM, and after `TERM_GRACE` or when we are cancelled, SIGKILL."""
     try:
         if _signal(group, signal.SIGTERM):
             for _ in range(round(TERM_GRACE / _POLL)):
@@ -172,7 +176,7 @@ async def _end_group(group: int) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send signal *number* to *group*; whether anybody is left in it."""
+    """Send signal *number* to *group*; whether a process is left in it."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

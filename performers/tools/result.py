@@ -1,9 +1,8 @@
 """
-What a model gets of how a tool ended: text and files, whatever was returned or raised, of a bounded size.
+The result that a model gets of a tool: text and files of a bounded size, for any value and any error.
 
-Values and exceptions come from code of any quality: their `repr` and `__str__` may raise in turn, they may
-contain themselves, and they may be ten megabytes. Turning them to text happens where the tool ran, so that a
-large result of a sync tool does not hold up the event loop.
+Values and exceptions come from code of any quality. Their `repr` and `__str__` may raise in turn, they may
+contain themselves, and they may have ten megabytes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Iterable
-from typing import final
+from typing import cast, final
 
 import attrs
 import msgspec
@@ -20,31 +19,28 @@ import msgspec
 from ...effects.messages import Binary, Outcome
 from ...effects.validators import clean
 
+# Characters kept of a result: more than any model can read, and about as much as a file with it may have.
+# It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when
+# the result enters it; all that is kept here can be read there, a part at a time.
 MAX_RESULT = 1_000_000
-"""
-Characters kept of a result: more than any model can read, and about as much as a file with it may have.
 
-It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when the
-result enters it; all that is kept here can be read there, a part at a time.
-"""
-
+# Bytes kept of what a command says: as much as a result may have, and room to say how it ended.
 MAX_OUTPUT = MAX_RESULT - 10_000
-"""Bytes kept of what a command says: as much as a result may have, and room to say how it ended."""
 
+# Characters, at most, of the line with which a tool that returns a part says how to go on.
 NOTE = 100
-"""Characters, at most, of the line with which a tool that returns a part says how to go on."""
 
+# Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most.
 MAX_FILE_BYTES = 750_000
-"""Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most."""
 
+# Bytes of all files of a result.
 MAX_FILES_BYTES = 5 * MAX_FILE_BYTES
-"""Bytes of all files of a result."""
 
+# Files of a result: of more in one request, some providers take small pictures only.
 MAX_RESULT_FILES = 20
-"""Files of a result: of more in one request, some providers take small pictures only."""
 
+# Characters of a file's name: what a file system takes.
 _MAX_NAME = 255
-"""Characters of a file's name: what a file system takes."""
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
@@ -90,13 +86,9 @@ def end_of_value(value: object) -> ToolEnd:
     Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
     `TypeError` for one that cannot be written down, and for what should have been awaited.
     """
-    if isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value):
-        return _mixed(value)
-    return _mixed([value])
-
-
-def _mixed(parts: Iterable[object]) -> ToolEnd:
-    """The end of a tool that returned *parts*: texts and files."""
+    # A list without a file in it is data, and goes to the model as one JSON text.
+    mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
+    parts = cast("Iterable[object]", value if mixed else [value])
     texts: list[str] = []
     files: list[Binary] = []
     for part in parts:
@@ -114,7 +106,7 @@ def _mixed(parts: Iterable[object]) -> ToolEnd:
 
 
 def _writable(media_type: object, data: object, name: object) -> Binary:
-    """A file as every journal and provider takes it; nothing has checked what a tool put in its own."""
+    """A file as every journal and provider takes it; nothing has checked the tool's own."""
     if not isinstance(data, bytes | bytearray | memoryview):
         msg = f"the data of a Binary must be bytes; got {type(data).__name__}"
         raise TypeError(msg)
@@ -127,7 +119,9 @@ def _writable(media_type: object, data: object, name: object) -> Binary:
 def _misfit(file: Binary, files: list[Binary]) -> str:
     """Why *file* cannot go along with *files*; empty where it can."""
     size = len(file.data)
-    if not size:  # providers refuse it, and with it the whole conversation
+    # Providers refuse a request with an empty file in it. The file would stay in the history, so every later
+    # request of the conversation would fail, too.
+    if not size:
         return "it is empty"
     if size > MAX_FILE_BYTES:
         return f"the limit for a file is {MAX_FILE_BYTES:,} bytes"
@@ -143,10 +137,10 @@ def as_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return str(value)
+        return str(value)  # of a subclass, such as an enum's, only the text
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
-            value.close()
+            value.close()  # else Python warns that it was never awaited
         msg = "it returned something to be awaited: declare the tool with 'async def'"
         raise TypeError(msg)
     try:

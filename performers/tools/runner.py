@@ -27,8 +27,8 @@ from .decorator import Tool, ToolContext
 from .paths import roots
 from .result import MAX_RESULT, ToolEnd, end_of_error, end_of_value, truncate
 
+# Characters of one report that a tool makes while it runs.
 MAX_PROGRESS = 50_000
-"""Characters of one report that a tool makes while it runs."""
 
 
 @final

@@ -21,26 +21,26 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 
+# Directories of what programs made, not looked into, unless the search begins there.
 SKIPPED = frozenset(
     {".cache", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".venv"}
     | {"__pycache__", "build", "dist", "node_modules"}
 )
-"""Directories of what programs made, not looked into, unless the search begins there."""
 
+# Larger files are not searched.
 MAX_SEARCHED = 5_000_000
-"""Larger files are not searched."""
 
+# Characters shown of a line.
 MAX_HIT = 500
-"""Characters shown of a line."""
 
+# Bytes at a file's beginning that tell whether it is binary.
 _SNIFFED = 8_192
-"""Bytes at a file's beginning that tell whether it is binary."""
 
+# Braces in one pattern: each multiplies the patterns to try.
 _MAX_CHOICES = 6
-"""Braces in one pattern: each multiplies the patterns to try."""
 
+# The exit code for an order that cannot be carried out; the output says why.
 REFUSED = 2
-"""The exit code for an order that cannot be carried out; the output says why."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Finder:
             yield self.order.only, self.order.folder
             return
         for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.order.folder):
+            # In place, since `fwalk` descends into the names that are left here.
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
             for name in sorted(names):
                 yield os.path.normpath(f"{base}/{name}"), folder
@@ -119,7 +120,7 @@ class Finder:
 
 
 def _opener(folder: int, name: str, flags: int) -> int:
-    # a symlink is refused, and a named pipe does not wait for somebody to write
+    # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 
@@ -154,12 +155,7 @@ def _spelled_out(pattern: str) -> list[str]:
 
 
 def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """
-    Whether the parts of a path match those of a glob, where ``**`` stands for any number of parts.
-
-    When a part does not match, only the last ``**`` has to take one more: so the time is bounded by the
-    product of the lengths.
-    """
+    """Whether the parts of a path match those of a glob, where ``**`` stands for any number of parts."""
     at = of = 0  # where we are in the path and in the pattern
     retry: tuple[int, int] | None = None
     while at < len(parts):
@@ -169,6 +165,8 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
         elif of < len(pattern) and fnmatchcase(parts[at], pattern[of]):
             at, of = at + 1, of + 1
         elif retry is not None:
+            # Only the last ** has to take one more part: any earlier one could take no better. So the time is
+            # bounded by the product of the lengths, where plain backtracking is exponential.
             retry = (retry[0] + 1, retry[1])
             at, of = retry[0], retry[1] + 1
         else:
@@ -177,7 +175,7 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _say(line: str) -> None:
-    """Print *line* at once: whoever stops us keeps what was found until then."""
+    """Print *line* at once, so that a search that is stopped has found something."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
