@@ -158,13 +158,14 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     The other settings are those of `hook`.
     """
     place = _hook_named(at)
+    # A string is a sequence of strings, too: "ls -l" would run as the program "l".
     if isinstance(command, str) or not _are_strings(*command):
         msg = f"the command of a hook is a list of words, such as ['./check.sh', '--quick']; got {command!r}"
         raise ArgumentError(msg)
     if not command:
         msg = "the command of a hook is empty; give a program and its arguments"
         raise ConfigError(msg)
-    words, folder = tuple(command), Path(cwd)
+    words, folder = tuple(command), Path(cwd)  # a list of the host's may change later
 
     async def ask(about: HookCall) -> HookReturn:
         whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
@@ -185,6 +186,7 @@ class HookRunner:
     """
 
     def __init__(self, hooks: Iterable[HostHook[Any]], *, clock: Clock | None = None) -> None:
+        # Hosts pass the bare function easily. It would fail at the first event, deep in a run.
         found = tuple(hooks)
         for each in found:
             if not isinstance(cast("object", each), HostHook):
@@ -288,6 +290,7 @@ def checked_answer(name: str, answer: object) -> HookSaid:
 
 def _fault_in(answer: HookAnswer) -> str:
     """What is wrong with *answer*, whose fields nothing has checked; empty where nothing is."""
+    # The journal stores it. A reason that is no text would fail there, and end the run with an error of ours.
     for field, kind in (("reason", str), ("context", str), ("go_on", bool), ("interrupt", bool)):
         value: object = getattr(answer, field)
         if not isinstance(value, kind):
@@ -359,6 +362,7 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
         if place in {Hook.STOP, Hook.SUBAGENT_STOP}:
             return HookAnswer(go_on=True, reason=reason)
         return HookAnswer(verdict=Verdict.DENY, reason=reason)
+    # Any other code is a program that crashed, and a crash must neither deny nor allow.
     if ended.code:
         said = ended.errors.strip() or ended.output.strip() or "it said nothing"
         msg = f"exit code {ended.code}: {said[:_QUOTED]}"
@@ -370,6 +374,8 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
     except (msgspec.DecodeError, RecursionError) as error:
         msg = f"its output is no answer ({error}): {ended.output[:_QUOTED]!r}"
         raise ValueError(msg) from error
+    # A program writes arguments as the object they are; the machine keeps them as text, as a model wrote
+    # them.
     fields = msgspec.structs.asdict(answer)
     if not isinstance(answer.arguments, str):
         fields["arguments"] = msgspec.json.encode(answer.arguments).decode()

@@ -493,7 +493,7 @@ def test_a_file_changed_meanwhile_is_not_overwritten(context: Context, home: Pat
     place = paths.locate(context, "a.txt")
     _, seen = builtin.load(place)
     (home / "a.txt").write_text("theirs!")
-    with pytest.raises(ValueError, match="changed by somebody else"):
+    with pytest.raises(ValueError, match="changed by another process"):
         builtin.store(place, b"edited", seen)
     assert (home / "a.txt").read_text() == "theirs!"
     assert names(home) == ["a.txt"]

@@ -465,7 +465,7 @@ class MessagesParser(BodyParser):
 
     @property
     def usage(self) -> Usage | None:
-        """What the answer said it used so far, or None."""
+        """The usage that the answer reported so far, or None."""
         if not self._counts:
             # A proxy whose own upstream counts at the end only opens with zeros. "No tokens" and "not known
             # yet" have to differ, since the loop estimates the second.

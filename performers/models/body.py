@@ -6,8 +6,8 @@ many servers speak each dialect and no two of them alike. What can be read is re
 over, and the answer is judged at its end. An answer that is one JSON object instead of a stream is read as a
 stream of one chunk; its first byte, not its content type, tells the two apart.
 
-What decodes to many times its own size, or is nested so deep that it depends on the caller whether it can be
-decoded, cannot be read either: `is_decodable` tells it before.
+A chunk that decodes to many times its own size, or is nested deeper than the stack allows, is not read
+either: `is_decodable` finds those before.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class EventSplitter:
 
     def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that *data* completes."""
+        # The usual read: whole events of one data line each. Reading it line by line would take several
+        # times as long.
         if self._clean and data.endswith(b"\n\n") and len(data) <= MAX_EVENT and b"\r" not in data:
             events: list[ServerEvent] = []
             for block in data[:-2].split(b"\n\n"):
@@ -80,7 +82,8 @@ class EventSplitter:
 
     def end(self) -> list[ServerEvent]:
         """The event that the end of the stream cut short of its blank line, if there is one."""
-        # The standard drops it, but some servers forget the blank line behind their last event.
+        # The standard drops it, but some servers forget the blank line behind their last event, which has
+        # the usage.
         line, self._tail = bytes(self._tail), bytearray()
         return self._take([line, b""])
 
@@ -144,7 +147,8 @@ MAX_UNSTREAMED = 16 * 1024 * 1024
 MAX_VALUES = 1_000_000
 
 # How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
-# The deepest that anybody sends has ten levels; from some 900 on it depends on the caller what can be read.
+# The deepest that a provider sends has ten levels. From some 900 on, the stack of the caller decides what
+# can be read.
 MAX_DEPTH = 200
 
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
@@ -161,7 +165,7 @@ class BodyParser(ABC):
     """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
 
     def __init__(self) -> None:
-        self.done = False  # the stream has ended or failed: whatever comes behind that is not read
+        self.done = False  # the stream has ended or failed: anything behind that is not read
         self._broken: Broken | None = None
         self._head = b""
         self._started = False  # the body's first byte is known
@@ -172,11 +176,11 @@ class BodyParser(ABC):
     @property
     @abstractmethod
     def usage(self) -> Usage | None:
-        """What the answer said it used so far, or None."""
+        """The usage that the answer reported so far, or None."""
 
     @abstractmethod
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
-        """Read *chunk*: its pieces are added to *pieces*, an error is told to `_fail`, the end is `done`."""
+        """Read *chunk*: add its pieces to *pieces*, call `_fail` for an error, and set `done` at the end."""
 
     @abstractmethod
     def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
@@ -246,12 +250,15 @@ class BodyParser(ABC):
     def _read(self, events: list[ServerEvent]) -> list[Piece]:
         pieces: list[Piece] = []
         for name, data in events:
+            # Passed over like any chunk that is no JSON: what it was for is not known, and the end is judged
+            # anyway.
             if len(data) > _SMALL and not is_decodable(data):
                 chunk: Object = {}
             elif data.startswith(b"{"):
                 try:
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
+                    # msgspec refuses half a surrogate pair, which servers send that cut text by UTF-16 units.
                     chunk = as_object(_decode_leniently(data))
                     self._halves = self._halves or SurrogateJoiner()
             else:
@@ -264,6 +271,7 @@ class BodyParser(ABC):
                 break
         else:
             if self._events.oversized and not self.done:
+                # Passing over it would leave a gap in the answer that no reader of the pieces could see.
                 message = f"an event of the stream is larger than {MAX_EVENT} bytes"
                 self._fail(Broken(failure=Failure.CUT, message=message))
         return pieces if self._halves is None else self._halves.join(pieces)
@@ -285,6 +293,8 @@ def is_decodable(data: bytes) -> bool:
         return False
     if opened <= MAX_DEPTH:
         return True
+    # Only brackets count, outside of strings. Each round takes the innermost pairs away, so the
+    # number of rounds is the depth, and no character is looked at in Python.
     brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
     for _ in range(MAX_DEPTH):
         outer = brackets.replace(b"{}", b"").replace(b"[]", b"")

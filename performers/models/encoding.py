@@ -112,6 +112,8 @@ class CallIds:
         if (known := self._ids.get(call.id)) is not None:
             return known
         wire_id = call.wire_id
+        # Numbered and not random: the same history has to give the same bytes, or no provider's cache would
+        # know it.
         if not _ID.fullmatch(wire_id) or wire_id in self._used:
             made = (f"call{number:05}" for number in count(len(self._used)))
             wire_id = next(one for one in made if one not in self._used)
@@ -160,7 +162,8 @@ class EncodedConversation(ABC, Generic[P]):
         """Go back to the first message that is shown otherwise, old results being those before *before*."""
         first, last = sorted((self._cleared, before))
         self._cleared = before
-        # The log has all that was ever encoded, also where the history that is asked for is shorter.
+        # The log has all messages that were ever encoded, also where this history is shorter: a fork shares
+        # it.
         for index in range(first, min(last, len(self._places))):
             if any(map(placeholder_for, log.items[index].parts)):
                 del self._places[index:]
@@ -183,7 +186,7 @@ class EncodedCache(Generic[E]):
         kept = self._kept.pop(log, None)
         if kept is None:
             kept = self._make()
-        self._kept[log] = kept  # at the end again: the order is the order of use
+        self._kept[log] = kept  # at the end again, so that the order is that of use
         while len(self._kept) > self._limit:
             del self._kept[next(iter(self._kept))]
         return kept
@@ -293,4 +296,5 @@ def _line(part: Part) -> str:
         case Binary():
             return attachment_note(part)
         case Reasoning() | Finish():
-            return ""  # thinking is no part of what was said, and how it ended says nothing
+            # A summary of thinking would pass for what the model answered.
+            return ""

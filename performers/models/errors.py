@@ -24,8 +24,7 @@ from .encoding import to_json
 from .lenient_json import Object, as_object, first_text, objects
 from .wire import Broken
 
-# Keeping the keys that a request was sent with out of whatever is said of its answer: servers quote them.
-
+# Keys are kept out of every message, since servers quote the key that they refuse.
 
 # Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message.
 SHORTEST = 8
@@ -49,6 +48,7 @@ def keys_in(headers: Mapping[str, str]) -> tuple[str, ...]:
 def redact_keys(text: str, keys: Iterable[str]) -> str:
     """*text* without *keys*, also where one is quoted for a URL, or cut at the end of what was shortened."""
     for key in keys:
+        # Servers that cut a quoted key short leave enough of it to be worth hiding, down to the shortest key.
         for form in dict.fromkeys((key, quote(key, safe=""))):
             text = text.replace(form, HIDDEN)
             for length in range(len(form) - 1, SHORTEST - 1, -1):
@@ -141,9 +141,13 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
     if status in _REDIRECTS:
         text = f"redirected to {headers.get('location', '')!r}; give that as the base URL"
+    # The status first, since it is the only thing that all servers agree on. A name or a wording overrules
+    # it only where it is vague: proxies wrap a provider's 529 in a 500 and its 413 in a 400.
     failure = _by_number(status) or Failure.BAD_REQUEST
     if failure in _VAGUE:
         failure = _by_name(error) or failure
+    # A rate limit talks of tokens, too. Only the one that no waiting mends is a conversation that is too
+    # long.
     too_long = TOO_LARGE if failure is Failure.RATE_LIMIT else OVERFLOW
     if failure in _VAGUE and too_long.search(text):
         failure = Failure.OVERFLOW
@@ -216,7 +220,7 @@ def _error_of(value: object) -> Object:
 def _message(error: Object) -> str:
     text = next((error[key] for key in ("message", "detail", "msg") if error.get(key)), error or "")
     text = text if isinstance(text, str) else to_json(text).decode()
-    # OpenRouter says "Provider returned error" and puts what the provider said beside it.
+    # OpenRouter's own message is "Provider returned error"; the provider's stands beside it.
     raw = first_text(as_object(error.get("metadata")), "raw")
     return (f"{text}: {raw}" if raw else text)[:MAX_READ]
 

@@ -36,7 +36,7 @@ from .errors import keys_in, redact_keys, refusal, shorten, without_login
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .wire import AnswerEnd, Broken, Complete, Parser, Wire
 
-# Bytes of an answer that are read where nothing else is said.
+# Bytes of an answer that are read, unless max_answer sets another number.
 # 128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
 MAX_ANSWER = 64 * 1024 * 1024
 
@@ -58,7 +58,7 @@ MAX_REFUSAL = 64 * 1024
 # Seconds to wait for an error's body, or less where the patience is less; its status is known already.
 REFUSAL_WAIT = 5.0
 
-# Seconds that an answer may take: the longest take minutes, so who still talks then never ends.
+# Seconds that an answer may take: the longest take minutes, so a server that still talks then never ends.
 ANSWER_SECONDS = 3600.0
 
 # Asks for an answer as it is: compressing one would only hold up its bits.
@@ -171,7 +171,8 @@ class HTTPModel:
         self._throttle = Throttle(options.get("limit", MAX_CONCURRENT))
         self._connect = httpx.Timeout(None, connect=timeouts.connect)
         self._urls: dict[str, httpx.URL] = {}
-        # Connections belong to the event loop they were opened in.
+        # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
+        # another.
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
 
     async def aclose(self) -> None:
@@ -212,6 +213,7 @@ class HTTPModel:
         latest = _sum(asyncio.get_running_loop().time(), self._timeouts.answer)
         waits = [wait for wait in (self._timeouts.first_byte, self._timeouts.answer) if wait is not None]
         try:
+            # No redirects: the key would go along to a host that no person has named.
             stream = self._client().stream(
                 "POST",
                 self._url(post.path),
@@ -224,6 +226,7 @@ class HTTPModel:
                 attempt.status = response.status_code
                 unpack = _unpacking(response)
                 if not response.is_success:
+                    # The status is known, so its message is worth a short wait of its own and no longer one.
                     alarm.reschedule(None)
                     wait = min(REFUSAL_WAIT, self._timeouts.idle or math.inf)
                     return await _refused(response, unpack, wait, attempt.scene.clock.now())
@@ -232,16 +235,21 @@ class HTTPModel:
                     return self._packed(response)
                 attempt.accepted = True
                 chunks = _chunks(response)
+                # An asynchronous generator around every chunk takes its time, so the usual answer
+                # goes without.
                 if unpack is uncompressed:
                     await self._read(chunks, attempt, alarm, latest)
                 else:
                     async with aclosing(_unpacked(chunks, unpack)) as parts:
                         await self._read(parts, attempt, alarm, latest)
                 if attempt.parser.done:
+                    # A connection can be used again only when its body was read to the end, which is a few
+                    # bytes away. A server that never sends them costs the connection and not the answer.
                     alarm.reschedule(asyncio.get_running_loop().time() + LINGER)
                     async for _ in chunks:
                         pass
         except TimeoutError:
+            # The parser decides: an answer that was complete when its time ran out is one.
             return attempt.end(self._late(attempt, latest))
         except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
             return attempt.end(self._fault(error, answered=attempt.accepted))
@@ -255,6 +263,7 @@ class HTTPModel:
         renew = -math.inf
         async for data in parts:
             over = attempt.take(data)
+            # Rescheduling costs a heap entry each time, and chunks come by the hundred per second.
             if (now := clock()) >= renew:
                 due = min(_sum(now, idle and idle * (1 + RENEW)), latest)
                 alarm.reschedule(None if due == math.inf else due)
@@ -263,7 +272,7 @@ class HTTPModel:
                 break
 
     def _url(self, path: str) -> httpx.URL:
-        """The address of *path*, which is parsed once: there are few, and each is asked for at every turn."""
+        # Parsed once: there are few, and each is asked for at every turn.
         url = self._urls.get(path)
         if url is None:
             url = self._urls[path] = httpx.URL(self._endpoint.base_url + path)
@@ -275,6 +284,8 @@ class HTTPModel:
         loop = asyncio.get_running_loop()
         client = self._own.get(loop)
         if client is None:
+            # The throttle bounds the requests. A bound here would make them wait where no clock of ours
+            # runs. And a cookie of one session's answer would go along with the requests of all others.
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
             no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
             client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
@@ -317,6 +328,7 @@ class HTTPModel:
 
 def _is_load(failed: ModelFailed, status: int) -> bool:
     """Whether *failed* says that there are too many requests; *status* is the server's, or 0."""
+    # A 500 is one request's bad luck. A 503, or any that asks to wait, is the state of the whole server.
     if status and failed.failure is Failure.SERVER:
         return failed.retry_after is not None or status == UNAVAILABLE
     return status > 0 and failed.failure in LOAD_FAILURES
@@ -337,6 +349,7 @@ async def _refused(response: httpx.Response, unpack: Decompress | None, wait: fl
 
 def _unpacking(response: httpx.Response) -> Decompress | None:
     """How the body of *response* is read; None where it cannot be read here."""
+    # A caller's own client may have read and unpacked it, as event hooks and caches do.
     if response.is_stream_consumed:
         return uncompressed
     return decompressor(response.headers.get("content-encoding", ""))
@@ -400,12 +413,14 @@ class CallAttempt:
             if self._fresh:
                 self._fresh += pieces
             else:
+                # One event for all pieces that one read of the network brought: an event each would cost
+                # more than reading them.
                 self._fresh = pieces
                 self._call_soon(self._flush)
         return self.parser.done or self._fault is not None
 
     def _weigh(self, pieces: Collection[Piece]) -> None:
-        """See whether *pieces* are not too much, with what was said before."""
+        """Note a fault where *pieces* and those before are more than an answer may have."""
         for piece in pieces:
             match piece:
                 case TextPiece():
@@ -453,6 +468,7 @@ class CallAttempt:
             failure=ending.failure,
             message=ending.message,
             retry_after=ending.retry_after,
+            # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
             jitter=random.random(),  # noqa: S311  # it spreads retries, it keeps no secret
             usage=ending.usage,
             seconds=seconds,

@@ -63,12 +63,9 @@ def number(holder: Object, *keys: str) -> int:
     """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
         value = holder.get(key)
-        if (
-            isinstance(value, int | float)
-            and value is not True
-            and 0 < value <= MAX_NUMBER
-            and value == value // 1
-        ):
+        if not isinstance(value, int | float) or value is True:  # True is an int to Python
+            continue
+        if 0 < value <= MAX_NUMBER and value == value // 1:  # some servers send whole numbers as floats
             return int(value)
     return 0
 
@@ -94,6 +91,7 @@ class SurrogateJoiner:
 
     def rest(self) -> list[Piece]:
         """What is left when the answer is over: halves that stayed alone, which no other came for."""
+        # Half a character at the end of a call's arguments leaves them no JSON: the call fails on its own.
         left = [key for key in self._held if not isinstance(key, int)]
         self._held.clear()
         return [TextPiece("\ufffd") if key is TextPiece else ReasoningPiece("\ufffd") for key in left]

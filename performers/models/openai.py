@@ -148,8 +148,8 @@ class ChatWire:
     """
     OpenAI's chat completions, as two dozen servers speak it, each with its own *quirks*.
 
-    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. How much
-    to think is told to the `REASONING_MODELS`, as a word; no other model of this dialect is told.
+    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. Only the
+    `REASONING_MODELS` get a word on how much to think.
     """
 
     def __init__(
@@ -211,6 +211,8 @@ class _EncodedChat(EncodedConversation[_ChatMark]):
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
+        # Mistral refuses a user right behind a tool, which is where a steer stands and where files of
+        # results go.
         if self._quirks.bridged and (self.place.role, role) == ("tool", "user"):
             self._add({"role": "assistant", "content": BRIDGE})
         encoded = to_json(value)
@@ -256,6 +258,8 @@ class _EncodedChat(EncodedConversation[_ChatMark]):
                 if thought.text or thought.signature
             ]
             return {field: details} if details else {}
+        # A proxy of Anthropic's (LiteLLM) needs signed thinking back as it came, or its upstream refuses the
+        # call.
         if field == "reasoning_content" and proven:
             return {"thinking_blocks": [_block(thought) for thought in proven]}
         text = "".join([thought.text for thought in thoughts])
@@ -306,7 +310,7 @@ def _text(text: str) -> dict[str, Any]:
 def _attached(part: Binary) -> dict[str, Any]:
     """The part that *part* is: text as text, and what else has no part of its own as a file."""
     kind = media_type(part)
-    if not part.data:
+    if not part.data:  # an empty attachment gets the whole request refused
         return _text(attachment_note(part))
     if kind.startswith("text/"):
         return _text(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
@@ -340,6 +344,7 @@ def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
     limit = spec.max_output if request.max_output is None else request.max_output
     options: dict[str, Any] = {}
     if limit is not None:
+        # Reasoning models refuse the old name; most other servers know no other.
         options["max_completion_tokens" if reasons else "max_tokens"] = limit
     if spec.temperature is not None and not reasons:
         options["temperature"] = spec.temperature
@@ -392,12 +397,13 @@ class ChatParser(BodyParser):
 
     @property
     def usage(self) -> Usage | None:
-        """What the answer said it used so far, or None."""
+        """The usage that the answer reported so far, or None."""
         return None if self._usage is None else usage_of(self._usage)
 
     def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
         # An answer that has its finish reason is whole, whatever happened to the connection afterwards:
         # several servers drop it without [DONE].
+        # OpenRouter ends an answer so when its upstream failed in the middle.
         if self._finish == "error":
             return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
         if self._finish or (self.done and self._answered):
@@ -427,6 +433,7 @@ class ChatParser(BodyParser):
             self._delta(delta, pieces)
         if finish := choice.get("finish_reason"):
             self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
+            # vLLM and SGLang name the stop sequence that was met; OpenAI does not.
             met = choice.get("stop_reason") or choice.get("matched_stop")
             if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
                 self._sequence = met if met in self._stops else clean(shorten_label(met))
@@ -473,6 +480,7 @@ def reasoning_pieces(delta: Object) -> Sequence[Piece]:
     ]
     if text and not pieces:
         return [ReasoningPiece(text)]
+    # The block repeats the text and adds its signature: both together would say it twice.
     if text and len(pieces) == 1:
         [only] = pieces
         return [ReasoningPiece(text), only] if only.redacted else [ReasoningPiece(text, only.signature)]
@@ -501,22 +509,22 @@ def content_pieces(content: object) -> list[Piece]:
     return pieces
 
 
-def usage_of(told: Object) -> Usage:
-    """The *told* usage in our words; what is missing or no number counts as nothing."""
-    prompt = as_object(told.get("prompt_tokens_details") or told.get("input_tokens_details"))
-    completion = as_object(told.get("completion_tokens_details") or told.get("output_tokens_details"))
-    total_input = number(told, "prompt_tokens", "input_tokens")
-    output = number(told, "completion_tokens", "output_tokens")
+def usage_of(sent: Object) -> Usage:
+    """The usage that was *sent*, in our words; a count that is missing or no number is 0."""
+    prompt = as_object(sent.get("prompt_tokens_details") or sent.get("input_tokens_details"))
+    completion = as_object(sent.get("completion_tokens_details") or sent.get("output_tokens_details"))
+    total_input = number(sent, "prompt_tokens", "input_tokens")
+    output = number(sent, "completion_tokens", "output_tokens")
     reasoning = number(completion, "reasoning_tokens")
-    if reasoning and number(told, "total_tokens") == total_input + output + reasoning:
+    if reasoning and number(sent, "total_tokens") == total_input + output + reasoning:
         # xAI counts the thinking beside the output, and its total is the only thing that shows it.
         output += reasoning
     return Usage(
         input=total_input,
         output=output,
-        cached=number(prompt, "cached_tokens") or number(told, "prompt_cache_hit_tokens"),
+        cached=number(prompt, "cached_tokens") or number(sent, "prompt_cache_hit_tokens"),
         cache_write=number(prompt, "cache_write_tokens", "cache_creation_tokens")
-        or number(told, "cache_creation_input_tokens"),
+        or number(sent, "cache_creation_input_tokens"),
         reasoning=reasoning,
     )
 
@@ -623,10 +631,13 @@ class CallAssembler:
             return
         index = bit.get("index")
         index = index if isinstance(index, int | str) else None
+        # Gemini and Ollama give every call the index 0, and Mistral gives none: so an id that differs
+        # decides, too.
         call = self._find(index, wire_id)
         if call is None or (name and self._begins(call, name, arguments)):
             call = _OpenCall(self._count)
             self._count += 1
+        # A bit without index or id belongs to the call before it.
         self._last = call
         if index is not None:
             self._by_index[index] = call

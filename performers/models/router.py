@@ -1,4 +1,4 @@
-"""Which wire a model is asked on, by what stands before the colon of its name."""
+"""`Models` chooses the wire that a model is asked on, by the prefix before the colon of its name."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Models:
     for, and it takes the names that begin with no wire. All others ask their own providers, with the keys of
     the environment, and are made when they are first needed.
 
-    Each provider has at most *limit* requests under way at a time, whoever made them; None for any number.
+    Each provider has at most *limit* requests under way at a time, over all sessions; None for any number.
     *betas* are features that Anthropic's Messages are asked for by name.
 
-    *wires* adds performers by their prefix, or puts them in the place of those that come along. They stay the
-    caller's, who also closes them.
+    *wires* adds performers by their prefix, or puts them in the place of those that come along. The caller
+    closes them.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own

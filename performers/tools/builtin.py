@@ -91,7 +91,8 @@ def _seen_not_read(data: bytes) -> str:
     """The media type of *data*, by its content, where a model takes it as it is; empty where not."""
     if data.startswith(b"%PDF-"):
         return "application/pdf"
-    if b"\0" not in data[:_SNIFFED]:  # a text about pictures, which no provider would take for one
+    # A text that begins like a picture is one about pictures, and a provider would refuse it.
+    if b"\0" not in data[:_SNIFFED]:
         return ""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
@@ -101,9 +102,9 @@ def _seen_not_read(data: bytes) -> str:
 def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str:
     """
     At most *limit* of *lines*, in at most *room* characters, unless the first alone has more.
-
-    A file is read on by its lines, which say more than the characters of a result that was cut.
     """
+    # Whole lines, so that a model reads on by the next one. A result that is cut by characters would have to
+    # be read on with `read_result`, which knows no lines.
     if not lines:
         return "[the file is empty]"
     chosen = lines[first - 1 : first - 1 + limit]
@@ -202,7 +203,8 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
         old = _look(place.name, folder)
         if old is not None:
             _check_replaceable(place, old, folder)
-        # Beside the file, since a rename is only atomic within a file system; never readable as half a file.
+        # Beside the file, since a rename is atomic within one file system only. A reader of the old name
+        # sees all of the old file or all of the new one.
         temporary = f".turnwheel-{secrets.token_hex(8)}"
         mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(temporary, mode, 0o666, dir_fd=folder)
@@ -212,7 +214,10 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
                     os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
                 file.write(data)
                 file.flush()
+                # A rename may reach the disk before the content does, and a power cut between leaves an
+                # empty file.
                 os.fsync(descriptor)
+            # As late as can be: between the read and here, a person may have saved in an editor.
             if seen is not None:
                 _check_unchanged(place, seen, folder)
             os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -230,7 +235,8 @@ def _look(name: str, folder: int) -> os.stat_result | None:
 
 
 def _check_replaceable(place: LocatedPath, old: os.stat_result, folder: int) -> None:
-    """Replacing a file needs no right to write it, so ask for that right: read-only files stay."""
+    # Replacing a file needs no right to write it, only one to write its directory. A person who made a file
+    # read-only means that it stays.
     if not stat.S_ISREG(old.st_mode):
         msg = f"{place.shown!r} is not a regular file"
         raise ValueError(msg)
@@ -241,7 +247,7 @@ def _check_replaceable(place: LocatedPath, old: os.stat_result, folder: int) -> 
 
 def _check_unchanged(place: LocatedPath, seen: os.stat_result, folder: int) -> None:
     if _version(_look(place.name, folder)) != _version(seen):
-        msg = f"{place.shown!r} was changed by somebody else meanwhile; read it again"
+        msg = f"{place.shown!r} was changed by another process meanwhile; read it again"
         raise ValueError(msg)
 
 
@@ -347,7 +353,7 @@ COMMAND_SECONDS = 120.0
 
 MAX_SECONDS = 600.0
 
-# How much longer the tool may take than its command: time to end it, and to return what it said.
+# How much longer the tool may take than its command: time to end it, and to return its output.
 _MARGIN = 10.0
 
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]

@@ -152,7 +152,7 @@ def _entries(lines: list[str]) -> list[tuple[int, str]]:
             inside = heading is not None and heading[1] in _ARGUMENTS
         elif inside:
             body.append(line)
-    # What stands deeper than the shallowest line goes on with the entry above it.
+    # A line that is deeper than the shallowest one goes on with the entry above it.
     base = min((_indent(line) for line in body), default=0)
     return [(_indent(line) - base, line.strip()) for line in body]
 
@@ -259,6 +259,7 @@ def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
     """*value* as a struct takes it: a filled list or dict is copied for every call."""
     if value is inspect.Parameter.empty:
         return msgspec.NODEFAULT
+    # msgspec copies an empty list or dict by itself and refuses a filled one.
     if type(value).__hash__ is None and value:
         return msgspec.field(default_factory=partial(copy.deepcopy, value))
     return value
@@ -310,7 +311,7 @@ def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -
     """
     (reference,), defs = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
     own = defs[reference["$ref"].removeprefix(_REF)]
-    del own["title"]
+    del own["title"]  # the name of a struct that the model has no use for
     for name, property_ in own["properties"].items():
         if name in descriptions:
             property_.setdefault("description", descriptions[name])
@@ -379,6 +380,8 @@ class Tool(Generic[P, R_co]):
 
     def spec_with(self, secrets: Secrets) -> ToolSpec:
         """What the loop knows of it where an agent takes for a secret what *secrets* says."""
+        # Looking through a schema takes a while, so it is done again only for words that the definition did
+        # not know.
         names = self.spec.secrets if secrets.redact else ()
         if names or secrets.words:
             more = secrets_in(self.spec.schema, secrets.words) if secrets.redact else ()
@@ -389,10 +392,11 @@ class Tool(Generic[P, R_co]):
         """
         What to call the function with, from the JSON text *arguments* and the *context*.
 
-        Types are taken strictly: ``"5"`` is no number. No text at all counts as no arguments, since several
-        providers send that. Raises `ValueError` with a text for the model.
+        Types are taken strictly: ``"5"`` is no number. No text counts as no arguments. Raises `ValueError`
+        with a text for the model.
         """
         struct = self.parameters.struct
+        # Several providers send no text at all for a call without arguments.
         try:
             decoded = msgspec.json.decode(arguments.strip() or "{}", type=struct)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
@@ -480,7 +484,7 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
                 resources=None if resources is None else resource_keys(function, resources, accepted),
                 secrets=_secrets(function, secrets, none, schema),
             )
-        except ToolDefinitionError:
+        except ToolDefinitionError:  # a `TypeError`, too, whose text is complete
             raise
         except (TypeError, ValueError) as error:
             raise definition_error(function, str(error.args[0])) from error
@@ -495,10 +499,11 @@ def _secrets(
     """
     The names of the secrets among the arguments of *schema*: those that were *told* and those known anyway.
 
-    Raises `ToolDefinitionError` for a name that no argument has, since it would hide nothing.
+    Raises `ToolDefinitionError` for a name that no argument has.
     """
     mine, found = checked_names(function, told), secrets_in(schema)
     there = arguments_in(schema)
+    # A name that no argument has would hide nothing, and its author would think that it does.
     if ANY not in found and (missing := [name for name in mine if name not in there]):
         listed = ", ".join(sorted(there)) or "none"
         raise definition_error(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")

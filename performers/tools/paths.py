@@ -54,6 +54,8 @@ class LocatedPath:
 
         Raises `OSError`, and `ValueError` for what is no regular file.
         """
+        # What was opened is judged, and not the name: between a look and the opening, the name may become
+        # another file.
         with self.parent() as folder, open(self.name, "rb", opener=partial(_opener, folder)) as file:
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
@@ -119,11 +121,13 @@ def _opener(folder: int, name: str, flags: int) -> int:
 
 def _descend(root: Path, parts: tuple[str, ...], *, make: bool) -> int:
     """Open *root*, and from there one part after the other; the caller closes what is returned."""
+    # `resolve` has followed all symlinks, so there is none on the way; one that is there now was put there
+    # since, and opening it fails.
     descriptor = os.open(root, _STEP)
     for part in parts:
         try:
             if make:
-                with contextlib.suppress(FileExistsError):
+                with contextlib.suppress(FileExistsError):  # two writes side by side may both make it
                     os.mkdir(part, dir_fd=descriptor)
             deeper = os.open(part, _STEP, dir_fd=descriptor)
         finally:

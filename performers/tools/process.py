@@ -20,7 +20,8 @@ import attrs
 # Seconds between SIGTERM and SIGKILL.
 TERM_GRACE = 0.5
 
-# Seconds between two looks whether a group is gone: nothing tells us of the end of a grandchild.
+# Seconds between two looks whether a group is gone: the system reports the end of a child, not of a
+# grandchild.
 _POLL = 0.02
 
 # Seconds we read on after the end, where a process that left the group keeps the output open.

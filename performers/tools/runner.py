@@ -150,6 +150,8 @@ class _Progress:
         self.closed = False
 
     def __call__(self, text: str) -> None:
+        # At once where it can be: by way of the loop, the last report of an async tool would come
+        # behind its answer, and be dropped.
         if threading.get_ident() == self._thread:
             self._emit(text)
         else:
