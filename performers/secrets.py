@@ -157,17 +157,13 @@ def redact(value: Json, is_named: Callable[[str], bool], replace: Replace, insid
             }
         case list():
             return [redact(each, is_named, replace, inside) for each in value]
-        case str() | int() | float() if inside and is_redactable(value):
+        # An empty text says nothing, and a flag is one of two values that every reader could guess.
+        case str() if inside and value and not is_placeholder(value):
+            return replace(inside, value)
+        case int() | float() if inside and not isinstance(value, bool):
             return replace(inside, value)
         case _:
             return value
-
-
-def is_redactable(value: Json) -> bool:
-    """Whether a value with a secret's name is one: a text that says something, or a number."""
-    if isinstance(value, str):
-        return bool(value) and not is_placeholder(value)
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def placeholders_in(value: Json) -> Iterator[re.Match[str]]:

@@ -84,7 +84,7 @@ from turnwheel.performers.hooks import MAX_HOOK_TEXT as MAX_SAYING
 from turnwheel.performers.hooks import HookCall, checked_answer, command_hook
 from turnwheel.performers.instructions import MAX_INSTRUCTIONS, InstructionReader
 from turnwheel.performers.models.body import (
-    MAX_DEPTH,
+    MAX_CHUNK_DEPTH,
     MAX_EVENT,
     MAX_UNSTREAMED,
     MAX_VALUES,
@@ -350,7 +350,7 @@ async def _(_: Path) -> None:
 @beyond("levels in one chunk")
 async def _(_: Path) -> None:
     for brackets in (b"[]", b"{}"):
-        deep = brackets[:1] * MAX_DEPTH + brackets[1:] * MAX_DEPTH
+        deep = brackets[:1] * MAX_CHUNK_DEPTH + brackets[1:] * MAX_CHUNK_DEPTH
         assert is_decodable(deep)
         assert not is_decodable(brackets[:1] + deep + brackets[1:])
 

@@ -149,7 +149,7 @@ MAX_VALUES = 1_000_000
 # How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
 # The deepest that a provider sends has ten levels. From some 900 on, the stack of the caller decides what
 # can be read.
-MAX_DEPTH = 200
+MAX_CHUNK_DEPTH = 200
 
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 
@@ -192,14 +192,21 @@ class BodyParser(ABC):
             data = self._start(data)
         if self.done:
             return []
-        if self._whole is not None:
-            self._keep(self._whole, data)
-            return []
-        return self._read(self._events.feed(data))
+        if self._whole is None:
+            return self._read(self._events.feed(data))
+        self._whole += data
+        if len(self._whole) > MAX_UNSTREAMED:
+            self._whole.clear()
+            message = f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"
+            self._fail(Broken(failure=Failure.CUT, message=message))
+        return []
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
-        pieces = self._read(self._rest())
+        rest: list[ServerEvent] = []
+        if not self.done:
+            rest = self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
+        pieces = self._read(rest)
         if self._halves is not None:
             pieces += self._halves.rest()
         ending = self._broken or self._ending(cut, tuple(pieces))
@@ -234,18 +241,6 @@ class BodyParser(ABC):
         if begun.startswith((b"{", b"[")):
             self._whole = bytearray()
         return begun
-
-    def _keep(self, whole: bytearray, data: bytes) -> None:
-        whole += data
-        if len(whole) > MAX_UNSTREAMED:
-            whole.clear()
-            message = f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"
-            self._fail(Broken(failure=Failure.CUT, message=message))
-
-    def _rest(self) -> list[ServerEvent]:
-        if self.done:
-            return []
-        return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
 
     def _read(self, events: list[ServerEvent]) -> list[Piece]:
         pieces: list[Piece] = []
@@ -291,12 +286,12 @@ def is_decodable(data: bytes) -> bool:
     opened = data.count(b"{") + data.count(b"[")
     if opened + data.count(b",") > MAX_VALUES:
         return False
-    if opened <= MAX_DEPTH:
+    if opened <= MAX_CHUNK_DEPTH:
         return True
     # Only brackets count, outside of strings. Each round takes the innermost pairs away, so the
     # number of rounds is the depth, and no character is looked at in Python.
     brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_CHUNK_DEPTH):
         outer = brackets.replace(b"{}", b"").replace(b"[]", b"")
         if len(outer) == len(brackets):
             return True  # there are none any more, or they do not match

@@ -30,7 +30,7 @@ from .wire import Broken
 SHORTEST = 8
 
 # What stands in the place of a key.
-HIDDEN = "[hidden]"
+HIDDEN_KEY = "[hidden]"
 
 # Behind these words the value of a header opens something, though an argument called so may be any value:
 # ``X-Auth``, ``Ocp-Apim-Subscription-Key``.
@@ -50,9 +50,9 @@ def redact_keys(text: str, keys: Iterable[str]) -> str:
     for key in keys:
         # Servers that cut a quoted key short leave enough of it to be worth hiding, down to the shortest key.
         for form in dict.fromkeys((key, quote(key, safe=""))):
-            text = text.replace(form, HIDDEN)
+            text = text.replace(form, HIDDEN_KEY)
             for length in range(len(form) - 1, SHORTEST - 1, -1):
-                text = text.replace(f"{form[:length]}...", f"{HIDDEN}...")
+                text = text.replace(f"{form[:length]}...", f"{HIDDEN_KEY}...")
     return text
 
 

@@ -292,16 +292,14 @@ class HTTPModel:
         return client
 
     def _late(self, attempt: CallAttempt, latest: float) -> Broken:
-        waits, url = self._timeouts, self._shown
+        waits = self._timeouts
         if asyncio.get_running_loop().time() >= latest:
-            message = (
-                f"no end of the answer from {url} for {waits.answer} s (answer_timeout={waits.answer!r})"
-            )
+            what, setting, seconds = "no end of the answer", "answer_timeout", waits.answer
         elif attempt.begun:
-            message = f"nothing more from {url} for {waits.idle} s (idle_timeout={waits.idle!r})"
+            what, setting, seconds = "nothing more", "idle_timeout", waits.idle
         else:
-            limit = waits.first_byte
-            message = f"no answer from {url} for {limit} s (first_byte_timeout={limit!r})"
+            what, setting, seconds = "no answer", "first_byte_timeout", waits.first_byte
+        message = f"{what} from {self._shown} for {seconds} s ({setting}={seconds!r})"
         return Broken(failure=Failure.TIMEOUT, message=message)
 
     def _packed(self, response: httpx.Response) -> Broken:

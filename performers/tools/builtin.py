@@ -29,6 +29,7 @@ from .decorator import Tool, ToolContext, tool
 from .paths import LocatedPath, locate
 from .process import run
 from .result import MAX_OUTPUT, NOTE
+from .search import SNIFFED
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -49,9 +50,6 @@ MAX_EDITED = 10_000_000
 
 # Lines `read` returns unless told.
 MAX_LINES = 2_000
-
-# Bytes at a file's beginning that tell whether it is binary, as git does it.
-_SNIFFED = 8_192
 
 # What pictures begin with; a WebP is told by more than its beginning.
 _PICTURES = (
@@ -78,7 +76,7 @@ def read(
     data, _ = load(place)
     if media_type := _seen_not_read(data):
         return Binary(media_type=media_type, data=data, name=place.shown)
-    if b"\0" in data[:_SNIFFED]:
+    if b"\0" in data[:SNIFFED]:
         msg = f"{place.shown!r} is a binary file ({len(data):,} bytes)"
         raise ValueError(msg)
     lines = data.decode(errors="replace").split("\n")
@@ -92,7 +90,7 @@ def _seen_not_read(data: bytes) -> str:
     if data.startswith(b"%PDF-"):
         return "application/pdf"
     # A text that begins like a picture is one about pictures, and a provider would refuse it.
-    if b"\0" not in data[:_SNIFFED]:
+    if b"\0" not in data[:SNIFFED]:
         return ""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
@@ -279,16 +277,13 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
         path: The directory, relative to the working directory.
     """
     with locate(context, path).folder() as folder, os.scandir(folder) as entries:
-        names = sorted(entry.name + _mark(entry) for entry in entries)
+        names = sorted(
+            entry.name + ("@" if entry.is_symlink() else "/" if entry.is_dir(follow_symlinks=False) else "")
+            for entry in entries
+        )
     if len(names) > MAX_ENTRIES:
         names[MAX_ENTRIES:] = [f"[{len(names) - MAX_ENTRIES:,} more]"]
     return "\n".join(names) or "[the directory is empty]"
-
-
-def _mark(entry: os.DirEntry[str]) -> str:
-    if entry.is_symlink():
-        return "@"
-    return "/" if entry.is_dir(follow_symlinks=False) else ""
 
 
 @tool(side_effect="read_only")
@@ -422,10 +417,5 @@ async def read_result(
         # What is read is a result itself, which must not be cut again.
         most = max(1, min(limit, context.result_limit - NOTE))
     end = min(offset + most, len(text))
-    return text[offset:end] + _note(offset, end, len(text))
-
-
-def _note(first: int, end: int, length: int) -> str:
-    """What stands below the characters from *first* up to *end* of *length*."""
-    on = f"; offset={end} goes on" if end < length else ", its end"
-    return f"\n[characters {first} to {end} of {length:,}{on}]"
+    on = f"; offset={end} goes on" if end < len(text) else ", its end"
+    return f"{text[offset:end]}\n[characters {offset} to {end} of {len(text):,}{on}]"

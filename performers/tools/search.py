@@ -34,7 +34,7 @@ MAX_SEARCHED = 5_000_000
 MAX_HIT = 500
 
 # Bytes at a file's beginning that tell whether it is binary.
-_SNIFFED = 8_192
+SNIFFED = 8_192
 
 # Braces in one pattern: each multiplies the patterns to try.
 _MAX_CHOICES = 6
@@ -70,7 +70,11 @@ class Finder:
     def lines(self) -> Iterator[str]:
         """What is found, a line each, in the order of paths; raises `ValueError` for a wrong pattern."""
         patterns = [pattern.split("/") for pattern in choices(self.order.names)]
-        text = None if self.order.text is None else _compiled(self.order.text)
+        try:
+            text = None if self.order.text is None else re.compile(self.order.text)
+        except (re.error, OverflowError, RecursionError) as error:
+            msg = f"{self.order.text!r} is not a regular expression of Python's: {error}"
+            raise ValueError(msg) from error
         for path, folder in self._files():
             if self.order.names and not any(matches(path.split("/"), pattern) for pattern in patterns):
                 continue
@@ -112,7 +116,7 @@ class Finder:
             return ""
         if len(data) > MAX_SEARCHED:
             self.missed[f"over {MAX_SEARCHED // 1_000_000} MB"] += 1
-        elif b"\0" in data[:_SNIFFED]:
+        elif b"\0" in data[:SNIFFED]:
             self.missed["binary"] += 1
         else:
             return data.decode(errors="replace")
@@ -122,14 +126,6 @@ class Finder:
 def _opener(folder: int, name: str, flags: int) -> int:
     # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        msg = f"{pattern!r} is not a regular expression of Python's: {error}"
-        raise ValueError(msg) from error
 
 
 def choices(pattern: str) -> list[str]:
