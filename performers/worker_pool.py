@@ -57,9 +57,12 @@ async def finish(
     shield, cancelled = CancelShield(), None
     task = asyncio.ensure_future(work)
     while not task.done():
+        # A cancellation reaches the future that a task awaits, so the work is not awaited itself. By hand
+        # and not with `asyncio.wait`, which takes a tenth of the time that an append to a store does.
+        beside: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task.add_done_callback(partial(_resolve, beside))
         try:
-            # Not `asyncio.shield`: that would leave a failed task unread, and log it, once we stop waiting.
-            await asyncio.wait({task})
+            await beside
         except asyncio.CancelledError as error:
             if on_cancel is None:
                 cancelled = error
@@ -70,6 +73,11 @@ async def finish(
     if cancelled is not None:
         raise cancelled
     return result
+
+
+def _resolve(waiter: asyncio.Future[None], _: object) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @final
