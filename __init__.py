@@ -33,12 +33,10 @@ from .effects.permissions import PermissionMode, Rule, Verdict
 from .effects.records import SetMode, SetModel, SetThinking
 from .effects.secrets import Secrets
 from .engine.agent import Agent
-from .engine.driver.driver import Driver
+from .engine.driver import Driver
 from .engine.machine import Machine, drive
 from .engine.prices import price_of
-from .engine.session.handle import Handle
-from .engine.session.result import Result
-from .engine.session.session import Session
+from .engine.session.session import Handle, Result, Session
 from .engine.session.singleton import Singleton
 from .engine.transition import transition
 from .performers.hooks import HookCall, command_hook, hook

@@ -30,7 +30,7 @@ ADD = {"name": "add", "description": "Add two integers.", "parameters": PARAMETE
 
 
 class Answer:
-    """Reads one streamed answer; `text`, one string per delta, and `calls` are what came of it."""
+    """Reads one streamed answer into `text`, one string per delta, and `calls`."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -84,7 +84,7 @@ class Table:
 
 
 class Floor:
-    """The loop: no retries, no limits, no checks, nothing to stop it and nothing to go on from."""
+    """The loop: no retries, no limits, no checks, no way to stop it and none to resume it."""
 
     def __init__(self, url: str, client: httpx.AsyncClient, calculator: Calculator) -> None:
         self._url = f"{url}/chat/completions"

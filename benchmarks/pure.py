@@ -1,7 +1,7 @@
 """
 The machine without any I/O: ``python -m benchmarks.pure ROUNDS DELTAS``.
 
-Events are fed by hand, as a driver would, and the journal they make is folded back. Prints one JSON object
+It feeds events by hand, as a driver would, and folds the journal that they make. It prints one JSON object
 of CPU times in µs.
 """
 
@@ -32,7 +32,7 @@ from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import RunOpened, Stepped
-from turnwheel.engine.session.journal import fold
+from turnwheel.engine.journal.fold import fold
 
 from .work import PROMPT
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MICRO = 1e6
 BATCH = 50
-"""Deltas in one step, where one read of the network brought many."""
+"""Deltas in one step, as when one read of the network brings many."""
 
 SCHEMA = {
     "type": "object",
@@ -76,13 +76,13 @@ def begin() -> Machine:
 
 
 def waits_for(machine: Machine) -> str:
-    """The one request that is open."""
+    """The id of the one open request."""
     (request,) = machine.state.open
     return request
 
 
 def play_round(machine: Machine, number: int) -> list[Stepped]:
-    """One tool round: an answer that calls the tool, and the tool's own."""
+    """The steps of one tool round: an answer that calls the tool, then the result."""
     steps: list[Stepped] = []
 
     def step(event: Event) -> None:
@@ -98,7 +98,7 @@ def play_round(machine: Machine, number: int) -> list[Stepped]:
 
 
 def per_round(rounds: int) -> tuple[float, list[bytes]]:
-    """The time of a round, and the journal of all."""
+    """CPU of a round in µs, and the journal of all rounds."""
     machine = begin()
     gc.collect()
     begun = time.process_time()
@@ -111,7 +111,7 @@ def per_round(rounds: int) -> tuple[float, list[bytes]]:
 
 
 def per_delta(deltas: int, together: int) -> float:
-    """The time of a delta in a reply of *deltas*, with so many *together* in one step."""
+    """CPU of a delta in µs, in a reply of *deltas* with so many *together* in one step."""
     machine = begin()
     request = waits_for(machine)
     pieces = tuple([TextPiece("lorem")] * together)
@@ -130,7 +130,7 @@ def per_delta(deltas: int, together: int) -> float:
 
 
 def per_entry(entries: list[bytes]) -> float:
-    """The time of an entry when a journal is folded."""
+    """CPU of folding one entry of a journal, in µs."""
     gc.collect()
     begun = time.process_time()
     machine = fold(entries, "bench").machine

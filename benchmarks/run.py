@@ -1,9 +1,9 @@
 """
-turnwheel's benchmark: what a step costs, beside a loop written by hand in the same run.
+turnwheel's benchmark: the cost of a step, beside a loop written by hand in the same run.
 
 ``python benchmarks/run.py [--quick] [--json FILE] [--floor PYTHON]``. Contenders take turns, each in a
-process of its own, and a ratio is taken within one repetition before the median: so a busy machine slows both
-sides of it.
+process of its own. Each repetition gives a ratio, and the table shows the median of these. So a busy machine
+slows both sides of a ratio.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Figures = dict[str, float]
 """The figures of one process, by name."""
 
 Results = dict[tuple[str, str], list[Figures]]
-"""What each contender did in each measure, one entry for each repetition."""
+"""The figures of each contender in each measure, one entry for each repetition."""
 
 IMPORT = """
 import json, time
@@ -47,7 +47,7 @@ print(json.dumps({"httpx": there - begun, "turnwheel": time.process_time() - the
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done: the arguments of each measure, and how often all of it is repeated."""
+    """The arguments of each measure, and the number of repetitions."""
 
     repetitions: int
     per_round: tuple[int, int]
@@ -66,7 +66,7 @@ QUICK = Sizes(3, (20, 2), (100, 500, 2_000), (10, 50), (10, 50), (200, 2_000), (
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; *ratio* is ours to the floor's and *bar* what it should not exceed."""
+    """One line of the table; *ratio* is ours to the floor's, and should not exceed *bar*."""
 
     name: str
     unit: str
@@ -77,7 +77,7 @@ class Row:
     bar: str = ""
 
     def cells(self) -> tuple[str, ...]:
-        """What stands in the table."""
+        """The cells of this line."""
         spread = f"{self.spread[0]:.2f}..{self.spread[1]:.2f}" if self.spread else ""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         floor = "" if self.floor is None else shown(self.floor)
@@ -94,7 +94,7 @@ def shown(value: float) -> str:
 
 @contextlib.contextmanager
 def server() -> Generator[str, None, None]:
-    """The address of a model that answers until the block ends."""
+    """Start a model that answers until the block ends; yield its address."""
     command = [sys.executable, "-m", "benchmarks.server"]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -106,7 +106,7 @@ def server() -> Generator[str, None, None]:
 
 
 def figures_of(*arguments: str, python: str = sys.executable, **environment: str) -> Figures:
-    """What *python* prints when it is started with *arguments*; the end of everything where it fails."""
+    """The figures that *python* prints with *arguments*. A failure ends the benchmark."""
     env = {**os.environ, **environment}
     done = subprocess.run(
         [python, *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=False
@@ -118,13 +118,13 @@ def figures_of(*arguments: str, python: str = sys.executable, **environment: str
 
 
 def imports(cache: str) -> Figures:
-    """CPU of `import httpx`, and of `import turnwheel` after it, from bytecode that lies in *cache*."""
-    # Without bytecode, what is measured is the compiler; where writing it is switched off, there is none.
+    """CPU of `import httpx`, and of `import turnwheel` after it, with bytecode in *cache*."""
+    # Without bytecode this would measure the compiler, so writing it must not be switched off.
     return figures_of("-c", IMPORT, PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=cache)
 
 
 def collect(sizes: Sizes, floor: str) -> Results:
-    """Do everything, in turns; the floor is run by the Python *floor*."""
+    """Run all measures, in turns; the Python *floor* runs the floor."""
     results: Results = {}
     pythons = {"floor": floor, "turnwheel": sys.executable}
 
@@ -136,7 +136,7 @@ def collect(sizes: Sizes, floor: str) -> Results:
         for number in range(sizes.repetitions):
             for what in ("per_round", "per_delta", "growth", "kept"):
                 if what == "kept" and number:
-                    continue  # bytes are the same every time
+                    continue  # the bytes are the same in each repetition
                 for who in random.sample(sorted(pythons), len(pythons)):
                     started = ("-m", "benchmarks.worker", who, what, url, json.dumps(getattr(sizes, what)))
                     add(who, what, figures_of(*started, python=pythons[who]))
@@ -148,7 +148,7 @@ def collect(sizes: Sizes, floor: str) -> Results:
 
 
 def distributions() -> int:
-    """How many distributions the core installs, itself included: all that pyproject.toml leads to."""
+    """The number of distributions that `pip install turnwheel` installs, itself included."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted: list[str] = project["dependencies"]
     found: set[str] = {project["name"]}
@@ -165,7 +165,7 @@ def distributions() -> int:
 
 
 class Report:
-    """Makes the rows of the table out of *results*."""
+    """Makes the rows of the table from *results*."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -185,7 +185,7 @@ class Report:
     def alone(
         self, name: str, unit: str, value: Callable[[Figures], float], what: str, bar: str = ""
     ) -> None:
-        """Add a figure that the floor has not."""
+        """Add a figure that the floor does not have."""
         values = [value(figures) for figures in self._results["turnwheel", what]]
         self.rows.append(Row(name, unit, statistics.median(values), bar=bar))
 
@@ -252,14 +252,12 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Measure, print, and write the raw figures where they are asked for."""
-    parser = argparse.ArgumentParser(
-        description="What a step of turnwheel costs, beside a hand-written loop."
-    )
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works")
+    """Measure, print the table, and write the raw figures where an option says so."""
+    parser = argparse.ArgumentParser(description="Measure a step of turnwheel, beside a hand-written loop.")
+    parser.add_argument("--quick", action="store_true", help="use small sizes, only to see it run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every process")
     parser.add_argument(
-        "--floor", metavar="PYTHON", default=sys.executable, help="run the floor with another environment's"
+        "--floor", metavar="PYTHON", default=sys.executable, help="run the floor with this Python"
     )
     asked = parser.parse_args()
     sizes = QUICK if asked.quick else FULL

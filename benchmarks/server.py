@@ -1,11 +1,12 @@
 """
-The model of the benchmark: OpenAI's chat completions out of what is rendered once, in a process of its own.
+The model of the benchmark: OpenAI's chat completions, prepared once, in a process of its own.
 
 The scenario stands in the address, so the server keeps no session: ``/ROUNDS/DELTAS/PAUSE`` answers ROUNDS
 times with one call ``add(a=<round>, b=1)`` and then with a text of DELTAS deltas. Every event is an HTTP
 chunk of its own. They leave together, or PAUSE milliseconds apart where that is more than 0.
 
-``GET /requests`` tells how many answers were asked for. It prints its port, and ends with its standard input.
+``GET /requests`` gives the number of requests so far. The server prints its port, and ends when its standard
+input closes.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def answer(rounds: int, deltas: int, number: int) -> tuple[bytes, ...]:
     }
     calling = number < rounds
     begin = {"role": "assistant", "content": None if calling else ""}
-    said = call_deltas(number) if calling else [{"content": word} for word in words(deltas)]
+    content = call_deltas(number) if calling else [{"content": word} for word in words(deltas)]
     chunks = [
         event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        for delta in (begin, *said)
+        for delta in (begin, *content)
     ]
     finish = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calling else "stop"}
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
@@ -85,8 +86,8 @@ class Model:
 
     async def _answer(self, path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         if path == "/requests":
-            told = b"%d" % self.requests
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told))
+            count = b"%d" % self.requests
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(count), count))
             return
         self.requests += 1
         rounds, deltas, pause = map(int, path.split("/")[1:4])
@@ -100,7 +101,7 @@ class Model:
 
 
 async def main() -> None:
-    """Serve until standard input closes: whoever started this is gone then."""
+    """Serve until standard input closes: the process that started this has ended then."""
     server = await asyncio.start_server(Model().serve, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.buffer.read)

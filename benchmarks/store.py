@@ -1,8 +1,8 @@
 """
 The store on a disk by itself: ``python -m benchmarks.store APPENDS SESSIONS MEGABYTES``.
 
-So many appends to one session, then as many to each of so many *sessions* at once, all of which wait for the
-disk; and a file of an older layout, of so many megabytes, that is brought up to date. Prints one JSON object.
+It appends to one session, then to many sessions at once, and waits for the disk each time. Then it upgrades a
+file of an older layout. It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import time
 from pathlib import Path
 
 from turnwheel import SQLiteStore
-from turnwheel.performers.stores.sqlite import APPLICATION_ID
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
 
 Figures = dict[str, float]
 
 MICRO = 1e6
 ENTRY = b"x" * 300
-"""About what a step of a run takes."""
+"""About the size of a step of a run."""
 
 EACH = 5
-"""Appends of each session, of many at once."""
+"""Appends to each session, where many are written at once."""
 
 OLDER = """
 create table sessions (
@@ -49,7 +49,7 @@ async def fill(store: SQLiteStore, session: str, appends: int) -> None:
 
 
 async def one_session(path: Path, appends: int) -> Figures:
-    """CPU of an append in µs, and how many there are in a second."""
+    """CPU of an append in µs, and appends per second."""
     store = SQLiteStore(path)
     await store.append("s", 0, [ENTRY])
     began, used = time.perf_counter(), time.process_time()
@@ -60,7 +60,7 @@ async def one_session(path: Path, appends: int) -> Figures:
 
 
 async def many_sessions(path: Path, sessions: int) -> Figures:
-    """How many appends there are in a second, and commits for each."""
+    """Appends per second, and commits per append."""
     store = SQLiteStore(path)
     names = [f"s{number}" for number in range(sessions)]
     await asyncio.gather(*(store.append(name, 0, [ENTRY]) for name in names))
@@ -75,7 +75,7 @@ async def many_sessions(path: Path, sessions: int) -> Figures:
 
 
 def older(path: Path, megabytes: int) -> int:
-    """Make a file of the second layout; how many sessions are in it."""
+    """Make a file of the second layout; return the number of its sessions."""
     each, sessions = 100, megabytes * 1_000_000 // (100 * (len(ENTRY) + 60))
     db = sqlite3.connect(path)
     db.executescript(OLDER)
@@ -92,7 +92,7 @@ def older(path: Path, megabytes: int) -> int:
 
 
 async def upgraded(path: Path, megabytes: int) -> Figures:
-    """Seconds until such a file is open."""
+    """Seconds until a file of the second layout is open."""
     sessions = older(path, megabytes)
     store = SQLiteStore(path)
     began = time.perf_counter()

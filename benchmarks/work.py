@@ -1,4 +1,4 @@
-"""The work every contender does, and what a right run of it looks like."""
+"""The work of every contender, and the figures of a right run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def words(count: int) -> list[str]:
 
 
 class Calculator(Protocol):
-    """What a contender is given to call: one tool."""
+    """The one tool that a contender calls."""
 
     async def add(self, a: int, b: int) -> int:
         """Add two integers."""
@@ -29,7 +29,7 @@ class Calculator(Protocol):
 
 
 class Seen(NamedTuple):
-    """What the application got: the final *text*, and how many text *deltas* it saw while they came."""
+    """What the application received: the final *text*, and the number of text *deltas* as they came."""
 
     text: str
     deltas: int

@@ -1,8 +1,8 @@
 """
 One measure of one contender, in a process of its own: ``python -m benchmarks.worker WHO WHAT URL SIZES``.
 
-Prints its figures as one JSON object. Times are CPU, user and system, of this process alone, all threads; the
-model is another process. A run that did not do exactly the work ends with an error and prints none.
+It prints its figures as one JSON object. Times are CPU, user and system, of all threads of this process; the
+model is another process. A run that did not do exactly the work ends with an error and prints no figures.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Figures = dict[str, float]
 
 MICRO = 1e6
 WARM_UP = 5
-"""Rounds before anything is timed: late imports, caches, the connection."""
+"""Rounds before the first timed one: late imports, caches, the connection."""
 
 BODIES = {"floor": "messages", "turnwheel": "entries"}
-"""The table of each contender's file whose `body` holds what it keeps."""
+"""The table in the file of each contender whose `body` holds the conversation."""
 
 
 class Tally:
-    """The tool; counts its calls and tells *watch* the number of each."""
+    """The tool; counts its calls and gives *watch* the number of each."""
 
     def __init__(self, watch: Callable[[int], None] | None = None) -> None:
         self.calls = 0
@@ -101,7 +101,7 @@ class Bench:
         return seconds
 
     def _set_up(self, url: str, tally: Tally) -> Contender:
-        # Only the contender that is measured is imported.
+        # The floor may run in an environment without turnwheel, so only one contender is imported.
         if self.who == "floor":
             from .floor import Floor  # noqa: PLC0415  # as said above
 
@@ -115,7 +115,7 @@ class Bench:
 
 
 async def per_round(bench: Bench, rounds: int, repeats: int) -> Figures:
-    """CPU of a tool round, in memory and with everything kept in a file; µs."""
+    """CPU of a tool round in µs, in memory and with the conversation in a file."""
     memory = [await bench.run(rounds) for _ in range(repeats)]
     await bench.run(WARM_UP, store=bench.file())
     kept = [await bench.run(rounds, store=bench.file()) for _ in range(repeats)]
@@ -126,13 +126,13 @@ async def per_round(bench: Bench, rounds: int, repeats: int) -> Figures:
 
 
 async def per_delta(bench: Bench, alone: int, *sizes: int) -> Figures:
-    """CPU of a text delta in replies of *sizes*, and in one of *alone* whose deltas come one by one; µs."""
+    """CPU of a text delta in µs, in replies of *sizes*, and in one of *alone* deltas that come one by one."""
     figures = {str(size): await bench.run(0, size) / size * MICRO for size in sizes}
     return figures | {"alone": await bench.run(0, alone, pause=1) / alone * MICRO}
 
 
 async def growth(bench: Bench, *sizes: int) -> Figures:
-    """CPU of a round in conversations of *sizes* rounds, and what each round adds to every later one; µs."""
+    """CPU of a round in µs, in conversations of *sizes* rounds, and the cost that each adds to later ones."""
     figures: Figures = {}
     for size in sizes:
         stamps: list[float] = []
@@ -148,7 +148,7 @@ async def growth(bench: Bench, *sizes: int) -> Figures:
 
 
 async def kept(bench: Bench, early: int, late: int) -> Figures:
-    """Bytes that rounds *early* and *late* add to what is kept, and those written per round on average."""
+    """Bytes that the rounds *early* and *late* add to the file, and bytes written per round on average."""
     path = bench.file()
     totals: dict[int, int] = {}
 
@@ -169,9 +169,9 @@ async def kept(bench: Bench, early: int, late: int) -> Figures:
 
 
 def _written() -> int:
-    """Bytes this process handed to files so far; 0 where the system does not tell."""
-    told = Path("/proc/self/io")
-    return int(told.read_text("ascii").partition("wchar:")[2].split()[0]) if told.exists() else 0
+    """Bytes that this process has written to files so far; 0 where the system has no count."""
+    counts = Path("/proc/self/io")
+    return int(counts.read_text("ascii").partition("wchar:")[2].split()[0]) if counts.exists() else 0
 
 
 MEASURES: dict[str, Callable[..., Awaitable[Figures]]] = {

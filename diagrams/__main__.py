@@ -1,4 +1,4 @@
-"""`python -m turnwheel.diagrams`: draw the pictures in the checkout one stands in."""
+"""`python -m turnwheel.diagrams`: write the committed pictures and pages, in the root of a checkout."""
 
 from __future__ import annotations
 
@@ -6,27 +6,57 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..effects.errors import ConfigError
-from .files import stale, write
+from .drawing import svg_of
+from .pages import controls_page, states_page
+from .picture import pictures
+from .text import mermaid_of
+
+CHECKOUT_MARK = "states/table.py"
+"""The file that tells a checkout from another folder."""
+
+
+def contents() -> dict[str, str]:
+    """The text of each generated file, by its path in the checkout. The same table gives the same bytes."""
+    return {
+        **{f"diagrams/{picture.name}.mmd": mermaid_of(picture) for picture in pictures()},
+        **{f"diagrams/{picture.name}.svg": svg_of(picture) for picture in pictures()},
+        "docs/states.md": states_page(),
+        "docs/controls.md": controls_page(),
+    }
+
+
+def stale(root: Path) -> list[str]:
+    """The generated files below the checkout *root* that are missing or differ from the table."""
+    # Bytes, not text: a checkout that changed the line ends is stale too.
+    return [
+        path
+        for path, text in contents().items()
+        if not (root / path).is_file() or (root / path).read_bytes() != text.encode()
+    ]
+
+
+def write(root: Path) -> list[str]:
+    """Write all generated files below the checkout *root*; return their paths."""
+    files = contents()
+    for path, text in files.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_bytes(text.encode())
+    return list(files)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check; return 0, or 1 where a file is stale, or 2 where neither is possible here."""
+    """Write or check; return 1 where a file is stale. Outside a checkout exit with 2."""
     parser = argparse.ArgumentParser(
         prog="python -m turnwheel.diagrams", description="Draw the machine again, from its table."
     )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; name the text files that are stale, and fail"
-    )
+    parser.add_argument("--check", action="store_true", help="write nothing; name stale files, and fail")
     check: bool = parser.parse_args(arguments).check
     root = Path.cwd()
-    try:
-        paths = stale(root) if check else write(root)
-    except ConfigError as error:
-        print(error, file=sys.stderr)  # noqa: T201  # this is a command
-        return 2
+    if not (root / CHECKOUT_MARK).is_file():
+        parser.error(f"{str(root)!r} has no {CHECKOUT_MARK}; run this in a checkout of turnwheel")
+    paths = stale(root) if check else write(root)
     for path in paths:
-        print(f"stale: {path}" if check else path)  # noqa: T201  # as above
+        print(f"stale: {path}" if check else path)  # noqa: T201  # this is a command
     return 1 if check and paths else 0
 
 

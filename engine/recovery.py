@@ -29,7 +29,6 @@ from ..effects.events import (
 from ..effects.hooks import Hook
 from ..effects.messages import Outcome, ToolCall
 from ..effects.requests import (
-    AskApproval,
     Cancel,
     FireHook,
     ReadInstructions,
@@ -49,7 +48,6 @@ from ..states.batch.batch import (
     Reviewed,
     Running,
     RunningChild,
-    Settled,
     Timer,
 )
 from ..states.batch.permission import fault_in, question
@@ -79,7 +77,6 @@ from ..states.thinking import source_of
 from .inspect.forked_run import is_foreign
 
 if TYPE_CHECKING:
-    from ..states.state import State
     from .machine import Machine
 
 
@@ -134,30 +131,6 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
             return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
         case _:
             return []
-
-
-def questions(machine: Machine) -> tuple[AskApproval, ...]:
-    """The questions that are open in *machine*."""
-    state = machine.state
-    if not isinstance(state, Confirming):
-        return ()
-    return tuple(
-        [question(call.call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)]
-    )
-
-
-def calls_of(machine: Machine) -> tuple[str, ...]:
-    """The ids of the calls that are not over in *machine*."""
-    return calls_in(machine.state)
-
-
-def calls_in(state: State | None) -> tuple[str, ...]:
-    """The ids of the calls that are not over in *state*, if there is one."""
-    if not isinstance(state, Executing | Confirming | Dispatching):
-        return ()
-    return tuple(
-        [call.call.id for call in state.batch.calls if not isinstance(call.phase, Settled | Reviewed)]
-    )
 
 
 def _stage(stage: Waiting, machine: Machine, now: float) -> Found:

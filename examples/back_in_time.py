@@ -1,4 +1,4 @@
-"""A run that went wrong: find the step, try another in its place, compare. The model is played: no key."""
+"""Find the step where a run went wrong, replace it in a fork, and compare. A scripted model: no key."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ REFUNDS: list[int] = []
 
 @tool(side_effect="read_only")
 def price(order: str) -> str:
-    """What an order cost."""
+    """The price of an order."""
     return f"{order}: 999.00 EUR"  # a dot in the wrong place
 
 
@@ -31,11 +31,11 @@ def refund(cents: int) -> str:
 
 
 async def main() -> None:
-    """Refund too much, and see what the agent would have done had it read the right price."""
+    """Refund too much, then let a fork read the right price and see what the agent does."""
     store = MemoryStore()
     model = ScriptedModel(
         *(calls(("price", {"order": "A7"})), calls(("refund", {"cents": 99_900})), says("It is refunded.")),
-        *(calls(("refund", {"cents": 999})), says("It is refunded.")),  # having read something else
+        *(calls(("refund", {"cents": 999})), says("It is refunded.")),  # the fork reads another price
     )
     agent = Agent(
         tools=[price, refund],

@@ -1,7 +1,7 @@
 """
-A store of one's own: a folder with a file for each session, in which each append is a line.
+Your own store: a folder with a file for each session, and a line in it for each append.
 
-``python examples/own_store.py`` puts it to every check there is. See docs/stores.md.
+``python examples/own_store.py`` runs every check of the store contract. See docs/stores.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from turnwheel.testing.store_contract import checks, survives_kill
 
 
 class FileStore:
-    """Keeps sessions in *folder*. Simple, not quick: it blocks, and reads a session to append to it."""
+    """Keeps sessions in *folder*. It is simple, not quick: it blocks, and reads a session to append to it."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -37,7 +37,7 @@ class FileStore:
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
-        """Add *entries* to *session*, which must hold exactly *expected*."""
+        """Add *entries* to *session*. It must hold *expected* entries, or `StoreConflict` is raised."""
         with self._alone():
             lines = list(self._lines(self._file(session)))
             actual = sum(len(line["entries"]) for line in lines)
@@ -59,14 +59,14 @@ class FileStore:
         return sorted((info for info in infos if info), key=lambda info: (-info.updated, info.session))
 
     async def delete(self, session: str) -> bool:
-        """Forget *session*; whether there was one."""
+        """Forget *session*; return whether the store had it."""
         with self._alone():
             there = any(self._lines(self._file(session)))
             self._file(session).unlink(missing_ok=True)
             return there
 
     async def close(self) -> None:
-        """Nothing is held on to: every line is on the disk."""
+        """Refuse all later calls. Every line is on the disk already."""
         self._closed = True
 
     def _check_open(self) -> None:
@@ -76,7 +76,7 @@ class FileStore:
 
     @contextmanager
     def _alone(self) -> Generator[None, None, None]:
-        """Nobody else writes, in whichever process."""
+        """Keep all other writers out, in this process and in others."""
         self._check_open()
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -87,7 +87,7 @@ class FileStore:
         return self._folder / f"{hashlib.sha256(session.encode()).hexdigest()}.jsonl"
 
     def _lines(self, file: Path) -> Iterator[dict[str, Any]]:
-        """What was appended, save a line that was cut off when a process was killed."""
+        """The whole lines of *file*. A killed process may have left half a line at the end."""
         text = b""
         with suppress(FileNotFoundError):
             text = file.read_bytes()
@@ -102,34 +102,34 @@ class FileStore:
         }
         with self._file(session).open("a+b") as file:
             file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # a line that was cut off
+            file.truncate(file.read().rfind(b"\n") + 1)  # half a line of a killed process
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         folder = os.open(self._folder, os.O_RDONLY)
-        os.fsync(folder)  # the name of a new file is kept there
+        os.fsync(folder)  # the folder holds the name of a new file
         os.close(folder)
 
     def _info(self, lines: Sequence[dict[str, Any]]) -> SessionInfo | None:
         if not lines:
             return None
-        said = [line["about"] for line in lines if line["about"] is not None]
+        abouts = [line["about"] for line in lines if line["about"] is not None]
         return SessionInfo(
             session=lines[0]["session"],
             length=sum(len(line["entries"]) for line in lines),
             created=lines[0]["at"],
             updated=[line["at"] for line in lines if line["entries"]][-1],
-            about=b64decode(said[-1]) if said else b"",
+            about=b64decode(abouts[-1]) if abouts else b"",
         )
 
 
 async def main() -> None:
-    """Put it to every check, each in a folder of its own, and kill processes that use it."""
+    """Run every check, each in a folder of its own, and kill processes that use the store."""
     with tempfile.TemporaryDirectory() as there:
         for number, check in enumerate(checks()):
             await check(partial(FileStore, Path(there, str(number))))
             print(f"ok  {check}")
-        sys.path.insert(0, str(Path(__file__).parent))  # for the processes that are killed
+        sys.path.insert(0, str(Path(__file__).parent))  # where the killed processes import it from
         print(
             f"ok  {await survives_kill('own_store:FileStore', str(Path(there, 'killed')))} entries survived"
         )

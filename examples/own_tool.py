@@ -1,4 +1,4 @@
-"""An agent with a tool of its own; it asks before it pays. Needs OPENAI_API_KEY, or a base_url."""
+"""An agent with your own tools, which asks before it pays. It needs OPENAI_API_KEY, or a base_url."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from turnwheel.effects.notices import ApprovalRequested, TextDelta
 @tool(side_effect="read_only")
 def balance(account: str) -> int:
     """
-    Cents on an account.
+    The balance of an account, in cents.
 
     Args:
         account: The account's name.
@@ -30,7 +30,7 @@ def pay(account: str, cents: int) -> str:
 
 
 async def main() -> None:
-    """Run once, answering questions as they come."""
+    """Run once, and answer each question at the keyboard."""
     async with Agent(tools=[balance, pay], store=SQLiteStore("agent.db")) as agent:
         session = agent.session("household")
         async for notice in session.stream("Pay the rent, if there is enough for it."):

@@ -1,4 +1,4 @@
-"""A wire of one's own: a server that sends a line of JSON for each thing it says. See docs/providers.md."""
+"""Your own wire, for a server that answers with lines of JSON. See docs/providers.md."""
 
 import json
 from typing import Any
@@ -32,10 +32,10 @@ MAX_LINE = 1_000_000
 
 
 class LinesWire:
-    """``lines:NAME`` asks the model NAME: what was said goes out, and what is said comes back in lines."""
+    """``lines:NAME`` calls the model NAME: the conversation goes out, and its answer comes back in lines."""
 
     def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
-        """The conversation, or the text that is to be summarised, and the tools that may be called."""
+        """The request: the conversation or the text to summarise, and the tools that the model may call."""
         view = request.view
         shown = scene.history.slice(0, view.length)
         if isinstance(view, Transcript):
@@ -56,13 +56,13 @@ class LinesWire:
             path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode()
         )
 
-    def parser(self, scene: PerformContext) -> "LinesParser":  # noqa: ARG002  # other parsers look at it
+    def parser(self, scene: PerformContext) -> "LinesParser":  # noqa: ARG002  # other parsers need it
         """A new parser for one answer."""
         return LinesParser()
 
 
 def words(message: Message) -> list[Any]:
-    """What this server has a word for in *message*. A call's id is ours: never empty, never used twice."""
+    """The parts of *message* that this server knows. Our call ids are never empty and never used twice."""
     said: list[Any] = []
     for part in message.parts:
         match part:

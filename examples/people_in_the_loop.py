@@ -1,4 +1,4 @@
-"""A hook, a rule, two questions at once, and a person who changes their mind. The model is played: no key."""
+"""A hook, a rule, and two questions that people answer out of order. A scripted model: no key."""
 
 import asyncio
 
@@ -28,14 +28,14 @@ def pay(account: str, cents: int) -> str:
 
 @hook(Hook.PRE_TOOL_USE, tool="pay")
 def at_most_a_hundred(about: HookCall) -> HookAnswer | None:
-    """Lower what is too much, rather than refusing it."""
+    """Lower a payment that is too high, rather than refuse it."""
     if int(about.arguments["cents"]) <= 100:
         return None
     return HookAnswer(arguments=f'{{"account": "{about.arguments["account"]}", "cents": 100}}')
 
 
 async def main() -> None:
-    """Two payments are asked about at once and answered in the other order."""
+    """Ask about two payments at once, and answer the second question first."""
     store = MemoryStore()
     model = ScriptedModel(
         calls(("pay", {"account": "rent", "cents": 900}), ("pay", {"account": "food", "cents": 5})),
@@ -55,7 +55,7 @@ async def main() -> None:
         print(question.tool, question.arguments)
 
     rent, food = resting.waiting
-    elsewhere = agent.session("household")  # as another process would have it
+    elsewhere = agent.session("household")  # as in another process
     await elsewhere.approve(food.id, Deny(message="not from this account"), by="Ann")
     await session.approve(rent.id, Approve(arguments='{"account": "rent", "cents": 90}'), by="Bob")
     print((await session.resume()).text)

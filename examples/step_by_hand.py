@@ -1,4 +1,4 @@
-"""A run from its first thought to its end, by hand: no model, no tool, no event loop."""
+"""A whole run by hand: no model, no tool, no event loop."""
 
 from turnwheel import (
     Config,

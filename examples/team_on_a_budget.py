@@ -1,7 +1,5 @@
 """
-Three agents at once for one that has the money for two. No key, no network: the model is played.
-
-Run it: python examples/team_on_a_budget.py
+A leader starts three scouts and has the money for two. A scripted model: no key, no network.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ async def look(where: str) -> str:
 
 
 async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
-    """The leader sends three scouts at once; a scout looks at its place and says what it saw."""
+    """Answer for the leader, who sends three scouts at once, and for a scout, who looks at one place."""
     last = scene.history[-1]
     if last.role is Role.TOOL:
         pieces: tuple[Piece, ...] = (TextPiece("\n".join(result.content for result in last.results)),)
@@ -57,7 +55,7 @@ async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
 
 
 async def main() -> None:
-    """The leader has 6 dollars: one for its first answer, two for each of two scouts, one for the end."""
+    """Run with 6 dollars: one for the first answer, two for each of two scouts, one for the last."""
     agent = Agent(
         model=ModelSpec(name="played", price=PRICE),
         tools=[look],

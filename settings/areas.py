@@ -19,7 +19,7 @@ from ..effects.errors import ConfigError
 from ..effects.hooks import Hook
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import globs, not_empty, positive
-from ..engine.session.titles import Titles
+from ..engine.session.environment import Titles
 from ..performers.hooks import HostHook, command_hook
 
 if TYPE_CHECKING:

@@ -418,7 +418,7 @@ class MachineHarness:
             there = isinstance(one.phase, phase) if phase else not isinstance(one.phase, Settled)
             if one.call.name == tool and there:
                 return one
-        wanted = phase.__name__.lower() if phase else "under way"
+        wanted = f"in the phase {phase.__name__}" if phase else "under way"
         msg = f"no call of {tool!r} is {wanted} in {self.machine!r}"
         raise LookupError(msg)
 

@@ -42,7 +42,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import SPAWN
-from turnwheel.engine.session.journal import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
     Reply,

@@ -17,7 +17,7 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.session.broker import BUFFER, Broker, Subscription
+from turnwheel.engine.session.delivery import BUFFER, Broker, Subscription
 
 
 def text(number: int) -> TextDelta:

@@ -22,9 +22,18 @@ from turnwheel.testing.state_fixtures import PLACES, run_at
 @pytest.mark.parametrize(
     ("deed", "said"),
     [
-        (lambda run: run.end("write"), "no call of 'write' is running in <Machine 'r': confirming"),
-        (lambda run: run.report("send"), "no call of 'send' is delegated in <Machine 'r': confirming"),
-        (lambda run: run.decide("look", Approve()), "no call of 'look' is asked in <Machine 'r': confirming"),
+        (
+            lambda run: run.end("write"),
+            "no call of 'write' is in the phase Running in <Machine 'r': confirming",
+        ),
+        (
+            lambda run: run.report("send"),
+            "no call of 'send' is in the phase RunningChild in <Machine 'r': confirming",
+        ),
+        (
+            lambda run: run.decide("look", Approve()),
+            "no call of 'look' is in the phase Asked in <Machine 'r': confirming",
+        ),
         (lambda run: run.cancel("look"), "no call of 'look' is under way in <Machine 'r': confirming"),
         (lambda run: run.expire("write"), "the question about 'write' waits for ever in <Machine 'r': conf"),
         (lambda run: run.answer(), "no hook is asked about 'anything' in <Machine 'r': confirming"),

@@ -76,10 +76,10 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import Approver, sleep
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
-from turnwheel.engine.session.child_runner import ChildRunner, child_config, refuse
-from turnwheel.engine.session.children import ChildLink, Children
-from turnwheel.engine.session.journal import fold
-from turnwheel.engine.session.runner import Environment
+from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.open_work import ChildLink
+from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
+from turnwheel.engine.session.environment import Environment
 from turnwheel.performers import ToolRunner
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.instructions import InstructionReader
@@ -655,7 +655,7 @@ async def test_a_child_that_is_over_can_be_read_and_takes_nothing_any_more(house
     await session.run("go")
     call = results(session)[0].call
     for child in (session.child(call), house.process(session=f"s.{call}")):
-        with pytest.raises(ConfigError, match="is a child that is over: what you say is for its parent"):
+        with pytest.raises(ConfigError, match="is a child that is over; send the input to its parent"):
             await SAYS[what](child)
         await child.interrupt()
         with pytest.raises(ConfigError, match="is a child's: it goes on when its parent does"):
@@ -1040,7 +1040,7 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(request_: RunAgent, sai
         clock=clock,
         emit=noticed.append,
     )
-    answer = await ChildRunner(Children("s", setting, None))(request_, scene)
+    answer = await ChildRunner(Children("s", setting, None, Session))(request_, scene)
     assert answer is not None
     assert (answer.outcome, answer.spent) == (Outcome.ERROR, Spent())
     assert said in answer.content

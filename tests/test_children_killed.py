@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from turnwheel import SQLiteStore
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import fold
 
 Starts = Callable[..., "subprocess.Popen[str]"]
 

@@ -33,8 +33,8 @@ from turnwheel import SetThinking, SQLiteStore
 from turnwheel.apps.terminal.screen import Dock
 from turnwheel.apps.terminal.screen import Screen as Written
 from turnwheel.effects.messages import Outcome, StopReason
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import fold
 from turnwheel.states.batch.batch import Asked
 from turnwheel.states.state import Confirming
 

@@ -53,7 +53,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.driver.driver import Performers
+from turnwheel.engine.driver import Performers
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
     Entry,
@@ -61,9 +61,10 @@ from turnwheel.engine.journal.entries import (
     RunOpened,
     TakenOver,
 )
-from turnwheel.engine.recovery import calls_of
-from turnwheel.engine.session.journal import fold
-from turnwheel.engine.session.runner import TRIES, Environment
+from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.open_work import calls_of
+from turnwheel.engine.session.environment import Environment
+from turnwheel.engine.session.runner import POST_TRIES
 from turnwheel.performers import ToolRunner
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.performers.stores.base import Store
@@ -621,9 +622,9 @@ async def test_a_journal_that_is_written_to_all_the_time_is_said_to_be() -> None
             return await self.kept.append(session, expected, entries, about)
 
     busy = Busy()
-    with pytest.raises(StoreError, match="session 's' is written to all the time; try again"):
+    with pytest.raises(StoreError, match="session 's': other processes keep writing to it; try again"):
         await Place.over(busy).process().send("hello")
-    assert busy.tries == TRIES
+    assert busy.tries == POST_TRIES
 
 
 async def test_a_look_into_the_store_that_fails_does_not_end_the_run(slow: Slow) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from turnwheel import DoneReason, SQLiteStore
 from turnwheel.effects.messages import Outcome, Role
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import fold
 from turnwheel.states.state import Done
 
 Starts = Callable[..., "subprocess.Popen[str]"]

@@ -47,11 +47,10 @@ from turnwheel.engine.inspect.export import export
 from turnwheel.engine.inspect.replay import line, replay
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry
-from turnwheel.engine.journal.fold import SessionState
+from turnwheel.engine.journal.fold import SessionState, beginning, fold, read
 from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import beginning, fold, read
-from turnwheel.engine.session.runner import Environment
+from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext
 from turnwheel.states.batch.batch import Running

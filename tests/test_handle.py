@@ -30,7 +30,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.handle import BUFFER, Handle
+from turnwheel.engine.session.session import BUFFER, Handle
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
     Reply,

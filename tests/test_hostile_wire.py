@@ -72,7 +72,7 @@ from turnwheel.effects.pieces import (
 )
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.engine.codec import encode
-from turnwheel.engine.session.journal import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.performers import Endpoint, HTTPModel
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.models.errors import keys_in, redact_keys, without_login

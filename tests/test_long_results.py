@@ -49,8 +49,8 @@ from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.journal.full_results import FullResults
-from turnwheel.engine.session.session_state import read_entry
+from turnwheel.engine.journal.fold import FullResults
+from turnwheel.engine.session.session_log import read_entry
 from turnwheel.performers.stores.base import Store
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock

@@ -48,7 +48,8 @@ from turnwheel.effects.requests import (
     RunTool,
     SetTimer,
 )
-from turnwheel.engine.recovery import questions, recover
+from turnwheel.engine.open_work import questions
+from turnwheel.engine.recovery import recover
 from turnwheel.states.batch.batch import Asked, PriorAttempt
 from turnwheel.states.rules import model_messages
 from turnwheel.states.rules.history_check import history_faults

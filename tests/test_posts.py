@@ -20,9 +20,9 @@ from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
+from turnwheel.engine.inputs import Input, approval_event, control_event
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
-from turnwheel.engine.session.inputs import Input, approval_event, control_event
 
 PICTURE = Binary(media_type="image/png", data=b"\x89PNG")
 CONFIG = Config(model=ModelSpec(name="one", price=Price(input=1, output=1)), limits=Limits(usd=1))
@@ -79,12 +79,12 @@ def test_what_cannot_be_written_is_replaced_before_it_is_kept() -> None:
     [
         ({"text": " \n"}, r"a prompt has to say something; got ' \\n'"),
         ({"id": ""}, "an id tells one prompt from another; got '': leave it out"),
-        ({"text": b"look"}, "what is said, its id and who says it are text, not b'look'"),
+        ({"text": b"look"}, "prompt, id and sender must be text; got b'look'"),
         ({"text": None}, "are text, not None"),
         ({"id": 7}, "are text, not 7"),
         ({"sender": None}, "are text, not None"),
-        ({"files": PICTURE}, "Said.files must be a tuple of Binary; got Binary"),
-        ({"files": [PICTURE]}, "Said.files must be a tuple of Binary"),
+        ({"files": PICTURE}, "Input.files must be a tuple of Binary; got Binary"),
+        ({"files": [PICTURE]}, "Input.files must be a tuple of Binary"),
         ({"files": ("cat.png",)}, r"got \('cat.png',\)"),
     ],
 )

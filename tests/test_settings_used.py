@@ -53,7 +53,7 @@ from turnwheel.engine.codec import decode
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.session.delivery import Delivery
-from turnwheel.engine.session.titles import Titles
+from turnwheel.engine.session.environment import Titles
 from turnwheel.settings import (
     CommandHook,
     Debug,
@@ -337,7 +337,7 @@ async def watched(watch: Delivery, *notices: Notice) -> list[Notice]:
         for notice in notices:
             yield notice
 
-    return [notice async for notice in watch.told(come())]
+    return [notice async for notice in watch.shown(come())]
 
 
 TURN = TurnEnded(turn=1, stop=StopReason.END_TURN, usage=Usage())

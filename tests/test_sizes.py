@@ -69,14 +69,14 @@ from turnwheel.effects.validators import (
 )
 from turnwheel.effects.validators import MAX_FILES as MAX_SENT
 from turnwheel.engine.codec import decode
+from turnwheel.engine.inputs import approval_event
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
-from turnwheel.engine.journal.full_results import MOST_HELD, FullResults
+from turnwheel.engine.journal.fold import MOST_HELD, FullResults
+from turnwheel.engine.journal.summary import MAX_TITLE as LONGEST_TITLE
+from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.broker import BUFFER, Broker
-from turnwheel.engine.session.inputs import approval_event
-from turnwheel.engine.session.titles import LONGEST as LONGEST_TITLE
-from turnwheel.engine.session.titles import first_line
+from turnwheel.engine.session.delivery import BUFFER, Broker
 from turnwheel.performers import OpenAIChat, ToolContext, ToolRunner
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.hooks import MAX_HOOK_OUTPUT as MAX_WRITING

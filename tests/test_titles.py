@@ -32,13 +32,10 @@ from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
+from turnwheel.engine.journal.summary import MAX_TITLE, first_line
+from turnwheel.engine.session.environment import Titles
 from turnwheel.engine.session.listing import listed
-from turnwheel.engine.session.titles import (
-    LONGEST,
-    Titles,
-    first_line,
-    tidy,
-)
+from turnwheel.engine.session.titles import tidy
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
@@ -124,7 +121,7 @@ def test_a_first_line_is_cut_at_a_word(prompt: str, title: str) -> None:
 def test_a_title_is_one_short_line(text: str) -> None:
     """Whatever a prompt or a model says, a title fits into a list, and is the same when cut again."""
     for title in (first_line(text), tidy(text)):
-        assert len(title) <= LONGEST
+        assert len(title) <= MAX_TITLE
         assert title == " ".join(title.split())
         assert first_line(title) == title
 
@@ -342,7 +339,7 @@ async def test_whatever_goes_wrong_is_a_line_in_the_log() -> None:
                 lines.clear()
                 assert reasons in (
                     ["RuntimeError: no such wire"],
-                    ["TypeError: whoever performs CallModel answered None"],
+                    ["TypeError: the performer of CallModel answered None"],
                 )
     finally:
         structlog.reset_defaults()

@@ -738,7 +738,7 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
         from turnwheel.effects.config import Config
         from turnwheel.effects.config import ModelSpec
         from turnwheel.effects.history import History
-        from turnwheel.performers import PerformContext, SystemClock
+        from turnwheel.performers.base import PerformContext, SystemClock
         from turnwheel.performers import ToolRunner, tool
         from turnwheel.effects.requests import RunTool
 

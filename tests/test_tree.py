@@ -49,9 +49,8 @@ from turnwheel.engine.journal.entries import (
     Posted,
     RunOpened,
 )
-from turnwheel.engine.journal.fold import SessionState
-from turnwheel.engine.session.journal import fold
-from turnwheel.engine.session.session_state import SessionLog
+from turnwheel.engine.journal.fold import SessionState, fold
+from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
@@ -513,11 +512,11 @@ async def test_who_goes_on_for_long_holds_on_to_no_end() -> None:
         await session.branch(first)
         await talk(session, "c", "d")
         await log.read()
-        assert log.folded.ends == {}
+        assert log.state.ends == {}
         await log.branch(first, 1.0)
-        assert (log.folded.ends, log.folded.keeps) == ({}, frozenset())
-        assert log.machine is not None
-        assert len(log.machine.memory.history) == 2
+        assert (log.state.ends, log.state.keeps) == ({}, frozenset())
+        assert log.state.machine is not None
+        assert len(log.state.machine.memory.history) == 2
     whole = fold(await store.load("s"), "s")
     assert set(whole.ends) == {first}
 

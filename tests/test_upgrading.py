@@ -35,9 +35,9 @@ from turnwheel.engine.inspect.export import export, prune
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Posted
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
-from turnwheel.engine.recovery import questions
+from turnwheel.engine.open_work import questions
+from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.listing import listed
-from turnwheel.engine.session.runner import Environment
 from turnwheel.performers import ToolRunner
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (

@@ -8,7 +8,7 @@ from typing import assert_never, final
 
 from ...effects.errors import CallerError, ConfigError, UnknownCall
 from ...effects.records import Change, SetModel
-from ...engine.recovery import calls_of
+from ...engine.open_work import calls_of
 from ..cli.build_settings import unfit
 from ..cli.call_report import account, told
 from ..cli.option_types import meant as meant_id

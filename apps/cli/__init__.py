@@ -22,7 +22,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # before anything began
         return 130
     return call(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

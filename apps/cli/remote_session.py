@@ -23,8 +23,8 @@ from ...effects.records import Change, SetModel
 from ...effects.requests import AskApproval
 from ...engine.agent import DEFAULT_MODEL
 from ...engine.inspect.explain import Explanation
-from ...engine.recovery import calls_of
-from ...engine.session.runner import Environment
+from ...engine.open_work import calls_of
+from ...engine.session.environment import Environment
 from ...engine.session.session import Session
 from ...performers.base import SystemClock
 from ...performers.stores.base import Store

@@ -24,7 +24,8 @@ from ...effects.requests import (
     SetTimer,
 )
 from ...engine.machine import Machine
-from ...engine.recovery import questions, recover
+from ...engine.open_work import questions
+from ...engine.recovery import recover
 from ...engine.session.session import Session
 from ...states.state import (
     Compacting,

@@ -19,7 +19,7 @@ from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
 from ..journal.entries import Forked, Stepped
-from ..session.journal import beginning, read
+from ..journal.fold import beginning, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,7 +38,7 @@ from ..journal.entries import (
     Stepped,
     TakenOver,
 )
-from ..recovery import calls_in
+from ..open_work import calls_in
 from .replay import replayed
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from ...effects.messages import Message
 from ...effects.records import AppendMessage, ReplaceHistory
 from ..codec import converter
 from ..journal.entries import Forked
+from ..journal.fold import beginning, read
 from ..journal.summary import SessionStatus
-from ..session.journal import beginning, read
 from ..session.listing import described, listed, parent_of
 from .run_tree import RunTree
 

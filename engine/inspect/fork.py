@@ -57,6 +57,7 @@ from ...states.state import (
     Summary,
 )
 from ..codec import encode
+from ..inputs import Input, approval_event, control_event
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import (
     Forked,
@@ -65,13 +66,10 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.fold import apply_entry
+from ..journal.fold import apply_entry, fold
 from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine
-from ..recovery import questions
-from ..session.children import links_of
-from ..session.inputs import Input, approval_event, control_event
-from ..session.journal import fold
+from ..open_work import links_of, questions
 from ..transition import ignored
 from .forked_run import is_foreign
 from .replay import replayed
@@ -111,7 +109,7 @@ class ForkPoint:
     instead: Replacement | None = None
 
 
-def check_fork(instead: object) -> None:
+def check_replacement(instead: object) -> None:
     """
     Raise `ArgumentError` or `ConfigError` for what cannot come in place of a step, wherever that is.
 

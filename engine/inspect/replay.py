@@ -34,9 +34,9 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
+from ..journal.fold import beginning, kind_of, read
 from ..machine import Machine
-from ..session.children import ChildLink, links_of
-from ..session.journal import beginning, kind_of, read
+from ..open_work import ChildLink, links_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

@@ -1,49 +1,31 @@
-"""Writing a session down as it happens, and reading it again."""
+"""The writing end of a session's journal: entries to bytes, appended by compare-and-set."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, final
 
-from ...effects.errors import JournalError, StoreConflict
-from ...effects.events import (
-    Event,
-    ModelStreamed,
-    ToolProgressed,
-    joined,
-)
+from ...effects.errors import StoreConflict
+from ...effects.events import Event, ModelStreamed, ToolProgressed, joined
 from ...effects.pieces import merged
 from ...performers.base import noop
 from ..codec import encode
 from ..journal.encoding import decode_entry, encode_entry
-from ..journal.entries import (
-    Branched,
-    Entry,
-    Forked,
-    Posted,
-    Stepped,
-    Titled,
-)
-from ..journal.fold import SessionState, apply_entry
+from ..journal.entries import Entry, Posted, Stepped, Titled
 from ..journal.summary import SessionSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from ...effects import Effect
     from ...performers.stores.base import Store
     from ..journal.summary import SummaryKey
 
-
-E = TypeVar("E", Branched, Forked)
-
 ConcurrentEntry = Posted | Titled
-"""What anybody may write while somebody else drives."""
+"""An entry that any process may write while another one drives the session."""
 
 Listener = Callable[[int], SessionSummary | None]
-"""What a session will be about once its entry of this number is written; None where that is not worth it."""
+"""Given the number of an entry: the summary of the session once it is written, None where that has not changed."""
 
 
 @final
@@ -78,7 +60,7 @@ class Journal:
         encoded = [encode_entry(entry) for entry in entries]
         async with self._writing:
             while not await self._written(encoded, about):
-                pass
+                pass  # another process added an entry first, which is known by now
 
     async def add(self, entry: ConcurrentEntry, about: Listener = noop) -> bool:
         """
@@ -93,14 +75,14 @@ class Journal:
     async def _written(self, encoded: Sequence[bytes], about: Listener) -> bool:
         """Whether *encoded* is kept now; where it is not, what others added has been taken up."""
         told = about(self.length + len(encoded) - 1)
-        line = None if told is None or told.mark == self.told else encode(told, SessionSummary)
+        mark = self.told if told is None else told.mark
+        line = None if told is None or mark == self.told else encode(told, SessionSummary)
         try:
             self.length = await self.store.append(self.session, self.length, encoded, line)
         except StoreConflict as conflict:
             await self._catch_up(conflict)
             return False
-        if told is not None:
-            self.told = told.mark
+        self.told = mark
         return True
 
     def passed(self, count: int) -> None:
@@ -162,53 +144,3 @@ class Journal:
             pieces=merged(whole.pieces),
         )
         return [Stepped(event=pieces, label=self._label)]
-
-
-def read(
-    entries: Iterable[bytes], session: str, folded: SessionState, known: int = 0
-) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
-    """
-    Each of the *entries* of *session* once it has happened to *folded*, and what the machine said to it.
-
-    *known* are the entries before these. Raises `JournalError` naming the entry that cannot be read or does
-    not follow from those before it.
-    """
-    for number, data in enumerate(entries, known):
-        entry = decode_entry(data, f"entry {number} of session {session!r}")
-        yield entry, apply_entry(folded, entry, number, session)
-
-
-def fold(
-    entries: Sequence[bytes], session: str, folded: SessionState | None = None, known: int = 0
-) -> SessionState:
-    """
-    What the *entries* of *session* lead to; where *known* entries were *folded* before, these come after.
-
-    Raises `JournalError` as `read` does.
-    """
-    if folded is None:
-        folded = beginning(entries)
-    for _ in read(entries, session, folded, known):
-        pass
-    return folded
-
-
-def beginning(entries: Iterable[bytes]) -> SessionState:
-    """What a journal with these *entries* is before the first of them: it keeps what they will go back to."""
-    return SessionState(keeps=gone_back_to(entries))
-
-
-def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
-    """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
-    return frozenset([entry.run for _, entry in kind_of(entries, Branched)])
-
-
-def kind_of(entries: Iterable[bytes], kind: type[E]) -> Iterator[tuple[int, E]]:
-    """Those of *entries* that are of this *kind*, with their numbers; without those that cannot be read."""
-    name = f'"{kind.__name__}"'.encode()
-    for number, data in enumerate(entries):
-        if name in data:  # which text may be, too
-            with suppress(JournalError):
-                entry = decode_entry(data)
-                if isinstance(entry, kind):
-                    yield number, entry

@@ -15,13 +15,13 @@ from ...effects.errors import (
     TurnwheelError,
 )
 from ..codec import UNREADABLE, decode, encode
+from ..journal.fold import fold
 from ..journal.summary import (
     SessionKind,
     SessionStatus,
     SessionSummary,
     summarize,
 )
-from .journal import fold
 
 if TYPE_CHECKING:
     from ...performers.stores.base import SessionInfo, Store

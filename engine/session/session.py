@@ -8,17 +8,32 @@ prompts, steers, answers, changed settings and interrupts come in, from whicheve
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from copy import copy
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
+
+import attrs
 
 from ...effects.config import Steering
-from ...effects.errors import ConfigError, SessionClosed, UnknownSession
+from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
-from ...effects.validators import clean
-from ..journal.entries import Titled
-from .handle import Handle
-from .inputs import (
+from ...effects.messages import Role
+from ...effects.notices import (
+    DoneReason,
+    InputBlocked,
+    InputTaken,
+    Notice,
+    RunEnded,
+)
+from ...effects.requests import AskApproval
+from ...effects.usage import Spent, Usage
+from ...effects.validators import clean, named
+from ...states.state import Done
+from ..inputs import (
     Input,
     approval_event,
     cancel_event,
@@ -27,13 +42,14 @@ from .inputs import (
     prompt_input,
     steer_input,
 )
-from .ownership import Closed
-from .result import Result, result_for
-from .runner import Environment, SessionRunner
-from .titles import first_line
+from ..journal.entries import Titled
+from ..journal.summary import first_line
+from .environment import Environment
+from .runner import Closed, SessionRunner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from decimal import Decimal
 
     from ...effects.messages import Binary
     from ...effects.notices import Notice
@@ -45,8 +61,55 @@ if TYPE_CHECKING:
     from ..inspect.fork import Replacement
     from ..inspect.run_tree import RunInfo
     from ..machine import Machine
-    from .broker import Subscription
-    from .children import ChildLink
+    from ..open_work import ChildLink
+    from .delivery import Subscription
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Result:
+    """
+    A run that is over, or rests.
+
+    *text* is the last answer. *reason* is why it ended, or None where it is not over; *waiting* are the
+    questions it then rests on. *spent* is its account (turns, tokens, USD, seconds). *detail* says more
+    where *reason* is not enough, such as the provider's words of an error.
+    """
+
+    session: str
+    run: str
+    text: str
+    reason: DoneReason | None
+    spent: Spent
+    waiting: tuple[AskApproval, ...] = ()
+    detail: str = ""
+
+    @classmethod
+    def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
+        """The result of *machine*'s run, as far as it has come."""
+        over = machine.state if isinstance(machine.state, Done) else None
+        return cls(
+            session=session,
+            run=machine.memory.run,
+            text=_last_answer(machine),
+            reason=None if over is None else over.reason,
+            # A session that went back stands at the end of a run whose bill was closed long ago.
+            spent=machine.memory.spent if over is None else over.spent,
+            waiting=waiting,
+            detail="" if over is None else over.detail,
+        )
+
+
+def _last_answer(machine: Machine) -> str:
+    """The text of the last assistant message since the last prompt."""
+    history = machine.memory.history
+    for index in range(len(history) - 1, -1, -1):
+        message = history[index]
+        if message.role is Role.ASSISTANT:
+            return message.text
+        if message.role is Role.USER:
+            break
+    return ""
 
 
 @final
@@ -59,19 +122,26 @@ class Session:
     All methods belong to one event loop.
     """
 
-    def __init__(self, id: str, setting: Environment, store: Store | None = None) -> None:  # noqa: A002  # the field's word
+    def __init__(
+        self,
+        id: str,  # noqa: A002  # the field's word
+        environment: Environment,
+        store: Store | None = None,
+        *,
+        fresh: bool = False,
+    ) -> None:
         self.id = id
         self._lent = False
-        self._conductor = SessionRunner(id, setting, store)
-        self._log = self._conductor.log
-        self._setting = setting
+        self._runner = SessionRunner(id, environment, store, Session, fresh=fresh)
+        self._log = self._runner.log
+        self._environment = environment
 
     # What it is
 
     @property
     def machine(self) -> Machine | None:
         """The machine of the latest run, or None before the first; look, do not advance."""
-        return self._log.machine
+        return self._log.state.machine
 
     @property
     def history(self) -> History:
@@ -81,34 +151,35 @@ class Session:
     @property
     def unfinished(self) -> bool:
         """Whether the latest run is not over: it rests, or its process was lost."""
-        return self._log.unfinished
+        return self._log.state.unfinished
 
     @property
     def unbegun(self) -> frozenset[str]:
         """The open requests that nobody has begun, of a run that was handed over; see `drain`."""
-        return self._log.folded.unbegun
+        return self._log.state.unbegun
 
     @property
     def running(self) -> bool:
         """Whether a run is under way here."""
-        return self._conductor.driver is not None
+        return self._runner.driver is not None
 
     @property
     def resting(self) -> bool:
         """Whether the run that is under way here waits for people, and for nothing else."""
-        driver = self._conductor.driver
+        driver = self._runner.driver
         return driver is not None and driver.resting
 
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
         """The questions that nobody has answered yet: its own, then those of its children."""
-        asked = () if self._log.folded.stopped else self._conductor.children.waiting(self.machine)
-        return (*self._log.questions, *asked)
+        quiet = self._log.state.stopped or not self._log.state.unfinished
+        asked = () if quiet else self._runner.children.waiting(self.machine)
+        return (*self._log.state.questions, *asked)
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The children that are not over, in the order of the calls they work for."""
-        return self._conductor.children.links(self.machine)
+        return self._runner.children.links(self.machine)
 
     def child(self, call: str) -> Session:
         """
@@ -118,24 +189,24 @@ class Session:
         is over takes nothing any more: what is said to it is a `ConfigError`. Raises `UnknownCall` where
         *call* is not known to be a child's.
         """
-        lent = copy(self._conductor.children.session(call, self.machine))
+        lent = cast("Session", copy(self._runner.children.session(call, self.machine)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent
 
     @property
     def queue(self) -> tuple[Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
-        return self._log.prompts
+        return self._log.state.prompts
 
     @property
     def title(self) -> str:
         """What it is called, empty for nothing yet."""
-        return self._log.folded.title
+        return self._log.state.title
 
     @property
     def spent(self) -> Spent:
         """The account of all its runs, on every branch, and of its title."""
-        return self._log.folded.spent
+        return self._log.state.spent
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
@@ -145,7 +216,7 @@ class Session:
 
     def subscribe(self) -> Subscription:
         """Watch from aside what this object runs from now on; a watcher that is slow misses some of it."""
-        return self._conductor.broker.subscribe()
+        return self._runner.broker.subscribe()
 
     async def load(self) -> Session:
         """
@@ -153,8 +224,9 @@ class Session:
 
         While a run is under way here there is nothing to read: it knows more than the store.
         """
-        await self._conductor.load()
-        await self._conductor.children.load(self.machine)
+        await self._runner.load()
+        if self._log.state.unfinished:
+            await self._runner.children.load(self.machine)
         return self
 
     # Where it stands, and its way there
@@ -181,7 +253,7 @@ class Session:
         not over, and `UnknownRun` with those there are.
         """
         self._check_own()
-        async with self._conductor.at_rest() as log:
+        async with self._runner.at_rest() as log:
             await log.branch(run, self._now())
 
     async def fork(
@@ -203,20 +275,32 @@ class Session:
         It has the branches, the rules that were granted and the title, but its account begins with nothing,
         and what waits is answered here only. Raises `ConfigError` where it cannot be cut, and says where.
         """
-        from ..inspect.fork import ForkPoint  # noqa: PLC0415  # it needs the converter
+        # Most processes never fork, and the converter costs more to set up than the rest of the engine.
+        from ..inspect.fork import ForkPoint, check_replacement, fork_entries  # noqa: PLC0415  # see above
 
-        name = self._setting.new_id() if id is None else id
+        name = self._environment.new_id() if id is None else id
+        named("the id of a session", name)
         if at is None:
-            async with self._conductor.at_rest() as log:
+            async with self._runner.at_rest() as log:
                 at = log.length  # as it was when it was seen to be at rest
-        cut = ForkPoint(at=at, now=self._now(), new_id=self._setting.new_id, instead=instead)
-        await self._log.copy(name, cut)
-        return await Session(name, self._setting, self._log.store).load()
+        check_replacement(instead)
+        store = self._log.store
+        entries = await store.load(self.id)
+        if instead is not None and self._environment.redactor is not None:
+            instead = await self._environment.redactor.instead(instead)
+        point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
+        copied, summary = fork_entries(entries, self.id, name, point)
+        try:
+            await store.append(name, 0, copied, summary)
+        except StoreConflict as conflict:
+            msg = f"session {name!r} is there already; fork into one that is not"
+            raise ConfigError(msg) from conflict
+        return await Session(name, self._environment, store).load()
 
     async def retitle(self, text: str) -> None:
         """Call it *text*, at any time and from any process; empty for nothing."""
         title = first_line(clean(text))
-        await self._conductor.add(lambda: Titled(at=self._now(), title=title))
+        await self._runner.add(lambda: Titled(at=self._now(), title=title))
 
     # Running it
 
@@ -237,7 +321,7 @@ class Session:
         with `approve` and go on with `resume`. With *wait*, it does not rest but waits for the answers.
         Raises `SessionBusy` where a run is under way or unfinished.
         """
-        sender = self._setting.new_id() if id is None else id
+        sender = self._environment.new_id() if id is None else id
         return await self._to_the_end(self.stream(prompt, files=files, id=sender, wait=wait), sender)
 
     async def resume(self, *, wait: bool = False) -> Result:
@@ -247,8 +331,17 @@ class Session:
         return await self._to_the_end(self.stream(wait=wait), None)
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
-        mine = await result_for(sender, stream, self.result)
-        if isinstance(self._conductor.use, Closed) or sender in [mail.id for mail in self.queue]:
+        """The result of the run that took the prompt of *sender*, once *stream* has ended."""
+        mine: Result | None = None
+        taken = False
+        async with aclosing(stream) as notices:
+            async for notice in notices:
+                if isinstance(notice, InputTaken | InputBlocked):
+                    taken = taken or sender in notice.ids
+                elif isinstance(notice, RunEnded) and taken and mine is None:
+                    # Now: a run for a prompt that came in meanwhile may follow in the same stream.
+                    mine = self.result()
+        if isinstance(self._runner.owner, Closed) or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         return mine or self.result()
 
@@ -270,9 +363,10 @@ class Session:
         It ends when no prompt waits any more. Leaving early stops the work and leaves the run unfinished;
         `resume` goes on with it.
         """
-        self._check_own()
+        if self._lent:
+            self._check_own()
         said = None if prompt is None else self._said(prompt, files, id)
-        return self._conductor.stream(said, wait=wait)
+        return self._runner.stream(said, wait=wait)
 
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""
@@ -297,7 +391,7 @@ class Session:
         the same id before is not sent again. *sender* is who and through which channel, in free words.
         """
         said = self._said(text, files, id, sender)
-        await self._conductor.post(lambda: prompt_input(said, self._log, self._now()))
+        await self._runner.post(lambda: prompt_input(said, self._log.state, self._now()))
         return said.id
 
     async def steer(
@@ -314,10 +408,10 @@ class Session:
         Without *how* the policy's holds. Where no run is under way it is a prompt.
         """
         said = self._said(text, files, id)
-        when = self._setting.config.policy.steering if how is None else Steering(how)
+        when = self._environment.config.policy.steering if how is None else Steering(how)
         # What is said to a child before it has begun is no task of its own.
-        always = bool(self._setting.config.agent)
-        await self._conductor.post(lambda: steer_input(said, when, self._log, self._now(), always=always))
+        always = bool(self._environment.config.agent)
+        await self._runner.post(lambda: steer_input(said, when, self._log.state, self._now(), always=always))
         return said.id
 
     async def approve(
@@ -336,9 +430,9 @@ class Session:
         """
         answer = approval_event(request, decision, self._now(), by)
         await self.load()
-        child = self._conductor.children.asking(request, self.machine)
-        if child is None or self._log.folded.stopped:
-            await self._conductor.post(lambda: check_question(answer, self._log, self.waiting))
+        child = self._runner.children.asking(request, self.machine)
+        if child is None or self._log.state.stopped:
+            await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
         else:
             await child.approve(request, decision, by=by)
 
@@ -349,8 +443,8 @@ class Session:
         A mode is its children's, too, once the run has taken it up. Raises `ConfigError` where that cannot
         be done, and says why.
         """
-        control = control_event(change, self._setting.config, self._now(), self._setting.new_id())
-        await self._conductor.post(lambda: control)
+        control = control_event(change, self._environment.config, self._now(), self._environment.new_id())
+        await self._runner.post(lambda: control)
 
     async def cancel(self, call: str) -> None:
         """
@@ -358,7 +452,7 @@ class Session:
 
         Raises `UnknownCall` where no such call is under way.
         """
-        await self._conductor.post(lambda: cancel_event(call, self.machine, self._now()))
+        await self._runner.post(lambda: cancel_event(call, self.machine, self._now()))
 
     async def interrupt(self) -> None:
         """
@@ -366,17 +460,17 @@ class Session:
 
         One that rests is stopped when it is resumed. Without any, nothing happens.
         """
-        if (driver := self._conductor.heeds) is not None:
+        if (driver := self._runner.heeds) is not None:
             driver.post(Interrupted(at=self._now()))  # it need not wait until that is written
             return
-        await self._conductor.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
+        await self._runner.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
 
     def _said(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
-        known = self._setting.new_id() if name is None else name
+        known = self._environment.new_id() if name is None else name
         return Input(text=text, files=files, id=known, sender=sender)
 
     def _now(self) -> float:
-        return self._setting.clock.now()
+        return self._environment.clock.now()
 
     # Letting go of it
 
@@ -388,7 +482,7 @@ class Session:
         `run` gives how far it has come; one whose prompt had not come in raises `SessionClosed`.
         """
         self._check_own()
-        await self._conductor.drain(within)
+        await self._runner.drain(within)
 
     async def close(self) -> None:
         """
@@ -397,10 +491,152 @@ class Session:
         Closing twice is fine.
         """
         if not self._lent:
-            await self._conductor.close()
+            await self._runner.close()
 
     async def __aenter__(self) -> Session:
         return await self.load()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+BUFFER = 64
+"""Notices that may wait for a reader. Beyond that the run waits: nothing is lost and nothing piles up."""
+
+
+@final
+class Handle:
+    """
+    What `Session.start` returns at once: the run goes on in a task of its own.
+
+    Iterate it for the notices, none of which is lost: a run whose reader is slow waits for it, and several
+    readers share them. `wait` reads what nobody else does. `interrupt` asks the run to stop and `close`
+    leaves it. *session* is its session, through which more is said to it.
+    """
+
+    def __init__(self, session: Session, notices: AsyncGenerator[Notice, None]) -> None:
+        self.session = session
+        self._waiting: deque[Notice] = deque()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room_for: int | None = BUFFER
+        self._readers = 0
+        self._begun = False
+        self._told = False
+        self._task = asyncio.ensure_future(self._pump(notices))
+        # Not in the task itself: one that is cancelled before its first step runs no line of its own.
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    async def _pump(self, stream: AsyncGenerator[Notice, None]) -> None:
+        async with aclosing(stream) as notices:
+            async for notice in notices:
+                self._begun = True
+                while self._room_for is not None and len(self._waiting) >= self._room_for:
+                    self._room.clear()
+                    await self._room.wait()
+                self._waiting.append(notice)
+                self._news.set()
+
+    async def __aiter__(self) -> AsyncGenerator[Notice, None]:
+        self._readers += 1
+        try:
+            while self._waiting or not self.done:
+                if self._waiting:
+                    self._room.set()
+                    yield self._waiting.popleft()
+                else:
+                    self._news.clear()
+                    await self._news.wait()
+        finally:
+            self._readers -= 1
+            self._news.set()  # whoever waits for the end reads on
+        self._raise()
+
+    async def wait(self) -> Result:
+        """
+        The result, once the run is over and no prompt waits; raises what ended it, where that was an error.
+
+        Of one that was left it is how far it has come.
+        """
+        while True:
+            if not self._readers:
+                self._waiting.clear()
+                self._room.set()
+            if self.done:
+                break
+            self._news.clear()
+            await self._news.wait()
+        self._raise()
+        return self.session.result()
+
+    def _raise(self) -> None:
+        """Raise what ended the run, if it was an error; being closed is none."""
+        self._told = True
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            raise error
+
+    async def interrupt(self) -> None:
+        """Ask the run to stop; asked twice, nothing is waited for."""
+        await self.session.interrupt()
+
+    async def drain(self, within: float | None = None) -> None:
+        """As `Session.drain`. It waits for no reader: notices that nobody has read can be read afterwards."""
+        self._room_for = None
+        self._room.set()
+        await self.session.drain(within)
+
+    async def close(self) -> None:
+        """
+        Leave the run: its work stops, and the session can go on with it. Closing twice is fine.
+
+        Raises the error that had ended it, where nobody was told of that yet.
+        """
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        if not self._told:
+            self._raise()
+
+    async def __aenter__(self) -> Handle:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._told = self._told or kind is not None  # an error of whoever used it comes first
+        await self.close()
+
+    # What is known of it, at any time
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over, or was left."""
+        return self._task.done()
+
+    @property
+    def reason(self) -> DoneReason | None:
+        """Why the latest run ended; None while it goes on."""
+        return None if self._machine is None else self.session.result().reason
+
+    @property
+    def spent(self) -> Spent:
+        """The account of the latest run so far."""
+        return Spent() if self._machine is None else self._machine.memory.spent
+
+    @property
+    def _machine(self) -> Machine | None:
+        """The machine of the latest run, which is none that was over before this began."""
+        machine = self.session.machine
+        return machine if self._begun or self.done or self.session.unfinished else None
+
+    @property
+    def turns(self) -> int:
+        """Completed model responses."""
+        return self.spent.turns
+
+    @property
+    def cost(self) -> Decimal:
+        """USD, as far as prices are known."""
+        return self.spent.cost
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens."""
+        return self.spent.usage

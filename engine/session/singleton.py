@@ -15,7 +15,7 @@ from ...effects.errors import (
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
-    from .broker import Subscription
+    from .delivery import Subscription
     from .session import Session
 
 

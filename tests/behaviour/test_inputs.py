@@ -28,7 +28,7 @@ from turnwheel.testing.scripted import calls, says, stalls
 if TYPE_CHECKING:
     from behaviour.conftest import Stage
 
-    from turnwheel.engine.session.broker import Subscription
+    from turnwheel.engine.session.delivery import Subscription
     from turnwheel.testing.clocks import ManualClock
 
 

@@ -105,8 +105,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.session.runner import Environment
-from turnwheel.engine.session.titles import Titles
+from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
@@ -1106,10 +1105,24 @@ def classes(*roots: Any) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
+RENAMED = {
+    "AllowedAwaitingHooks": "Vetted",
+    "AwaitingHooks": "Hooked",
+    "Basis": "Ground",
+    "FallbackUsed": "FellBack",
+    "HookRound": "Hearing",
+    "MailKind": "Lane",
+    "PriorAttempt": "Tried",
+    "RequestDelayed": "ModelHeld",
+    "RunningChild": "Delegated",
+}
+"""Classes by the names that the committed lists of words have for them."""
+
+
 def words(*roots: Any) -> dict[str, list[str]]:
     """The fields of each class, and the values of each enum, that *roots* are made of, by its name."""
     return {
-        name: [field.name for field in attrs.fields(word)]
+        RENAMED.get(name, name): [field.name for field in attrs.fields(word)]
         if attrs.has(word)
         else [str(each.value) for each in word]
         for name, word in classes(*roots).items()

@@ -36,8 +36,13 @@ PURE_IMPORTS = frozenset(
 )
 CONVERTERS = {
     "encoding.py": {"msgspec"},
-    "codec.py": {"base64", "cattrs", "msgspec"}, "migrations.py": {"cattrs", "msgspec"}}
-SIGNATURES = {"untrusted.py": {"hashlib", "hmac"}, "snapshots.py": {"weakref", "cattrs", "hashlib", "hmac", "msgspec"}}
+    "codec.py": {"base64", "cattrs", "msgspec"},
+    "migrations.py": {"cattrs", "msgspec"},
+}
+SIGNATURES = {
+    "untrusted.py": {"hashlib", "hmac"},
+    "snapshots.py": {"weakref", "cattrs", "hashlib", "hmac", "msgspec"},
+}
 IMPURE_NODES = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Global, ast.Nonlocal)
 # id and hash differ from process to process.
 IMPURE_CALLS = frozenset(["open", "print", "input", "exec", "eval", "__import__", "id", "hash"])

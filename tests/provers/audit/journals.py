@@ -34,8 +34,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.journal.fold import SessionState, apply_entry
-from turnwheel.engine.session.journal import beginning
+from turnwheel.engine.journal.fold import SessionState, apply_entry, beginning
 from turnwheel.states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived

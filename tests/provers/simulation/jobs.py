@@ -39,7 +39,7 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent
-from turnwheel.engine.session.journal import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.performers import ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook

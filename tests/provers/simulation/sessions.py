@@ -53,7 +53,7 @@ from turnwheel.effects.records import (
     SetModel,
     SetThinking,
 )
-from turnwheel.engine.recovery import calls_of
+from turnwheel.engine.open_work import calls_of
 from turnwheel.engine.session.session import Session
 
 SESSION = "s"
@@ -181,7 +181,7 @@ class SessionPlayer:
             coalesce=self._coalesce,
         )
         made = agent.session(SESSION)
-        setting = made._setting  # pyright: ignore[reportPrivateUsage]  # no host wants to set this
+        setting = made._environment  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no host wants to set this
         return Session(SESSION, attrs.evolve(setting, poll=self._poll), self.world.store)
 
     def _check(self, faults: list[str]) -> None:

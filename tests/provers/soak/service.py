@@ -47,8 +47,7 @@ from turnwheel.testing.clocks import AutoClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from turnwheel.engine.session.handle import Handle
-    from turnwheel.engine.session.session import Session
+    from turnwheel.engine.session.session import Handle, Session
     from turnwheel.performers.stores.base import SessionInfo, Store
 
 LONGEST = 25

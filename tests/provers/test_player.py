@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+
 from provers.audit.settings import branched_faults
 from provers.choices import (
     Seeded,
@@ -28,7 +29,6 @@ from provers.simulation.watched import (
     happen,
     replay,
 )
-
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import (
@@ -56,6 +56,8 @@ from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
 from turnwheel.testing.harness import Happening, restore_from_snapshot
+
+pytestmark = pytest.mark.prover
 
 RUNS = 1_500
 """So many runs, at least."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, get_args
 
 import attrs
 
-from ...effects.config import Steering
-from ...effects.errors import (
+from ..effects.config import Steering
+from ..effects.errors import (
     ArgumentError,
     ConfigError,
     QueueFull,
     UnknownCall,
     UnknownRequest,
 )
-from ...effects.events import (
+from ..effects.events import (
     ApprovalGiven,
     Approve,
     ApproveAlways,
@@ -28,15 +28,15 @@ from ...effects.events import (
     UserSent,
     UserSteered,
 )
-from ...effects.messages import Binary
-from ...effects.permissions import PermissionMode
-from ...effects.records import (
+from ..effects.messages import Binary
+from ..effects.permissions import PermissionMode
+from ..effects.records import (
     Change,
     SetMode,
     SetModel,
     SetThinking,
 )
-from ...effects.validators import (
+from ..effects.validators import (
     MAX_ARGUMENTS,
     MAX_GLOBS,
     MAX_MESSAGE,
@@ -48,16 +48,16 @@ from ...effects.validators import (
     tuple_of,
     within,
 )
-from ...states.rules.inputs import refusal
-from ..recovery import calls_of
+from ..states.rules.inputs import refusal
+from .open_work import calls_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...effects.config import Config
-    from ...effects.requests import AskApproval
-    from ..machine import Machine
-    from .session_state import SessionLog
+    from ..effects.config import Config
+    from ..effects.requests import AskApproval
+    from .journal.fold import SessionState
+    from .machine import Machine
 
 DECISIONS = frozenset(get_args(Decision))
 MODES = tuple(PermissionMode)
@@ -65,10 +65,11 @@ MODES = tuple(PermissionMode)
 
 def _text(value: object) -> str:
     """*value* as text that can be written down; `ArgumentError` where it is none."""
-    if isinstance(value, str):
-        return clean(value)
-    msg = f"what is said, its id and who says it are text, not {value!r}"
-    raise ArgumentError(msg)
+    if not isinstance(value, str):
+        msg = f"prompt, id and sender must be text; got {value!r}"
+        raise ArgumentError(msg)
+    # Almost every text is one that can be written: the check is cheaper than the cleaning.
+    return value if value.isascii() else clean(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,8 +84,10 @@ class Input:
     def __attrs_post_init__(self) -> None:
         within("the text of a prompt", len(self.text), MAX_TEXT)
         named("the id of a prompt", self.id)
-        named("the sender of a prompt", self.sender)
-        attached(self.files)
+        if self.sender:
+            named("the sender of a prompt", self.sender)
+        if self.files:
+            attached(self.files)
         if not self.text.strip() and not self.files:
             msg = f"a prompt has to say something; got {self.text!r}"
             raise ConfigError(msg)
@@ -101,27 +104,29 @@ class Input:
         return UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
 
 
-def prompt_input(said: Input, log: SessionLog, at: float) -> UserSent | None:
-    """What was *said*, as a prompt; None where *log* knows of it already."""
-    return None if log.knows(said.id) else said.sent(at)
+def prompt_input(said: Input, state: SessionState, at: float) -> UserSent | None:
+    """What was *said*, as a prompt; None where *state* knows of it already."""
+    return None if state.knows(said.id) else said.sent(at)
 
 
 def steer_input(
-    said: Input, how: Steering, log: SessionLog, at: float, *, always: bool
+    said: Input, how: Steering, state: SessionState, at: float, *, always: bool
 ) -> UserSent | UserSteered | None:
     """As `sent`, but into the run that is under way, or where *always*; where there is none, as a prompt."""
-    if log.knows(said.id):
+    if state.knows(said.id):
         return None
-    return said.steered(at, how) if always or log.unfinished else said.sent(at)
+    return said.steered(at, how) if always or state.unfinished else said.sent(at)
 
 
-def check_question(answer: ApprovalGiven, log: SessionLog, waiting: Iterable[AskApproval]) -> ApprovalGiven:
+def check_question(
+    answer: ApprovalGiven, state: SessionState, waiting: Iterable[AskApproval]
+) -> ApprovalGiven:
     """
-    The *answer*, where *log* has its question open.
+    The *answer*, where *state* has its question open.
 
     Raises `UnknownRequest` with the questions that are *waiting*.
     """
-    if answer.request not in [question.id for question in log.questions]:
+    if answer.request not in [question.id for question in state.questions]:
         raise UnknownRequest(answer.request, tuple([question.id for question in waiting]))
     return answer
 
@@ -160,15 +165,15 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
     return answer
 
 
-def check_room(event: Post, log: SessionLog) -> None:
+def check_room(event: Post, state: SessionState, session: str) -> None:
     """
-    Raise `QueueFull` where as much waits for the session of *log* as may.
+    Raise `QueueFull` where as much waits for a session in *state* as may.
 
     Who stops it or answers it is always heard, or nothing would ever wait any less.
     """
-    waiting = len(log.pending) + (0 if log.machine is None else len(log.machine.memory.mail))
+    waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.mail))
     if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
-        raise QueueFull(log.session, waiting)
+        raise QueueFull(session, waiting)
 
 
 def _fields(decision: Decision) -> list[tuple[str, object]]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import final
 
 import pytest
+
 from provers.audit.journals import Kept
 from provers.choices import Seeded
 from provers.planned import DONE
@@ -22,7 +23,6 @@ from provers.simulation.sessions import (
 )
 from provers.simulation.watched import PromiseBroken, copied, happen
 from provers.tasks import at_work, turns
-
 from turnwheel import (
     Agent,
     Concurrency,
@@ -37,9 +37,12 @@ from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetThinking
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import Journal, fold
+from turnwheel.engine.session.journal import Journal
 from turnwheel.testing.harness import Happening
+
+pytestmark = pytest.mark.prover
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""

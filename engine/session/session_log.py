@@ -1,20 +1,23 @@
-"""What is kept of a session: its journal, the machine that it folds to, and what was posted to it."""
+"""
+What is kept of a session: its store, the writing end of its journal, and the state that the journal folds to.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.config import READER
-from ...effects.errors import (
-    ConfigError,
-    StoreConflict,
-    UnknownRun,
-    UnknownSession,
+from ...effects.errors import ConfigError, UnknownRun, UnknownSession
+from ...effects.events import (
+    ApprovalGiven,
+    Event,
+    Post,
+    UserSent,
 )
-from ...effects.events import ApprovalGiven, Event, Post
-from ...effects.validators import named
+from ...states.context import Mail
+from ...states.rules.inputs import prompt_group
 from ..journal.entries import (
     Branched,
     Entry,
@@ -25,25 +28,15 @@ from ..journal.entries import (
     TakenOver,
     Titled,
 )
-from ..journal.fold import SessionState, apply_entry
-from ..journal.full_results import said_in
-from ..journal.summary import (
-    SessionSummary,
-    summarize,
-    summarize_opened,
-    summary_key,
-)
-from .titles import first_line
+from ..journal.fold import SessionState, apply_entry, fold, gone_back_to, said_in
+from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ...effects import Effect
     from ...effects.config import Config
-    from ...effects.requests import AskApproval
     from ...performers.stores.base import Store
-    from ...states.context import Mail
-    from ..inspect.fork import ForkPoint
     from ..machine import Machine
     from .journal import ConcurrentEntry, Journal, Listener
     from .redactor import Redactor
@@ -55,31 +48,38 @@ class SessionLog:
     The memory of the session *session*, kept in *store* where there is one. Keeps events for a driver.
 
     Theory of operation. What is known here is a fold of the journal, and what is written goes the same way:
-    first into the store, then into `folded`. What is known here and the journal does not say (a store that
+    first into the store, then into `state`. What is known here and the journal does not say (a store that
     failed, a run that was left in the middle) did not happen: then this is `stale`, and `read` reads the
     journal again. Whatever comes from outside is written down before anything is done about it, by whichever
     process it came in through. With what is written goes a line on what the session is about, whenever that
     is worth it.
     """
 
-    def __init__(self, session: str, store: Store | None, sealer: Redactor | None = None) -> None:
+    def __init__(
+        self, session: str, store: Store | None, redactor: Redactor | None = None, *, fresh: bool = False
+    ) -> None:
         self.session = session
-        self._sealer = sealer
-        self.folded = SessionState()
-        self.stale = store is not None
+        self.state = SessionState()
+        self.kept = store is not None
+        self.stale = self.kept
         self.listener: Callable[[Event], None] | None = None
+        self._redactor = redactor
         self._store = store
         self._journal: Journal | None = None
+        self._fresh = fresh and store is not None
+        if store is not None and fresh:
+            # An id that was just made up has no journal to read. Where that is wrong, the first append finds
+            # entries it does not expect, and is refused.
+            # The writing end needs the converter, which costs more to set up than the rest of the engine: a
+            # session without a store never imports it.
+            from .journal import Journal  # noqa: PLC0415  # see above
+
+            self._journal, self.stale = Journal(store, session, 0, self._arrived), False
 
     @property
     def length(self) -> int:
         """How many entries of it are known here."""
         return 0 if self._journal is None else self._journal.length
-
-    @property
-    def kept(self) -> bool:
-        """Whether there is a store."""
-        return self._store is not None
 
     @property
     def store(self) -> Store:
@@ -89,68 +89,29 @@ class SessionLog:
             raise ConfigError(msg)
         return self._store
 
-    @property
-    def machine(self) -> Machine | None:
-        """The machine of the latest run, or None before the first."""
-        return self.folded.machine
-
-    @property
-    def pending(self) -> list[Post]:
-        """What was posted and no run has taken up yet."""
-        return self.folded.posted
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the latest run is not over: it rests, or its process was lost."""
-        return self.folded.unfinished
-
-    @property
-    def prompted(self) -> bool:
-        """
-        Whether something waits that a run is opened for: a prompt, or a steer that came too late for its run.
-        """
-        return bool(self.folded.prompts or self.folded.late)
-
-    @property
-    def prompts(self) -> tuple[Mail, ...]:
-        """The prompts that wait, in the order they came."""
-        return self.folded.prompts
-
-    @property
-    def questions(self) -> tuple[AskApproval, ...]:
-        """The questions that are open and that nobody has answered yet."""
-        return self.folded.questions
-
-    def knows(self, sender: str) -> bool:
-        """Whether an input with the id *sender* came before."""
-        received = () if self.machine is None else self.machine.memory.received
-        return sender in received or any(getattr(event, "id", None) == sender for event in self.pending)
-
     async def read(self) -> None:
         """Read what is new in the journal; all of it, where what is here is not what it says."""
-        if self._store is None:
+        if self._store is None or self._fresh:
+            self._fresh = False
             return
-        # The converter costs more to set up than the rest of the engine together.
-        from .journal import gone_back_to  # noqa: PLC0415  # only with a store
-
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
         if known and gone_back_to(entries):
             # Somebody went back to where nothing is kept of here.
             known, entries = 0, await self._store.load(self.session)
-        self._take_in(self._store, entries, known, self.folded if known else None)
-        self.folded.drop_ends()
+        self._take_in(self._store, entries, known, self.state if known else None)
+        self.state.drop_ends()
 
     def _take_in(
         self, store: Store, entries: Sequence[bytes], known: int, before: SessionState | None
     ) -> None:
         """Let *entries*, which come after the *known* ones that *before* is of, be what is known."""
-        from .journal import Journal, fold  # noqa: PLC0415  # as above
+        from .journal import Journal  # noqa: PLC0415  # as in `__init__`
 
         self.stale = True  # until all of that is understood
-        self.folded = fold(entries, self.session, before, known)
-        if self._sealer is not None and self.folded.origins:
-            self._sealer.reads(self.folded.origins)
+        self.state = fold(entries, self.session, before, known)
+        if self._redactor is not None and self.state.origins:
+            self._redactor.reads(self.state.origins)
         if self._journal is None or not known:
             self._journal = Journal(store, self.session, len(entries), self._arrived)
         else:
@@ -168,8 +129,12 @@ class SessionLog:
 
         Secrets are taken out of what a person answers before it is kept.
         """
-        if self._sealer is not None and isinstance(entry, Posted) and isinstance(entry.event, ApprovalGiven):
-            entry = Posted(event=await self._sealer.answer(entry.event, self.questions))
+        if (
+            self._redactor is not None
+            and isinstance(entry, Posted)
+            and isinstance(entry.event, ApprovalGiven)
+        ):
+            entry = Posted(event=await self._redactor.answer(entry.event, self.state.questions))
         if self._journal is not None and not await self._journal.add(entry, self._about_after(entry)):
             return False
         self._arrived(entry)
@@ -185,28 +150,32 @@ class SessionLog:
             self.listener(entry.event)
 
     async def open_run(
-        self, run: str, config: Config, at: float, *, titled: bool = False
+        self, run: str, config: Config, at: float, prompt: UserSent | None = None, *, titled: bool = False
     ) -> tuple[Effect, ...]:
         """
-        Begin a run on what waits; what it says when it begins. *titled*: a session without a title gets one.
+        Begin a run on the inputs that wait, and on *prompt*; the effects of its beginning.
+
+        *titled*: a session without a title gets one from its first prompt.
         """
         opened = RunOpened(at=at, run=run, config=config)
-        waiting = [one.text for one in self.folded.prompts] + [one.text for one in self.folded.late]
-        said = waiting[0] if waiting else ""
-        title = self.folded.title or (first_line(self.folded.opening or said) if titled else "")
-        entries: list[Entry] = [opened]
-        if title != self.folded.title:
-            entries.append(Titled(at=at, title=title))
+        # The prompt and the run that it opens are one append: half the cost, and no crash comes between them.
+        entries: list[Entry] = [opened] if prompt is None else [Posted(event=prompt), opened]
+        waiting = (*self.state.prompts, *([Mail.of(prompt)] if prompt else []))
+        title = self.state.title
+        if titled and not title:
+            texts = [one.text for one in waiting] or [one.text for one in self.state.late]
+            title = first_line(self.state.opening or "".join(texts[:1]))
+            if title:
+                entries.append(Titled(at=at, title=title))
         if self._journal is not None:
-            folded = self.folded
-            await self._journal.write(
-                *entries, about=lambda _: summarize_opened(opened, title, folded, self.session)
-            )
+            left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
+            summary = summarize_opened(opened, title, self.state, self.session, left)
+            await self._journal.write(*entries, about=lambda _: summary)
         return tuple([effect for entry in entries for effect in self._follow(entry)])
 
     async def take_over(self, config: Config, at: float) -> Machine:
         """Go on with the run that is not over, under *config*."""
-        machine = self.machine
+        machine = self.state.machine
         if machine is None:
             raise UnknownSession(self.session)
         entry = TakenOver(at=at, config=None if machine.under(config) else config)
@@ -230,9 +199,9 @@ class SessionLog:
         """
         entries = await self.store.load(self.session)
         self._take_in(self.store, entries, 0, SessionState(keeps=None))
-        machine = self.machine
+        machine = self.state.machine
         here = "" if machine is None else machine.memory.run
-        there = dict.fromkeys([*self.folded.ends, here] if here else self.folded.ends)
+        there = dict.fromkeys([*self.state.ends, here] if here else self.state.ends)
         if run and run not in there:
             raise UnknownRun(run, tuple(there))
         if run != here:
@@ -240,63 +209,45 @@ class SessionLog:
             if self._journal is not None:
                 await self._journal.write(entry, about=self._about_after(entry))
             self._follow(entry)
-        self.folded.drop_ends()
-
-    async def copy(self, session: str, cut: ForkPoint) -> None:
-        """Make *session*, which must not be there, a copy of this one as *cut* says."""
-        from ..inspect.fork import check_fork, fork_entries  # noqa: PLC0415  # as above
-
-        named("the id of a session", session)
-        check_fork(cut.instead)
-        entries = await self.store.load(self.session)
-        if self._sealer is not None and cut.instead is not None:
-            cut = attrs.evolve(cut, instead=await self._sealer.instead(cut.instead))
-        copied, line = fork_entries(entries, self.session, session, cut)
-        try:
-            await self.store.append(session, 0, copied, line)
-        except StoreConflict as conflict:
-            msg = f"session {session!r} is there already; fork into one that is not"
-            raise ConfigError(msg) from conflict
+        self.state.drop_ends()
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:
         """Let *entry*, which was just written, happen to what is known."""
         number = 0 if self._journal is None else self._journal.length - 1
-        return apply_entry(self.folded, entry, number, self.session)
+        return apply_entry(self.state, entry, number, self.session)
 
     def _about_after(self, entry: Entry) -> Listener:
         return lambda number: summarize(self._ahead(entry, number), self.session)
 
     def _ahead(self, entry: Entry, number: int) -> SessionState:
         """What will be known once *entry*, which opens no run and is no step of one, is written."""
-        ahead = attrs.evolve(self.folded, posted=list(self.folded.posted))
+        ahead = attrs.evolve(self.state, posted=list(self.state.posted))
         apply_entry(ahead, entry, number, self.session)
         return ahead
 
-    # As the driver's keeper
+    # The driver writes each step down here
 
     async def applied(self, event: Event, label: str, effects: tuple[Effect, ...]) -> None:
         """
         Keep *event*, which led to the state *label* with *effects*, before anything that follows is done.
         """
-        folded, journal = self.folded, self._journal
-        folded.posted = [posted for posted in folded.posted if posted != event]
-        summarised = folded.count(effects)
+        state, journal = self.state, self._journal
+        summarised = state.stepped(event, effects)
 
-        def told(number: int) -> SessionSummary | None:
+        def about(number: int) -> SessionSummary | None:
+            # Called again with another number where a second writer came first.
             if summarised:
-                folded.summary = number
-            news = journal is not None and journal.told != summary_key(folded)
-            return summarize(folded, self.session) if news else None
+                state.summary = number
+            news = journal is not None and journal.told != summary_key(state)
+            return summarize(state, self.session) if news else None
 
         if journal is not None:
-            await journal.applied(event, label, told)
-        # What no tool can read need not be found again; a journal has it all the same.
-        if folded.machine is None or folded.machine.config.tool(READER) is not None:
-            folded.wholes.note(event, effects, None if journal is None else journal.length - 1)
+            await journal.applied(event, label, about)
+        state.note_results(event, effects, None if journal is None else journal.length - 1)
 
-    async def whole(self, call: str) -> str | None:
+    async def full_result(self, call: str) -> str | None:
         """The whole result of *call*, of which the history holds a part; None where there is none."""
-        where = self.folded.wholes.where(call)
+        where = self.state.full_results.where(call)
         if not isinstance(where, int) or self._store is None:
             return where if isinstance(where, str) else None
         return await read_entry(self._store, self.session, where)
@@ -314,7 +265,8 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
     Raises `JournalError` for an entry that cannot be read.
     """
     # The converter costs more to set up than the rest of the engine together.
-    from ..journal.encoding import decode_entry  # noqa: PLC0415  # as above
+    # The converter costs more to set up than the rest of the engine: see `SessionLog.read`.
+    from ..journal.encoding import decode_entry  # noqa: PLC0415  # see above
 
     entries = await store.load(session, number)
     if not entries:

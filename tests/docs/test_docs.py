@@ -1,0 +1,192 @@
+"""The docs are right: their code runs, their links lead somewhere, their imports go to rooms."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+ROOMS = (
+    "effects",
+    "states",
+    "engine",
+    "performers",
+    "projections",
+    "settings",
+    "diagrams",
+    "testing",
+)
+PUBLIC = {"turnwheel", *[f"turnwheel.{room}" for room in ROOMS]}
+KITS = {"turnwheel.testing.scenarios", "turnwheel.testing.store_contract", "turnwheel.testing.wire_rules"}
+"""Modules of the kit that are public as a whole."""
+
+BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+DOTTED = re.compile(r"`turnwheel\.(\w+)\.(\w+)")
+NAME = re.compile(r"`([A-Z]\w*[a-z]\w*)(?:\(|`)")
+PLACE = re.compile(rf"`((?:apps|benchmarks|tests|examples|{'|'.join(ROOMS)})/[\w/]*(?:\.\w+|/|\w))`")
+"""A file or folder of the checkout, such as ``states/rules/retry.py``."""
+
+UNNAMED = re.compile(r"\b((who|whom)ever|(some|no|any|every)body)\b", re.IGNORECASE)
+"""Pronouns that hide the actor."""
+
+SKETCHES = {"README.md", "SECURITY.md"}
+"""Pages whose code needs a key, a store or an event loop around it."""
+
+QUOTED = {"providers.md"}
+"""A page that quotes an example; the tests of the wires run it."""
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The Python of *page*, each block with the output that the page shows for it."""
+    return BLOCK.findall(page.read_text("utf-8"))
+
+
+def parsed(code: str) -> ast.Module:
+    """*code* as a tree, in which a sketch may await outside of a function."""
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree: ast.Module = compile(code, "docs", "exec", flags)
+    return tree
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each name that *tree* imports from turnwheel, behind its module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "turnwheel":
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.startswith("turnwheel"))
+
+
+def has(module: str, wanted: str) -> bool:
+    """Whether the public *module* exports *wanted*; a submodule is free to move, so it does not count."""
+    if f"{module}.{wanted}" in KITS:
+        return bool(importlib.import_module(f"{module}.{wanted}"))
+    found = importlib.import_module(module)
+    return not wanted or not isinstance(getattr(found, wanted, found), ModuleType)
+
+
+def wrong(tree: ast.Module) -> list[str]:
+    """The imports of *tree* that go deeper than a room, or find nothing there."""
+    return [
+        f"from {module} import {wanted}"
+        for module, wanted in imports(tree)
+        if module not in PUBLIC or not has(module, wanted)
+    ]
+
+
+# Code
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+def test_a_page_imports_from_rooms_only(page: Path) -> None:
+    assert [fault for code, _ in blocks(page) for fault in wrong(parsed(code))] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_an_example_imports_from_rooms_only(example: Path) -> None:
+    assert wrong(parsed(example.read_text("utf-8"))) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_dotted_name_on_a_page_is_there(page: Path) -> None:
+    found = DOTTED.findall(page.read_text("utf-8"))
+    assert [f"{room}.{wanted}" for room, wanted in found if not has(f"turnwheel.{room}", wanted)] == []
+
+
+RUN = [page for page in PAGES if blocks(page) and page.name not in SKETCHES | QUOTED]
+
+
+@pytest.mark.parametrize("page", RUN, ids=name)
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In order, as one script, in an empty folder; the output is the one that the page shows."""
+    monkeypatch.chdir(tmp_path)
+    # A module of its own: dataclasses and annotations look their names up in it.
+    script = ModuleType("docs_page")
+    monkeypatch.setitem(sys.modules, script.__name__, script)
+    for code, shown in blocks(page):
+        exec(compile(code, name(page), "exec"), script.__dict__)  # noqa: S102  # the page's own code
+        printed = capsys.readouterr().out
+        assert not shown or printed == shown
+    for test in shown_tests(script):
+        done = test()
+        if inspect.iscoroutine(done):
+            asyncio.run(done)
+
+
+def shown_tests(script: ModuleType) -> list[Callable[[], object]]:
+    """The tests that a page shows and that need no fixture."""
+    return [
+        value
+        for key, value in vars(script).items()
+        if key.startswith("test_") and callable(value) and not inspect.signature(value).parameters
+    ]
+
+
+# Links and lists
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to *page* may name behind a #, as GitHub makes it of the headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_link_leads_somewhere(page: Path) -> None:
+    lost: list[str] = []
+    for link in LINK.findall(page.read_text("utf-8")):
+        path, _, anchor = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        if "://" in link:
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_file_that_a_page_names_is_there(page: Path) -> None:
+    found = PLACE.findall(page.read_text("utf-8"))
+    assert sorted({place for place in found if not (ROOT / place).exists()}) == []
+
+
+def test_the_index_has_every_page_and_every_example() -> None:
+    index = (DOCS / "README.md").read_text("utf-8")
+    linked = {(DOCS / link.partition("#")[0]).resolve() for link in LINK.findall(index)}
+    wanted = {page for page in DOCS.glob("*.md") if page.name != "README.md"} | set(EXAMPLES)
+    assert {name(path) for path in wanted - linked} == set()
+
+
+def test_the_glossary_names_what_is_there() -> None:
+    """Each class on the page can be imported from a room."""
+    public = [importlib.import_module(module) for module in sorted(PUBLIC)]
+    named = set(NAME.findall((DOCS / "glossary.md").read_text("utf-8")))
+    assert {wanted for wanted in named if not any(hasattr(module, wanted) for module in public)} == set()
+
+
+# Voice
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_names_its_actors(page: Path) -> None:
+    lines = enumerate(page.read_text("utf-8").splitlines(), 1)
+    assert [f"{number}: {line}" for number, line in lines if UNNAMED.search(line)] == []
