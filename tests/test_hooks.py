@@ -36,6 +36,7 @@ from turnwheel.performers.hooks import (
     command_hook,
     hook,
 )
+from turnwheel.performers.tools.process import run
 from turnwheel.performers.worker_pool import MAX_THREADS
 
 PATIENCE = 10.0
@@ -744,6 +745,22 @@ async def until(condition: Callable[[], bool]) -> bool:
             return False
         await asyncio.sleep(0.01)
     return True
+
+
+async def test_a_command_that_is_cancelled_while_it_starts_leaves_no_child(tmp_path: Path) -> None:
+    """It runs already, and the event loop only has yet to hear of it."""
+    script = "sleep 1000 & echo $! > child.tmp; mv child.tmp child; wait"
+    task = asyncio.create_task(run(("sh", "-c", script), cwd=tmp_path, seconds=PATIENCE, keep=100))
+    for _ in range(2):  # until it is started, and its pipes are not connected yet
+        await asyncio.sleep(0)
+    deadline = time.monotonic() + PATIENCE
+    while not (tmp_path / "child").exists():
+        assert time.monotonic() < deadline
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    pid = int((tmp_path / "child").read_text())
+    assert await until(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
