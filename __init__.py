@@ -41,15 +41,11 @@ from .engine.session.singleton import Singleton
 from .engine.transition import transition
 from .performers.hooks import HookCall, command_hook, hook
 from .performers.stores.memory import MemoryStore
-from .performers.stores.sqlite import SQLiteStore
-from .performers.tools import (
-    Tool,
-    ToolContext,
-    builtin_tools,
-    tool,
-)
+from .performers.tools.decorator import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
+    from .performers.stores.sqlite import SQLiteStore
+    from .performers.tools.builtin import builtin_tools
     from .settings import Settings
 
 __all__ = [
@@ -110,10 +106,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`Settings` is imported when somebody asks for it: many agents are told all in Python."""
-    if name != "Settings":
+    """Import what takes its time when it is asked for: many agents have no file, tools or settings."""
+    homes = {
+        "SQLiteStore": ".performers.stores.sqlite",
+        "Settings": ".settings",
+        "builtin_tools": ".performers.tools.builtin",
+    }
+    if name not in homes:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from .settings import Settings  # noqa: PLC0415  # as said above
+    from importlib import import_module  # noqa: PLC0415  # most imports of this package ask for none of them
 
-    return Settings
+    return getattr(import_module(homes[name], __name__), name)

@@ -50,8 +50,8 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.performers.models.transcript import transcript
-from turnwheel.performers.tools import builtin_tools
+from turnwheel.performers.models.encoding import transcript
+from turnwheel.performers.tools.builtin import builtin_tools
 from turnwheel.states.rules import compaction, model_messages
 
 TOOLS = {tool.spec.name: tool for tool in builtin_tools()}

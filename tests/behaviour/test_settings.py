@@ -159,7 +159,7 @@ def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> No
     [
         ({"tools": ["reed"]}, ["tools", "'reed'", "read"]),
         ({"tools": ["read"], "disallowed_tools": ["write_*"]}, ["disallowed_tools", "'write_*'"]),
-        ({"agent_name": "nobody"}, ["agent_name", "'nobody'"]),
+        ({"agent_name": "ghost"}, ["agent_name", "'ghost'"]),
         ({"limits": {"usd": 1}}, ["USD", "price"]),
         ({"session": {"resume": "a", "latest": True}}, ["resume", "latest"]),
         ({"hooks": [{"at": "stop", "command": ["no-such-program"]}]}, ["hooks", "no-such-program"]),
@@ -304,7 +304,7 @@ async def test_a_session_is_named_found_again_or_the_newest_one_of_the_place(
     await said(says("C"), id="newer")
     assert (await said(says("D"), latest=True))[0] == "newer"
     with pytest.raises(UnknownSession):
-        await said(says("never"), resume="nobody")
+        await said(says("never"), resume="ghost")
     name, _ = await said(says("E"), persist=False)
     with pytest.raises(UnknownSession):
         await said(says("never"), resume=name)

@@ -50,7 +50,7 @@ async def billed(made: Made, session: Session) -> Costs:
     return bill
 
 
-def costs(bill: Costs) -> dict[str, Decimal]:
+def by_model(bill: Costs) -> dict[str, Decimal]:
     return {share.model: share.spent.cost for share in bill.models}
 
 
@@ -64,7 +64,7 @@ async def test_a_session_pays_for_its_runs(made: Made) -> None:
         await session.run("c")
         bill = await billed(made, session)
         assert bill.total == bill.own
-    assert costs(bill) == {"big": 45, "small": Decimal("1.5")}
+    assert by_model(bill) == {"big": 45, "small": Decimal("1.5")}
     assert (bill.own.turns, bill.own.cost, bill.unpriced, bill.children) == (4, Decimal("46.5"), (), ())
 
 
@@ -81,7 +81,7 @@ async def test_a_summary_is_on_the_bill_of_who_made_it(made: Made) -> None:
             await session.run(prompt)
         assert session.history.revision == 1
         bill = await billed(made, session)
-    assert costs(bill) == {"big": 800 + 1200 + 1600, "small": Decimal("1.5")}
+    assert by_model(bill) == {"big": 800 + 1200 + 1600, "small": Decimal("1.5")}
     assert bill.total.turns == 3
 
 
@@ -96,7 +96,7 @@ async def test_children_have_bills_of_their_own(made: Made) -> None:
         (less,) = [child for child in (await billed(made, session)).children if child.agent == "kid"]
         assert (less.own, less.models) == (attrs.evolve(bill.children[0].own, turns=0), ())
     assert (bill.own.turns, bill.own.cost) == (3, Decimal(45))
-    assert costs(bill) == {"big": bill.own.cost}
+    assert by_model(bill) == {"big": bill.own.cost}
     assert [(child.agent, child.total.cost, child.total.turns) for child in bill.children] == [
         ("kid", Decimal("1.5"), 1),
         ("other", Decimal(0), 1),
@@ -147,7 +147,7 @@ async def test_a_child_that_was_given_up_is_paid_for(made: Made) -> None:
         await session.interrupt()
         await running
         before = await costs(store, "s")
-        assert (before.own.cost, costs(before)) == (Decimal(15), {"big": Decimal(15)})
+        assert (before.own.cost, by_model(before)) == (Decimal(15), {"big": Decimal(15)})
         assert before.total.cost == session.spent.cost == Decimal(18)
         await store.delete(before.children[0].session)
         assert (await costs(store, "s")).total == session.spent
@@ -182,7 +182,7 @@ async def test_a_run_that_was_left_or_interrupted_is_paid_for(made: Made) -> Non
                 await session.interrupt()
         bill = await billed(made, session)
     assert bill.total.usage.estimated > 0
-    assert costs(bill) == {"big": bill.total.cost}
+    assert by_model(bill) == {"big": bill.total.cost}
 
 
 async def test_there_is_no_bill_of_nothing() -> None:

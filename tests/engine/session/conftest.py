@@ -42,7 +42,7 @@ from turnwheel.engine.session.environment import Environment
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.performers.instructions import InstructionReader
 from turnwheel.performers.stores.base import Store
-from turnwheel.performers.tools import ToolRunner
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel
 from turnwheel.testing.stores import StoreOver
