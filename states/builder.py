@@ -1,5 +1,9 @@
 """What all handlers build their transitions with: effects, ids, hooks, and inputs that move nothing."""
 
+# A handler never touches the memory. It collects effects in a draft, and those that are records are folded
+# when the whole transition is known to be legal. So a bug in a handler raises, and leaves state and memory
+# as they were; and a record of this step is not yet in the memory that the handler sees.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, final

@@ -1,7 +1,14 @@
 """What a transition may look at besides its state, and how the memory changes: by folding records."""
 
-# The memory is the fold of all records, plus mail that `Memory.receive` put in and `TakeMail` takes out. It
-# never holds callables, the clock, open requests (they belong to the state) or the configuration.
+# The memory is the fold of all records, and of the inputs that `receive` puts into the mail. Nothing else
+# ever writes to it. So a journal of events is enough to have it back, and two machines that were fed the
+# same events are equal.
+#
+# It never holds callables, the clock, open requests (they belong to the state) or the configuration. A run
+# can therefore be taken over by another process, under another configuration, at any step.
+#
+# Its groups follow how long things last. The next run goes on with the session and the conversation. A branch
+# goes on with the session as it is and with the conversation as it was. A run's own progress ends with it.
 
 from __future__ import annotations
 

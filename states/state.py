@@ -138,6 +138,8 @@ class Streaming:
     request: str
     model: str
     attempt: int = 1
+    # As they were at the time of the request. A tool that is configured later was not seen by the model,
+    # and a call to it is a guess.
     offered: tuple[str, ...] = ()
     pieces: Rope = attrs.field(factory=Rope.of)
     stopping: Stopping = Stopping.NONE
@@ -188,7 +190,7 @@ class Dispatching(_OfBatch):
     """A child agent is at work, and no question is open."""
 
 
-# Why a context is made smaller is kept to the end, since it says what a failure leads to.
+# Kept to the end of a compaction, since it says what a failure leads to.
 class CompactReason(StrEnum):
     """Why the context is being shrunk."""
 

@@ -254,6 +254,8 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
 def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
     if ids:
         made = messages(ctx.memory.session.mail, ids)
+        # Record and notice in one transition: a watcher never sees an input taken that a crash could still
+        # lose.
         draft.add(*[AppendMessage(message=message) for message in made])
         draft.add(TakeMail(ids=ids), InputTaken(ids=ids, messages=made))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))

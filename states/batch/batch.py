@@ -1,6 +1,16 @@
-"""The batch: all calls of one assistant message, each in its own phase on its way to its result."""
+"""The batch: all calls of one answer, each in its own phase on its way to its result."""
 
-# `state.Executing`, `state.Confirming` and `state.Dispatching` are one batch under three names.
+# A call goes through these phases from left to right, and never back but for the last case below:
+#
+#   Queued, AwaitingHooks, Asked, AllowedAwaitingHooks, Allowed, Running, Reviewed, Settled
+#
+# - Each but the first and the last may be left out. Hooks are asked before the rules or after, by policy.
+# - Each may be followed by `Settled` at once: a call that is denied, skipped or wrong has its result.
+# - `RunningChild` stands in the place of `Running` where the tool starts a child agent.
+# - A call that was lost while it ran goes back to `Asked`, marked by `PriorAttempt`.
+#
+# A phase names the request that it waits for, so the phases of a batch are all that is open in it.
+# `Executing`, `Confirming` and `Dispatching` are one batch under three names; see `state`.
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ...effects.requests import AskApproval, SetTimer
 from ..builder import ask_hooks, record_answers
 from ..rules import model_messages
 from ..rules.hooks import Opinion, asked_at, opinion, told_of_call
-from ..rules.permission import MAY_HAVE_RUN, Judgement, PermissionPolicy, said_yes
+from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
 from ..rules.schema import arguments_of, problem
 from .batch import (
     Allowed,
@@ -60,15 +60,16 @@ def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: D
         return None
     if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
         return None
-    tell_judged(call, MAY_HAVE_RUN, draft)
+    tell_judged(call, RUN_AGAIN, draft)
     # Marked for good: whatever becomes of the question, no result may say that the call has not run.
     doubted = Call(call=call.call, phase=phase, tried=PriorAttempt.LOST)
-    return ask(doubted, MAY_HAVE_RUN, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
+    return ask(doubted, RUN_AGAIN, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
 
 
 def _may_run(call: Call, batch: Batch, ctx: Context, draft: Draft) -> bool:
     """Whether the tool of *call* is there, takes its arguments, and nothing denies it."""
     spec = spec_of(batch, call, ctx)
+    # A person is not asked to run again what would be refused the moment they said yes.
     if spec is None or fault_in(call.call, spec, batch.offered):
         return False
     return law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}) is None

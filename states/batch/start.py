@@ -204,6 +204,8 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
         return settled(call, Outcome.ERROR, fault, draft)
     # Also of children behind this call: they may have been approved first, and their share is not free.
     held = [one.phase.limits for one in others if isinstance(one.phase, RunningChild)]
+    # What this call was allowed says nothing about what is left: the budget is looked at when the child
+    # starts.
     limits = granted(child.limits, left(ctx.config, _account(ctx, draft), ctx.memory.earlier), held)
     if isinstance(limits, str):
         return settled(

@@ -9,6 +9,8 @@ from ...effects.permissions import Basis
 if TYPE_CHECKING:
     from .permission import Judgement
 
+# A model acts on these words. Each says what happened, whether the call may have run, and what to do next;
+# none says that a call did not run where that is not known.
 CANCELLED = "Cancelled"
 INTERRUPTED_BEFORE = "interrupted before it came in"
 SKIPPED_AFTER_STEER = "Skipped: the user said something new, which comes next."
@@ -26,6 +28,7 @@ CONTINUE = "Continue where you left off."
 
 def not_found(name: str, offered: tuple[str, ...]) -> str:
     """The result of a call to a tool that is not there."""
+    # The names that were offered. One that is only configured would be refused, too.
     there = f" Available: {', '.join(offered)}." if offered else ""
     return f"Tool not found: {name}.{there}"
 
@@ -45,6 +48,7 @@ def shortened(content: str, limit: int, call: str, reader: str) -> str:
     side = limit // 10
     out = len(content) - 2 * side
     how = f": {reader} with id {call!r} reads them, from offset {side} on" if reader else ""
+    # Both ends: a command's output begins with what was asked and ends with how it went.
     head, tail = content[:side], content[len(content) - side :]
     return f"{head}\n[... {out} of {len(content)} characters are left out{how} ...]\n{tail}"
 

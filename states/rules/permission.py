@@ -34,7 +34,7 @@ class Judgement:
 # the same words. (What the model reads of a denial is in `model_messages`.)
 
 NO_ANSWER = Judgement(Verdict.DENY, Basis.PERSON, "no answer came in time")
-MAY_HAVE_RUN = Judgement(Verdict.ASK, Basis.LOST, "it may have run when its process was lost; run it again?")
+RUN_AGAIN = Judgement(Verdict.ASK, Basis.LOST, "it may have run when its process was lost; run it again?")
 
 
 def said_no(why: str) -> Judgement:
