@@ -32,6 +32,8 @@ from typing import final
 
 import attrs
 
+# pyright: reportUnsafeMultipleInheritance=false  # what attrs makes calls the one __init__ there is
+
 # An error with fields keeps them in its `args` too, in their order, so it can be pickled to another process.
 
 

@@ -83,10 +83,10 @@ KEY = "sk-ant/api03+0123456789=="
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        (f"no {KEY}!", "no [redact_keys]!"),
-        (f"Bearer {KEY}{KEY}", "Bearer [redact_keys][redact_keys]"),
-        ("?key=sk-ant%2Fapi03%2B0123456789%3D%3D&x", "?key=[redact_keys]&x"),
-        (f"{KEY[:12]}... (9999 characters)", "[redact_keys]... (9999 characters)"),
+        (f"no {KEY}!", "no [hidden]!"),
+        (f"Bearer {KEY}{KEY}", "Bearer [hidden][hidden]"),
+        ("?key=sk-ant%2Fapi03%2B0123456789%3D%3D&x", "?key=[hidden]&x"),
+        (f"{KEY[:12]}... (9999 characters)", "[hidden]... (9999 characters)"),
         (f"{KEY[:7]}... and {KEY[:12]} say little", f"{KEY[:7]}... and {KEY[:12]} say little"),
         ("no key here", "no key here"),
     ],
