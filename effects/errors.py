@@ -32,7 +32,8 @@ from typing import final
 
 import attrs
 
-# pyright: reportUnsafeMultipleInheritance=false  # what attrs makes calls the one __init__ there is
+# The `__init__` that attrs makes calls the only one there is in these bases.
+# pyright: reportUnsafeMultipleInheritance=false
 
 # An error with fields keeps them in its `args` too, in their order, so it can be pickled to another process.
 
