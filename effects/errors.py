@@ -30,13 +30,6 @@ from __future__ import annotations
 
 from typing import final
 
-import attrs
-
-# The `__init__` that attrs makes calls the only one there is in these bases.
-# pyright: reportUnsafeMultipleInheritance=false
-
-# An error with fields keeps them in its `args` too, in their order, so it can be pickled to another process.
-
 
 class TurnwheelError(Exception):
     """The base of all errors here; never raised itself."""
@@ -62,23 +55,25 @@ class ArgumentError(CallerError, TypeError):
 
 
 @final
-@attrs.define(eq=False)
 class UnknownSession(CallerError, LookupError):
     """There is no session *session*."""
 
-    session: str
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
 
     def __str__(self) -> str:
         return f"no session {self.session!r} in this store"
 
 
 @final
-@attrs.define(eq=False)
 class UnknownRequest(CallerError, LookupError):
     """No open question has the id *request*; *open* are those there are."""
 
-    request: str
-    open: tuple[str, ...]
+    def __init__(self, request: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
+        self.request = request
+        self.open = open
+        super().__init__(request, open)
 
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.open)) or "none"
@@ -86,12 +81,13 @@ class UnknownRequest(CallerError, LookupError):
 
 
 @final
-@attrs.define(eq=False)
 class UnknownCall(CallerError, LookupError):
     """No call under way has the id *call*; *open* are those there are."""
 
-    call: str
-    open: tuple[str, ...]
+    def __init__(self, call: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
+        self.call = call
+        self.open = open
+        super().__init__(call, open)
 
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.open)) or "none"
@@ -99,12 +95,13 @@ class UnknownCall(CallerError, LookupError):
 
 
 @final
-@attrs.define(eq=False)
 class UnknownRun(CallerError, LookupError):
     """The session has no run *run*; *runs* are those there are."""
 
-    run: str
-    runs: tuple[str, ...]
+    def __init__(self, run: str, runs: tuple[str, ...]) -> None:
+        self.run = run
+        self.runs = runs
+        super().__init__(run, runs)
 
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.runs)) or "none"
@@ -112,48 +109,52 @@ class UnknownRun(CallerError, LookupError):
 
 
 @final
-@attrs.define(eq=False)
 class SessionBusy(CallerError, RuntimeError):
     """A run of session *session* is under way."""
 
-    session: str
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
 
     def __str__(self) -> str:
         return f"session {self.session!r} has a run under way; wait for it or interrupt it"
 
 
 @final
-@attrs.define(eq=False)
 class SessionClosed(CallerError, RuntimeError):
     """Session *session* was closed."""
 
-    session: str
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(session)
 
     def __str__(self) -> str:
         return f"session {self.session!r} is closed; open it again from its store"
 
 
 @final
-@attrs.define(eq=False)
 class TooLarge(CallerError, ValueError):
     """*what* has *size* of *unit*, and may have *limit*."""
 
-    what: str
-    size: int
-    limit: int
-    unit: str
+    def __init__(self, what: str, size: int, limit: int, unit: str) -> None:
+        self.what = what
+        self.size = size
+        self.limit = limit
+        self.unit = unit
+        super().__init__(what, size, limit, unit)
 
     def __str__(self) -> str:
         return f"{self.what} has {self.size:,} {self.unit}, and may have {self.limit:,}"
 
 
 @final
-@attrs.define(eq=False)
 class QueueFull(CallerError, RuntimeError):
     """The input queue of *session* is full: *waiting* prompts wait."""
 
-    session: str
-    waiting: int
+    def __init__(self, session: str, waiting: int) -> None:
+        self.session = session
+        self.waiting = waiting
+        super().__init__(session, waiting)
 
     def __str__(self) -> str:
         return f"session {self.session!r} has {self.waiting} prompts waiting; send this one again later"
@@ -169,13 +170,14 @@ class StoreError(WorldError, OSError):
 
 
 @final
-@attrs.define(eq=False)
 class StoreConflict(WorldError):
     """Session *session* has *actual* entries where the writer expected *expected*: another one wrote."""
 
-    session: str
-    expected: int
-    actual: int
+    def __init__(self, session: str, expected: int, actual: int) -> None:
+        self.session = session
+        self.expected = expected
+        self.actual = actual
+        super().__init__(session, expected, actual)
 
     def __str__(self) -> str:
         return (
@@ -189,13 +191,14 @@ class JournalError(WorldError, ValueError):
 
 
 @final
-@attrs.define(eq=False)
 class NewerVersion(JournalError):
     """What is stored at *where* has *version*, of which nothing is known here: *known* is the newest."""
 
-    where: str
-    version: int
-    known: int
+    def __init__(self, where: str, version: int, known: int) -> None:
+        self.where = where
+        self.version = version
+        self.known = known
+        super().__init__(where, version, known)
 
     def __str__(self) -> str:
         return (
@@ -209,24 +212,26 @@ class InternalError(TurnwheelError, AssertionError):
 
 
 @final
-@attrs.define(eq=False)
 class IllegalTransition(InternalError):
     """A handler went from *state* on *event* to *target*, which the table does not have."""
 
-    state: str
-    event: str
-    target: str
+    def __init__(self, state: str, event: str, target: str) -> None:
+        self.state = state
+        self.event = event
+        self.target = target
+        super().__init__(state, event, target)
 
     def __str__(self) -> str:
         return f"no row for {self.event} in {self.state} leading to {self.target}"
 
 
 @final
-@attrs.define(eq=False)
 class NoPerformer(InternalError):
     """Nothing performs effects of type *effect*."""
 
-    effect: str
+    def __init__(self, effect: str) -> None:
+        self.effect = effect
+        super().__init__(effect)
 
     def __str__(self) -> str:
         return f"no performer for {self.effect}: was one left out when the driver was built?"
