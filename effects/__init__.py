@@ -2,7 +2,7 @@
 The words spoken to the world and back: four closed unions of frozen values.
 
 `Effect` is what a transition returns: a `Request` that gets one answer, a `Cancel`, a `Record` that changes
-the memory, or a `Notice` for whoever watches. `Event` is what comes back or in. Who does the work is in
+the memory, or a `Notice` for subscribers. `Event` is what comes back or in. Who does the work is in
 `performers`.
 """
 
@@ -14,8 +14,8 @@ from .notices import Notice
 from .records import Record
 from .requests import Cancel, Request
 
+# Everything a transition can return.
 Effect = Request | Cancel | Record | Notice
-"""Everything a transition can return."""
 
 # By exact type, since the classes are final: a step asks this of every effect.
 _REQUESTS: frozenset[type] = frozenset(get_args(Request))
@@ -34,5 +34,5 @@ def is_record(effect: Effect) -> TypeGuard[Record]:
 
 
 def is_notice(effect: Effect) -> TypeGuard[Notice]:
-    """Whether *effect* is for whoever watches."""
+    """Whether *effect* is for subscribers and readers."""
     return type(effect) in _NOTICES

@@ -12,11 +12,11 @@ Every error of this library, by whose fault it is.
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way
             SessionClosed      (RuntimeError) the session was closed
-            TooLarge           (ValueError) something is larger than anybody takes
-            QueueFull          (RuntimeError) as much waits as may
+            TooLarge           (ValueError) something is larger than its limit
+            QueueFull          (RuntimeError) the input queue is full
         WorldError             something outside failed
             StoreError         (OSError) the store cannot be read or written
-            StoreConflict      somebody else wrote to the session first
+            StoreConflict      another process wrote to the session first
             JournalError       (ValueError) what is stored cannot be understood
                 NewerVersion   a later turnwheel wrote it
         InternalError          (AssertionError) a bug of ours; please report it
@@ -29,6 +29,13 @@ What a model or a tool does wrong is never an exception: it is an event.
 from __future__ import annotations
 
 from typing import final
+
+import attrs
+
+# The `__init__` that attrs makes calls the only one there is in these bases.
+# pyright: reportUnsafeMultipleInheritance=false
+
+# An error with fields keeps them in its `args` too, in their order, so it can be pickled to another process.
 
 
 class TurnwheelError(Exception):
@@ -55,25 +62,23 @@ class ArgumentError(CallerError, TypeError):
 
 
 @final
+@attrs.define(eq=False)
 class UnknownSession(CallerError, LookupError):
     """There is no session *session*."""
 
-    def __init__(self, session: str) -> None:
-        self.session = session
-        super().__init__(session)
+    session: str
 
     def __str__(self) -> str:
         return f"no session {self.session!r} in this store"
 
 
 @final
+@attrs.define(eq=False)
 class UnknownRequest(CallerError, LookupError):
     """No open question has the id *request*; *open* are those there are."""
 
-    def __init__(self, request: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
-        self.request = request
-        self.open = open
-        super().__init__(request, open)
+    request: str
+    open: tuple[str, ...]
 
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.open)) or "none"
@@ -81,13 +86,12 @@ class UnknownRequest(CallerError, LookupError):
 
 
 @final
+@attrs.define(eq=False)
 class UnknownCall(CallerError, LookupError):
     """No call under way has the id *call*; *open* are those there are."""
 
-    def __init__(self, call: str, open: tuple[str, ...]) -> None:  # noqa: A002  # the word of the field
-        self.call = call
-        self.open = open
-        super().__init__(call, open)
+    call: str
+    open: tuple[str, ...]
 
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.open)) or "none"
@@ -95,13 +99,12 @@ class UnknownCall(CallerError, LookupError):
 
 
 @final
+@attrs.define(eq=False)
 class UnknownRun(CallerError, LookupError):
     """The session has no run *run*; *runs* are those there are."""
 
-    def __init__(self, run: str, runs: tuple[str, ...]) -> None:
-        self.run = run
-        self.runs = runs
-        super().__init__(run, runs)
+    run: str
+    runs: tuple[str, ...]
 
     def __str__(self) -> str:
         there = ", ".join(map(repr, self.runs)) or "none"
@@ -109,52 +112,48 @@ class UnknownRun(CallerError, LookupError):
 
 
 @final
+@attrs.define(eq=False)
 class SessionBusy(CallerError, RuntimeError):
     """A run of session *session* is under way."""
 
-    def __init__(self, session: str) -> None:
-        self.session = session
-        super().__init__(session)
+    session: str
 
     def __str__(self) -> str:
         return f"session {self.session!r} has a run under way; wait for it or interrupt it"
 
 
 @final
+@attrs.define(eq=False)
 class SessionClosed(CallerError, RuntimeError):
     """Session *session* was closed."""
 
-    def __init__(self, session: str) -> None:
-        self.session = session
-        super().__init__(session)
+    session: str
 
     def __str__(self) -> str:
         return f"session {self.session!r} is closed; open it again from its store"
 
 
 @final
+@attrs.define(eq=False)
 class TooLarge(CallerError, ValueError):
     """*what* has *size* of *unit*, and may have *limit*."""
 
-    def __init__(self, what: str, size: int, limit: int, unit: str) -> None:
-        self.what = what
-        self.size = size
-        self.limit = limit
-        self.unit = unit
-        super().__init__(what, size, limit, unit)
+    what: str
+    size: int
+    limit: int
+    unit: str
 
     def __str__(self) -> str:
         return f"{self.what} has {self.size:,} {self.unit}, and may have {self.limit:,}"
 
 
 @final
+@attrs.define(eq=False)
 class QueueFull(CallerError, RuntimeError):
-    """As many prompts wait for session *session* as may: *waiting*."""
+    """The input queue of *session* is full: *waiting* prompts wait."""
 
-    def __init__(self, session: str, waiting: int) -> None:
-        self.session = session
-        self.waiting = waiting
-        super().__init__(session, waiting)
+    session: str
+    waiting: int
 
     def __str__(self) -> str:
         return f"session {self.session!r} has {self.waiting} prompts waiting; send this one again later"
@@ -170,14 +169,13 @@ class StoreError(WorldError, OSError):
 
 
 @final
+@attrs.define(eq=False)
 class StoreConflict(WorldError):
-    """Session *session* has *actual* entries where the writer expected *expected*: somebody else wrote."""
+    """Session *session* has *actual* entries where the writer expected *expected*: another one wrote."""
 
-    def __init__(self, session: str, expected: int, actual: int) -> None:
-        self.session = session
-        self.expected = expected
-        self.actual = actual
-        super().__init__(session, expected, actual)
+    session: str
+    expected: int
+    actual: int
 
     def __str__(self) -> str:
         return (
@@ -191,14 +189,13 @@ class JournalError(WorldError, ValueError):
 
 
 @final
+@attrs.define(eq=False)
 class NewerVersion(JournalError):
     """What is stored at *where* has *version*, of which nothing is known here: *known* is the newest."""
 
-    def __init__(self, where: str, version: int, known: int) -> None:
-        self.where = where
-        self.version = version
-        self.known = known
-        super().__init__(where, version, known)
+    where: str
+    version: int
+    known: int
 
     def __str__(self) -> str:
         return (
@@ -212,26 +209,24 @@ class InternalError(TurnwheelError, AssertionError):
 
 
 @final
+@attrs.define(eq=False)
 class IllegalTransition(InternalError):
     """A handler went from *state* on *event* to *target*, which the table does not have."""
 
-    def __init__(self, state: str, event: str, target: str) -> None:
-        self.state = state
-        self.event = event
-        self.target = target
-        super().__init__(state, event, target)
+    state: str
+    event: str
+    target: str
 
     def __str__(self) -> str:
         return f"no row for {self.event} in {self.state} leading to {self.target}"
 
 
 @final
+@attrs.define(eq=False)
 class NoPerformer(InternalError):
     """Nothing performs effects of type *effect*."""
 
-    def __init__(self, effect: str) -> None:
-        self.effect = effect
-        super().__init__(effect)
+    effect: str
 
     def __str__(self) -> str:
         return f"no performer for {self.effect}: was one left out when the driver was built?"

@@ -42,16 +42,16 @@ class Verdict(StrEnum):
 class Basis(StrEnum):
     """What a verdict rests on."""
 
+    # The tool says of itself when it is asked about.
     TOOL = "tool"
-    """The tool says of itself when it is asked about."""
     MODE = "mode"
     RULE = "rule"
+    # A person allowed it for good, in this session.
     GRANT = "grant"
-    """A person allowed it for good, in this session."""
     HOOK = "hook"
     PERSON = "person"
+    # The process in which it was at work is gone, and it may have run.
     LOST = "lost"
-    """The process in which it was at work is gone, and it may have run."""
 
 
 @final

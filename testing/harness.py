@@ -117,6 +117,16 @@ def step(config: Config, state: State, memory: Memory, event: Event) -> Step:
     )
 
 
+def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of all types that its fields have
+    """*memory* with these fields changed, in whichever of its groups they are."""
+    groups: dict[str, Any] = {}
+    for name in ("session", "conversation", "progress"):
+        group = getattr(memory, name)
+        mine = {field.name for field in attrs.fields(type(group))} & changes.keys()
+        groups[name] = attrs.evolve(group, **{each: changes.pop(each) for each in mine})
+    return attrs.evolve(memory, **groups, **changes)
+
+
 def steps(machine: Machine, event: Event | None) -> Iterator[Step]:
     """
     The transitions that `machine.advance(event)` would make; the machine stays as it is.

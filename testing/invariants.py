@@ -187,6 +187,8 @@ def payment_faults(now: Step) -> list[str]:
 
 def _estimate_faults(added: Usage, now: Step) -> list[str]:
     """Whether what was lost in *now*, and told of no usage, was *added* as an estimate of what it read."""
-    least = now.memory.size if isinstance(now.state, Streaming) else 1  # a summary reads a part of it
+    least = (
+        now.memory.conversation.size if isinstance(now.state, Streaming) else 1
+    )  # a summary reads a part of it
     right = added.estimated == added.total and added.input >= least
     return [] if right else [f"{now.event} may have cost {least} tokens or more, added were {added}"]

@@ -99,7 +99,11 @@ class ChatFace:
     def _mail(self, name: str) -> Mail | None:
         """The input called *name*, while it waits."""
         machine = None if self._place is None else self._place.session.machine
-        return None if machine is None else next((one for one in machine.memory.mail if one.id == name), None)
+        return (
+            None
+            if machine is None
+            else next((one for one in machine.memory.session.mail if one.id == name), None)
+        )
 
     # Notices
 

@@ -57,18 +57,18 @@ class Workspace:
         """Who is asked, as it is shown: what a person chose for the session, else what is configured."""
         config, machine = self.agent.config, self.session.machine
         name = config.model.name
-        if machine is not None and machine.memory.model != machine.config.model.name:
-            name = machine.memory.model
+        if machine is not None and machine.memory.session.model != machine.config.model.name:
+            name = machine.memory.session.model
         return CALLED if is_stand_in(name) and self.agent.api_key == "" else name
 
     @property
     def about(self) -> str:
         """What else is to be known at the beginning: a title, an unusual mode, what is read first."""
         config, machine = self.agent.config, self.session.machine
-        mode = config.policy.mode if machine is None else machine.memory.mode
+        mode = config.policy.mode if machine is None else machine.memory.session.mode
         words = [f"'{one_line(self.session.title, TITLE_WIDTH)}'"] if self.session.title else []
         words += [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
-        if machine is None or isinstance(machine.memory.instructions, NotBegun):
+        if machine is None or isinstance(machine.memory.session.instructions, NotBegun):
             words += [f"reads {file}" for file in config.instructions if self._has(file)]
         return "  ".join(words)
 
@@ -186,5 +186,5 @@ async def insist(job: RunOptions, place: Workspace) -> None:
         return
     if job.mode is not None:
         await place.session.control(SetMode(mode=job.mode))
-    if (job.model is not None or job.stand_in) and machine.memory.model != model:
+    if (job.model is not None or job.stand_in) and machine.memory.session.model != model:
         await place.session.control(SetModel(model=model))

@@ -17,7 +17,7 @@ from typing import cast, final
 
 import attrs
 
-from ...states.rules.compaction import INSTRUCTIONS
+from ...states.rules.compaction import SUMMARY_INSTRUCTIONS
 from .faults import FAULTS, SMALL_MODEL
 from .report import (
     DEFINITIONS,
@@ -132,7 +132,7 @@ def decide(messages: Sequence[Message], tools: Sequence[Offer] = (), *, model: s
 
 def _wants_summary(messages: Sequence[Message]) -> bool:
     roles = [message.role for message in messages]
-    return roles == ["system", "user"] and messages[0].text.startswith(INSTRUCTIONS.strip())
+    return roles == ["system", "user"] and messages[0].text.startswith(SUMMARY_INSTRUCTIONS.strip())
 
 
 def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:

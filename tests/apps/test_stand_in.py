@@ -310,7 +310,7 @@ def history(prompt: str) -> list[Said]:
 def summarised(messages: Sequence[Said]) -> str:
     """What the stand-in makes of *messages* when it is asked as the loop asks."""
     asked = [
-        Message(role="system", content=compaction.INSTRUCTIONS),
+        Message(role="system", content=compaction.SUMMARY_INSTRUCTIONS),
         Message(role="user", content=transcript(messages)),
     ]
     step = decide(asked)

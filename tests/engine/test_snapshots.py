@@ -75,10 +75,9 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import KEPT, VERSION, Snapshot
-from turnwheel.engine.untrusted import PREFIX
+from turnwheel.engine.snapshots import UNTRUSTED_PREFIX, VERSION, Snapshot
 from turnwheel.states.batch.batch import Phase, Queued, Settled
-from turnwheel.states.context import Memory
+from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import (
@@ -91,7 +90,7 @@ from turnwheel.states.state import (
     State,
     Thinking,
 )
-from turnwheel.testing.harness import KEY, MachineHarness, calls, config, restore_from_snapshot
+from turnwheel.testing.harness import KEY, MachineHarness, calls, config, remember, restore_from_snapshot
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)
@@ -146,11 +145,14 @@ def test_the_places_are_all_there_are() -> None:
 
 def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
     """Also grants and contexts, which show in no state; a state is JSON with its type in it."""
-    assert set(KEPT) == {field.name for field in attrs.fields(Memory)} - {"history"}
+    groups = (Memory, SessionMemory, ConversationMemory, RunProgress)
+    names = [field.name for group in groups for field in attrs.fields(group)]
+    assert len(set(names)) == len(names)
+    kept = {*names} - {"session", "conversation", "progress", "history"}
     beside = {"version", "state", "length", "revision"}
-    assert {field.name for field in attrs.fields(Snapshot)} == {*KEPT, *beside}
+    assert {field.name for field in attrs.fields(Snapshot)} == kept | beside
     machine = run_at("executing").machine
-    machine.memory = attrs.evolve(
+    machine.memory = remember(
         machine.memory,
         granted=(Rule(verdict="allow", tool="write", where=(("path", "src/*"),)),),
         pending_context=("mind the gap",),
@@ -259,7 +261,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
     world = World(restored(machine), random.Random(1))
     assert world.faults() == []
     assert world.machine.done
-    machine.memory = attrs.evolve(
+    machine.memory = remember(
         machine.memory,
         granted=(Rule(verdict="allow", tool="*"),),
         mode=PermissionMode.BYPASS,
@@ -271,17 +273,21 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
     for data in (machine.snapshot(), machine.snapshot(KEY)):
         back = restored(machine, data)
         memory = back.memory
-        assert (memory.granted, memory.mode, memory.model) == ((), PermissionMode.DEFAULT, "wire:model")
-        assert (memory.chosen, memory.pending_context, memory.next_id) == ((), (), 1)
-        assert not isinstance(memory.instructions, SetInstructions)
+        assert (memory.session.granted, memory.session.mode, memory.session.model) == (
+            (),
+            PermissionMode.DEFAULT,
+            "wire:model",
+        )
+        assert (memory.session.chosen, memory.conversation.pending_context, memory.next_id) == ((), (), 1)
+        assert not isinstance(memory.session.instructions, SetInstructions)
         assert (back.state.open, recover(back, 99.0).again) == ((), ())
-        assert memory.run.startswith(PREFIX)
+        assert memory.run.startswith(UNTRUSTED_PREFIX)
 
 
 def test_the_same_snapshot_is_the_same_machine_and_no_other_has_its_ids() -> None:
     """So its requests have idempotency keys of their own, which no writer of a snapshot can choose."""
     machine = run_at("executing").machine
-    larger = attrs.evolve(machine.memory, size=machine.memory.size + 1)
+    larger = remember(machine.memory, size=machine.memory.conversation.size + 1)
     others = (machine, Machine(machine.config, machine.state, larger), run_at("confirming").machine)
     names = {restored(each).memory.run for each in (machine, *others)}
     assert [len(name) for name in names] == [len("foreign-") + 32] * 3
@@ -431,7 +437,7 @@ class World:
     def _take(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
             if isinstance(effect, Request):
-                if effect.id in self._seen or not effect.id.startswith(PREFIX):
+                if effect.id in self._seen or not effect.id.startswith(UNTRUSTED_PREFIX):
                     self._wrong.append(f"the id {effect.id} is not new")
                 self._seen.add(effect.id)
                 self._open[effect.id] = effect
@@ -442,7 +448,7 @@ class World:
         config, memory = self.machine.config, self.machine.memory
         if isinstance(request, CallModel):
             self._asked += 1
-            if request.model not in {config.model.name, config.compaction.model, memory.fallback}:
+            if request.model not in {config.model.name, config.compaction.model, memory.progress.fallback}:
                 self._wrong.append(f"asks {request.model}")
             self._wrong += history_faults(memory.history)
         if isinstance(request, RunTool | RunAgent) and not self._may(request):
@@ -608,7 +614,11 @@ def test_a_history_from_outside_is_only_read() -> None:
     """Whatever it claims: the next call is judged as the first one ever, and only a configured tool runs."""
     run = MachineHarness(Machine.start(config(), "go on", run="r", history=History.of(*CLAIMS)))
     memory = run.machine.memory
-    assert (memory.granted, memory.mode, memory.spent) == ((), PermissionMode.DEFAULT, Spent())
+    assert (memory.session.granted, memory.session.mode, memory.spent) == (
+        (),
+        PermissionMode.DEFAULT,
+        Spent(),
+    )
     run.say(*calls("write"))
     assert [each.tool for each in run.got(AskApproval)] == ["write"]
     assert not run.all(RunTool)
@@ -658,4 +668,4 @@ def test_a_change_that_comes_twice_is_one() -> None:
     plan = ControlReceived(at=2.0, id="d", change=SetMode(mode=PermissionMode.PLAN))
     for event in (loose, plan, loose):
         run.feed(event)
-    assert run.machine.memory.mode is PermissionMode.PLAN
+    assert run.machine.memory.session.mode is PermissionMode.PLAN

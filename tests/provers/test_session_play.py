@@ -236,7 +236,7 @@ async def test_what_is_said_from_elsewhere_is_in_the_run_that_was_under_way() ->
     assert kept.taken == [FIRST, "the steer", "the second"]
     assert set(kept.applied.values()) == {1}
     assert kept.folded.machine is not None
-    assert kept.folded.machine.memory.thinking == SetThinking(tokens=100)
+    assert kept.folded.machine.memory.session.thinking == SetThinking(tokens=100)
 
 
 # In any order

@@ -80,7 +80,7 @@ class CallBook:
     @classmethod
     def of(cls, memory: Memory) -> CallBook:
         """A new book for a run that begins with *memory*."""
-        return cls(granted=memory.granted)
+        return cls(granted=memory.session.granted)
 
     def copy(self) -> CallBook:
         """A book that goes on from here on its own."""
@@ -109,8 +109,8 @@ class CallBook:
             faults += self._effect(effect, now, around)
         if isinstance(now.event, ToolFinished | ToolLost | AgentFinished):
             faults += self._reviewed(now, around)
-        if now.remembered.granted != self.granted:
-            faults.append(f"granted were {self.granted}, the memory has {now.remembered.granted}")
+        if now.remembered.session.granted != self.granted:
+            faults.append(f"granted were {self.granted}, the memory has {now.remembered.session.granted}")
         return faults + self._left(now, around)
 
     def _lost(self, now: Step, around: Around) -> list[str]:

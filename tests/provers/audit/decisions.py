@@ -91,7 +91,7 @@ def _of_the_requests(now: Step) -> Iterator[Notice]:
             case RunAgent():
                 yield AgentStarted(call=effect.call, agent=effect.agent, prompt=effect.prompt)
             case CallModel(purpose=Purpose.SUMMARY, attempt=1) if isinstance(now.state, Compacting):
-                yield CompactionStarted(size=now.memory.size, reason=now.state.reason)
+                yield CompactionStarted(size=now.memory.conversation.size, reason=now.state.reason)
             case CallModel(purpose=Purpose.TURN):
                 yield ModelCalled(request=effect.id, model=effect.model, attempt=effect.attempt)
             case _:

@@ -20,9 +20,9 @@ from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import InterruptRequested
 from turnwheel.effects.permissions import Verdict
 from turnwheel.states.batch.batch import Stopping
-from turnwheel.states.rules.answer_parts import TRUSTED
 from turnwheel.states.rules.limits import child_prompt
 from turnwheel.states.rules.schema import arguments_of, problem
+from turnwheel.states.streaming import TRUSTED
 from turnwheel.testing.harness import stopping
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from turnwheel.effects.requests import (
     Purpose,
     ReadInstructions,
 )
-from turnwheel.states.rules.compaction import INSTRUCTIONS
+from turnwheel.states.rules.compaction import SUMMARY_INSTRUCTIONS
 from turnwheel.states.rules.model_messages import CONTINUE
-from turnwheel.states.thinking import NATURAL
+from turnwheel.states.thinking import NATURAL_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,7 @@ class HookBook:
     @classmethod
     def of(cls, memory: Memory) -> HookBook:
         """A new book for a run that begins with *memory*."""
-        return cls(instructions=memory.instructions, pending=memory.pending_context)
+        return cls(instructions=memory.session.instructions, pending=memory.conversation.pending_context)
 
     def copy(self) -> HookBook:
         """A book that goes on from here on its own."""
@@ -125,7 +125,7 @@ class HookBook:
         if now.following.label in {"compacting.weigh", "thinking.go", "thinking.end"}:
             self.wishes = ()
         memory = now.remembered
-        if (memory.pending_context, memory.continues) != (self.pending, self.continued):
+        if (memory.conversation.pending_context, memory.progress.continues) != (self.pending, self.continued):
             faults.append(f"hooks added {self.pending} and {self.continued}, the memory is {memory}")
         return faults
 
@@ -191,7 +191,7 @@ class HookBook:
                 )
             case CallModel():
                 return self._shown(effect, now)
-            case RunEnded(reason=reason) if reason in NATURAL:
+            case RunEnded(reason=reason) if reason in NATURAL_ENDS:
                 return self._ends(reason, now)
             case _:
                 return []
@@ -217,7 +217,7 @@ class HookBook:
     def _shown(self, request: CallModel, now: Step) -> list[str]:
         """The model is told what hooks added, that it goes in circles, and the session's instructions."""
         if request.purpose is Purpose.SUMMARY:
-            wanted = "\n".join([INSTRUCTIONS, *self.wishes])
+            wanted = "\n".join([SUMMARY_INSTRUCTIONS, *self.wishes])
             told = request.instructions == wanted
             faults = [] if told else [f"{request.id} is told {request.instructions!r}, and not {wanted!r}"]
             return faults + (_overlooked(Hook.PRE_COMPACT, now) if request.attempt == 1 else [])

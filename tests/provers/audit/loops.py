@@ -54,8 +54,10 @@ class LoopBook:
         for effect in now.effects:
             if isinstance(effect, CallModel) and effect.purpose is Purpose.TURN:
                 faults += self._offered(effect, now)
-        if {one.tool: one for one in now.remembered.withdrawn} != self.withdrawn:
-            faults.append(f"withdrawn are {self.withdrawn}, the memory has {now.remembered.withdrawn}")
+        if {one.tool: one for one in now.remembered.progress.withdrawn} != self.withdrawn:
+            faults.append(
+                f"withdrawn are {self.withdrawn}, the memory has {now.remembered.progress.withdrawn}"
+            )
         return faults
 
     def _judged(self, told: list[LoopDetected], asked: list[Due], now: Step) -> list[str]:

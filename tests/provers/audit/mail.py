@@ -19,7 +19,7 @@ from turnwheel.effects.messages import Message, Role, user
 from turnwheel.effects.notices import InputBlocked, InputTaken, RunEnded
 from turnwheel.effects.records import AppendMessage, MailKind, TakeMail
 from turnwheel.effects.requests import CallModel, FireHook, Purpose
-from turnwheel.states.thinking import NATURAL
+from turnwheel.states.thinking import NATURAL_ENDS
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
@@ -48,7 +48,7 @@ class MailBook:
     @classmethod
     def of(cls, memory: Memory) -> MailBook:
         """A new book for a run that begins with *memory*."""
-        return cls(waiting=tuple([_posted(mail) for mail in memory.mail]))
+        return cls(waiting=tuple([_posted(mail) for mail in memory.session.mail]))
 
     def copy(self) -> MailBook:
         """A book that goes on from here on its own."""
@@ -66,11 +66,11 @@ class MailBook:
         faults: list[str] = []
         for effect in now.effects:
             faults += self._effect(effect, now)
-        if len(now.remembered.mail) != len(self.waiting) or (
-            now.memory.mail is not now.remembered.mail
-            and [_posted(mail) for mail in now.remembered.mail] != list(self.waiting)
+        if len(now.remembered.session.mail) != len(self.waiting) or (
+            now.memory.session.mail is not now.remembered.session.mail
+            and [_posted(mail) for mail in now.remembered.session.mail] != list(self.waiting)
         ):
-            faults.append(f"the mail has {now.remembered.mail}, waiting are {self.waiting}")
+            faults.append(f"the mail has {now.remembered.session.mail}, waiting are {self.waiting}")
         return faults
 
     def _effect(self, effect: Effect, now: Step) -> list[str]:
@@ -85,7 +85,7 @@ class MailBook:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 faults = [f"{effect.id} leaves while {unread} wait to be read"] if unread else []
                 return faults if self.begun else [*faults, f"{effect.id} leaves without a prompt"]
-            case RunEnded(reason=reason) if reason in NATURAL:
+            case RunEnded(reason=reason) if reason in NATURAL_ENDS:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 return [f"the run ended while {unread} wait to be read"] if unread else []
             case InputTaken() | InputBlocked() if not any(isinstance(one, TakeMail) for one in now.effects):

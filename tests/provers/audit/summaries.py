@@ -21,8 +21,8 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.requests import CallModel, Purpose, Transcript
-from turnwheel.states.compacting import SMALLER_TRIES, WHOLE
-from turnwheel.states.rules.compaction import PREFIX
+from turnwheel.states.compacting import SMALLER_TRIES, WHOLE_SUMMARY
+from turnwheel.states.rules.compaction import SUMMARY_PREFIX
 from turnwheel.states.state import Compacting, CompactReason
 from turnwheel.testing.harness import stopping
 
@@ -61,7 +61,7 @@ class ShrinkBook:
     @classmethod
     def of(cls, memory: Memory) -> ShrinkBook:
         """A new book for a run that begins with *memory*."""
-        return cls(attempts=memory.compactions, failures=memory.compaction_failures)
+        return cls(attempts=memory.progress.compactions, failures=memory.session.compaction_failures)
 
     def copy(self) -> ShrinkBook:
         """A book that goes on from here on its own."""
@@ -78,7 +78,7 @@ class ShrinkBook:
         for effect in now.effects:
             faults += self._effect(effect, now, view, window)
         memory = now.remembered
-        kept = (memory.compactions, memory.compaction_failures)
+        kept = (memory.progress.compactions, memory.session.compaction_failures)
         if kept != (self.attempts, self.failures):
             faults.append(f"counted are {(self.attempts, self.failures)} compactions, kept {kept}")
         if not isinstance(now.following, Compacting):
@@ -110,7 +110,9 @@ class ShrinkBook:
             case CallModel(purpose=Purpose.SUMMARY):
                 return self._asked(effect, now, view, window)
             case ReplaceHistory(head=head):
-                right = len(head) == 1 and head[0].role is Role.USER and head[0].text.startswith(PREFIX)
+                right = (
+                    len(head) == 1 and head[0].role is Role.USER and head[0].text.startswith(SUMMARY_PREFIX)
+                )
                 return [] if right else [f"{effect} is no summary"]
             case Compacted(before=before, after=after):
                 self.attempts, self.failures = self.attempts + 1, 0
@@ -163,7 +165,7 @@ class ShrinkBook:
         replaced = [effect for effect in now.effects if isinstance(effect, ReplaceHistory)]
         if isinstance(event, ModelFailed):
             return self._failed(event, asked, now, view, failed=failed)
-        whole = isinstance(event, ModelFinished) and event.stop in WHOLE
+        whole = isinstance(event, ModelFinished) and event.stop in WHOLE_SUMMARY
         if failed == bool(replaced) or (replaced and not whole):
             return [f"{event} led to {now.effects}"]
         cut = [effect.keep for effect in replaced]

@@ -111,8 +111,8 @@ class TryBook:
             faults += self._effect(effect)
         if isinstance(event, ControlReceived) and SetModel in [type(effect) for effect in now.effects]:
             self.fallback = ""
-        if now.remembered.fallback != self.fallback:
-            faults.append(f"{self.fallback!r} took over, the memory has {now.remembered.fallback!r}")
+        if now.remembered.progress.fallback != self.fallback:
+            faults.append(f"{self.fallback!r} took over, the memory has {now.remembered.progress.fallback!r}")
         return faults
 
     def _effect(self, effect: object) -> list[str]:

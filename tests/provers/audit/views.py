@@ -60,7 +60,9 @@ class ViewBook:
     @classmethod
     def of(cls, memory: Memory) -> ViewBook:
         """A new book for a run that begins with *memory*."""
-        return cls(messages=tuple(memory.history), before=memory.cleared, size=memory.size)
+        return cls(
+            messages=tuple(memory.history), before=memory.conversation.cleared, size=memory.conversation.size
+        )
 
     def copy(self) -> ViewBook:
         """A book that goes on from here on its own."""
@@ -77,7 +79,7 @@ class ViewBook:
         if memory is now.memory:
             return faults
         books = (self.before, results_of(self.messages[self.before :]), self.size)
-        kept = (memory.cleared, memory.results, memory.size)
+        kept = (memory.conversation.cleared, memory.conversation.results, memory.conversation.size)
         if books != kept:
             faults.append(f"left out before, results and size are {books}, the memory has {kept}")
         return faults

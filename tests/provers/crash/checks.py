@@ -121,8 +121,8 @@ def _order_faults(remains: Remains) -> Iterator[str]:
     if ordered != ORDERS:
         yield f"ordered were {sorted(ordered)}"
     machine = remains.main.kept.folded.machine
-    if machine is not None and machine.memory.thinking != SetThinking(tokens=THOUGHT):
-        yield f"{THOUGHT} tokens were to be thought, it is {machine.memory.thinking}"
+    if machine is not None and machine.memory.session.thinking != SetThinking(tokens=THOUGHT):
+        yield f"{THOUGHT} tokens were to be thought, it is {machine.memory.session.thinking}"
     for trail in remains.trails.values():
         begun = {note["call"] for note in remains.of("tool", trail.session)}
         yield from [f"{call} began, although somebody said no" for call in sorted(begun & trail.denied)]

@@ -245,8 +245,8 @@ def reads_snapshot(data: bytes, number: int) -> Found:
     if key is not None:
         return ([] if restored == machine else [f"signed, and yet {restored!r:.300}"]), "signed"
     faults = state_faults(restored.state, restored.memory)
-    if restored.memory.granted:
-        faults.append(f"granted were {restored.memory.granted!r:.300}")
+    if restored.memory.session.granted:
+        faults.append(f"granted were {restored.memory.session.granted!r:.300}")
     restored.advance()
     return [*faults, *state_faults(restored.state, restored.memory)], "foreign"
 

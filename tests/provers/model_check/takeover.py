@@ -196,7 +196,7 @@ class _Look:
                 config=self.machine.config,
                 spec=spec,
                 given=entry.arguments,
-                mode=memory.mode,
-                granted=memory.granted,
+                mode=memory.session.mode,
+                granted=memory.session.granted,
             ).denied
         )
