@@ -1,72 +1,60 @@
-"""turnwheel: an explicit state-machine engine for LLM agent loops, with pure transition functions."""
+"""
+turnwheel: an explicit state-machine engine for LLM agent loops, with pure transition functions.
+
+Here is what most agents need. The rooms have the rest: `turnwheel.effects` all words, `turnwheel.states` the
+seven states, `turnwheel.engine` sessions and journals, `turnwheel.performers` models, tools and stores,
+`turnwheel.projections` other vocabularies, `turnwheel.settings`, `turnwheel.testing`, `turnwheel.diagrams`.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .effects.config import (
-    Approval,
-    ChildSpec,
-    Compaction,
-    Concurrency,
-    Config,
-    Gates,
-    Limits,
-    Loops,
-    ModelSpec,
-    OnDenial,
-    OnLost,
-    OnMaxTokens,
-    Policy,
-    Price,
-    Retries,
-    SideEffect,
-    Steering,
-    ToolSpec,
-)
-from .effects.errors import TurnwheelError
-from .effects.events import Approve, ApproveAlways, Deny
-from .effects.hooks import Hook, HookAnswer
-from .effects.messages import Binary
-from .effects.notices import DoneReason
-from .effects.permissions import PermissionMode, Rule, Verdict
-from .effects.records import SetMode, SetModel, SetThinking
-from .effects.secrets import Secrets
-from .engine.agent import Agent
-from .engine.driver.driver import Driver
-from .engine.machine import Machine, drive
-from .engine.prices import price_of
-from .engine.session.result import Result
-from .engine.session.session import Handle, Session
-from .engine.session.singleton import Singleton
-from .engine.transition import transition
-from .performers.hooks import HookCall, command_hook, hook
-from .performers.stores.memory import MemoryStore
-from .performers.stores.sqlite import SQLiteStore
-from .performers.tools import (
-    Tool,
-    ToolContext,
-    builtin_tools,
-    tool,
-)
-
 if TYPE_CHECKING:
-    from .settings import Settings
+    from .effects.config import (
+        ChildSpec,
+        Compaction,
+        Config,
+        Limits,
+        Loops,
+        ModelSpec,
+        Policy,
+        Price,
+        Retries,
+        ToolSpec,
+    )
+    from .effects.errors import TurnwheelError
+    from .effects.events import Approve, ApproveAlways, Deny
+    from .effects.hooks import Hook, HookAnswer
+    from .effects.notices import DoneReason
+    from .effects.permissions import PermissionMode, Rule
+    from .effects.records import SetMode, SetModel, SetThinking
+    from .effects.secrets import Secrets
+    from .engine.agent import Agent
+    from .engine.machine import Machine
+    from .engine.session.result import Result
+    from .engine.session.session import Handle, Session
+    from .engine.session.singleton import Singleton
+    from .engine.transition import transition
+    from .performers.hooks import HookCall, hook
+    from .performers.stores.memory import MemoryStore
+    from .performers.stores.sqlite import SQLiteStore
+    from .performers.tools.builtin import builtin_tools
+    from .performers.tools.decorator import Tool, ToolContext, tool
+    from .settings.settings import Settings
+    from .states.context import Context
 
 __all__ = [
     "Agent",
-    "Approval",
     "Approve",
     "ApproveAlways",
-    "Binary",
     "ChildSpec",
     "Compaction",
-    "Concurrency",
     "Config",
+    "Context",
     "Deny",
     "DoneReason",
-    "Driver",
-    "Gates",
     "Handle",
     "Hook",
     "HookAnswer",
@@ -76,9 +64,6 @@ __all__ = [
     "Machine",
     "MemoryStore",
     "ModelSpec",
-    "OnDenial",
-    "OnLost",
-    "OnMaxTokens",
     "PermissionMode",
     "Policy",
     "Price",
@@ -92,29 +77,62 @@ __all__ = [
     "SetModel",
     "SetThinking",
     "Settings",
-    "SideEffect",
     "Singleton",
-    "Steering",
     "Tool",
     "ToolContext",
     "ToolSpec",
     "TurnwheelError",
-    "Verdict",
     "builtin_tools",
-    "command_hook",
-    "drive",
     "hook",
-    "price_of",
     "tool",
     "transition",
 ]
 
+_MODULES = {
+    "effects.config": (
+        "ChildSpec",
+        "Compaction",
+        "Config",
+        "Limits",
+        "Loops",
+        "ModelSpec",
+        "Policy",
+        "Price",
+        "Retries",
+        "ToolSpec",
+    ),
+    "effects.errors": ("TurnwheelError",),
+    "effects.events": ("Approve", "ApproveAlways", "Deny"),
+    "effects.hooks": ("Hook", "HookAnswer"),
+    "effects.notices": ("DoneReason",),
+    "effects.permissions": ("PermissionMode", "Rule"),
+    "effects.records": ("SetMode", "SetModel", "SetThinking"),
+    "effects.secrets": ("Secrets",),
+    "engine.agent": ("Agent",),
+    "engine.machine": ("Machine",),
+    "engine.session.result": ("Result",),
+    "engine.session.session": ("Handle", "Session"),
+    "engine.session.singleton": ("Singleton",),
+    "engine.transition": ("transition",),
+    "performers.hooks": ("HookCall", "hook"),
+    "performers.stores.memory": ("MemoryStore",),
+    "performers.stores.sqlite": ("SQLiteStore",),
+    "performers.tools.builtin": ("builtin_tools",),
+    "performers.tools.decorator": ("Tool", "ToolContext", "tool"),
+    "settings.settings": ("Settings",),
+    "states.context": ("Context",),
+}
 
-def __getattr__(name: str) -> object:
-    """`Settings` is imported when somebody asks for it: many agents are told all in Python."""
-    if name != "Settings":
+if not TYPE_CHECKING:  # a type checker would let every name through
+
+    def __getattr__(name: str) -> object:
+        """Import the module of *name* on first use: a machine by hand pays for no HTTP and no store."""
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(f".{module}", __name__), name)
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from .settings import Settings  # noqa: PLC0415  # as said above
 
-    return Settings
+
+def __dir__() -> list[str]:
+    return __all__

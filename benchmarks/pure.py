@@ -13,14 +13,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from turnwheel import (
-    Config,
-    Machine,
-    ModelSpec,
-    SideEffect,
-    ToolSpec,
-)
-from turnwheel.effects.config import Limits
+from turnwheel import Config, Machine, ModelSpec, ToolSpec
+from turnwheel.effects.config import Limits, SideEffect
 from turnwheel.effects.events import (
     ModelFinished,
     ModelStreamed,

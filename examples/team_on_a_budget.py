@@ -8,16 +8,8 @@ import asyncio
 import json
 from decimal import Decimal
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Concurrency,
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Policy, Price, tool
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.messages import Role, StopReason
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece

@@ -16,7 +16,6 @@ from turnwheel import (
     Agent,
     Approve,
     ChildSpec,
-    Concurrency,
     DoneReason,
     Limits,
     MemoryStore,
@@ -27,7 +26,7 @@ from turnwheel import (
     ToolContext,
     tool,
 )
-from turnwheel.effects.config import OnMaxTokens
+from turnwheel.effects.config import Concurrency, OnMaxTokens
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Decision
 from turnwheel.effects.messages import Outcome, Role, StopReason

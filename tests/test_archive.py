@@ -12,18 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel import (
-    Agent,
-    Binary,
-    ChildSpec,
-    MemoryStore,
-    ModelSpec,
-    Price,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, MemoryStore, ModelSpec, Price, SQLiteStore, tool
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, StoreConflict, UnknownSession
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode

@@ -18,7 +18,6 @@ from turnwheel import (
     ApproveAlways,
     ChildSpec,
     Compaction,
-    Concurrency,
     Deny,
     DoneReason,
     Limits,
@@ -33,9 +32,9 @@ from turnwheel import (
     SetMode,
     SetModel,
     SQLiteStore,
-    Steering,
     tool,
 )
+from turnwheel.effects.config import Concurrency, Steering
 from turnwheel.effects.errors import (
     ConfigError,
     StoreConflict,

@@ -14,7 +14,6 @@ from turnwheel import (
     Agent,
     Approve,
     ChildSpec,
-    Concurrency,
     DoneReason,
     Hook,
     HookAnswer,
@@ -24,10 +23,10 @@ from turnwheel import (
     Policy,
     Session,
     Singleton,
-    Steering,
     hook,
     tool,
 )
+from turnwheel.effects.config import Concurrency, Steering
 from turnwheel.effects.errors import (
     ConfigError,
     SessionClosed,

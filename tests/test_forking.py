@@ -16,7 +16,6 @@ from turnwheel import (
     Agent,
     Approve,
     ApproveAlways,
-    Binary,
     ChildSpec,
     Deny,
     DoneReason,
@@ -27,10 +26,9 @@ from turnwheel import (
     Session,
     SetMode,
     SetModel,
-    Steering,
     tool,
 )
-from turnwheel.effects.config import Limits
+from turnwheel.effects.config import Limits, Steering
 from turnwheel.effects.errors import (
     ArgumentError,
     ConfigError,
@@ -47,7 +45,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.messages import Outcome, Role
+from turnwheel.effects.messages import Binary, Outcome, Role
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.inspect.costs import costs

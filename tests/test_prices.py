@@ -23,17 +23,11 @@ from genai_prices.types import (
     TimeOfDateConstraint,
 )
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Limits,
-    ModelSpec,
-    Price,
-    price_of,
-)
+from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Price
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage, cost
+from turnwheel.engine import price_of
 from turnwheel.testing.scripted import ScriptedModel, says
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -254,7 +248,7 @@ def test_without_the_list_it_is_said_how_to_get_it() -> None:
     """And that one can do without."""
     code = (
         "import sys; sys.modules['genai_prices'] = None\n"
-        "from turnwheel import price_of\n"
+        "from turnwheel.engine import price_of\n"
         "try: price_of('gpt-5')\n"
         "except ValueError as error: print(error)"
     )
@@ -268,7 +262,7 @@ def test_nothing_is_fetched_for_a_price() -> None:
     code = (
         "import socket, sys\n"
         "sys.addaudithook(lambda event, _: event.startswith('socket.connect') and sys.exit(3))\n"
-        "from turnwheel import price_of\n"
+        "from turnwheel.engine import price_of\n"
         "print(price_of('openai:gpt-5') is not None)"
     )
     assert said_by(code) == "True"

@@ -23,15 +23,8 @@ from provers.simulation.sessions import (
 from provers.simulation.watched import PromiseBroken, copied, happen
 from provers.tasks import at_work, turns
 
-from turnwheel import (
-    Agent,
-    Concurrency,
-    DoneReason,
-    MemoryStore,
-    Result,
-    Session,
-)
-from turnwheel.effects.config import Config, Steering
+from turnwheel import Agent, DoneReason, MemoryStore, Result, Session
+from turnwheel.effects.config import Concurrency, Config, Steering
 from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome

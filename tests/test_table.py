@@ -50,9 +50,8 @@ from turnwheel.effects.permissions import Basis
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine import transition as dispatcher
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.transition import advance, transition
+from turnwheel.engine.transition import advance, ignored, transition
 from turnwheel.states import (
     compacting,
     confirming,
@@ -310,7 +309,7 @@ def test_what_has_rows_takes_one_of_them(label: str, kind: type[Event]) -> None:
     """What answers an open request, or needs none, applies, and leads where a row does."""
     state = LABELS[label]
     following, effects = transition(state, Context(CONFIG, memory(state), event(kind)))
-    assert not dispatcher.ignored(effects)
+    assert not ignored(effects)
     assert (label, kind, following.label) in LEGAL
 
 
@@ -322,7 +321,7 @@ def test_a_batch_begins_when_it_is_entered() -> None:
     assert "AskApproval" in [type(effect).__name__ for effect in effects]
     unmoved, effects = transition(LABELS["executing"], Context(CONFIG, memory(state), Entered(at=7.0)))
     assert unmoved is LABELS["executing"]
-    assert dispatcher.ignored(effects)
+    assert ignored(effects)
 
 
 # Stepped by hand

@@ -11,15 +11,8 @@ import asyncio
 import json
 import sys
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Concurrency,
-    Limits,
-    Policy,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, Limits, Policy, SQLiteStore, tool
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.events import ModelFailed, ModelFinished
 from turnwheel.effects.messages import Role
 from turnwheel.effects.requests import CallModel

@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import (
-    Approve,
-    ApproveAlways,
-    Concurrency,
-    Deny,
-    DoneReason,
-    Limits,
-    OnDenial,
-    Policy,
-    Rule,
-)
+from turnwheel import Approve, ApproveAlways, Deny, DoneReason, Limits, Policy, Rule
+from turnwheel.effects.config import Concurrency, OnDenial
 from turnwheel.effects.errors import UnknownRequest
 from turnwheel.effects.events import Decision
 from turnwheel.effects.notices import (

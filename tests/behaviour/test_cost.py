@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import (
-    ChildSpec,
-    Compaction,
-    DoneReason,
-    Limits,
-    ModelSpec,
-    Price,
-    price_of,
-    tool,
-)
+from turnwheel import ChildSpec, Compaction, DoneReason, Limits, ModelSpec, Price, tool
 from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
@@ -27,6 +18,7 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine import price_of
 from turnwheel.engine.inspect.costs import costs
 from turnwheel.testing.scripted import calls, fails, says
 

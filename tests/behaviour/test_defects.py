@@ -14,7 +14,6 @@ from turnwheel import (
     Agent,
     Approve,
     ChildSpec,
-    Concurrency,
     Deny,
     DoneReason,
     HookAnswer,
@@ -28,7 +27,7 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.config import Loops
+from turnwheel.effects.config import Concurrency, Loops
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import (
     Decision,

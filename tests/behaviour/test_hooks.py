@@ -12,7 +12,6 @@ from turnwheel import (
     Approve,
     ChildSpec,
     DoneReason,
-    Gates,
     HookAnswer,
     HookCall,
     Limits,
@@ -21,6 +20,7 @@ from turnwheel import (
     Rule,
     hook,
 )
+from turnwheel.effects.config import Gates
 from turnwheel.effects.events import Failure
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.notices import (

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import (
-    Binary,
-    DoneReason,
-    Policy,
-    Singleton,
-)
+from turnwheel import DoneReason, Policy, Singleton
 from turnwheel.effects.errors import QueueFull
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.notices import (
     InputReceived,
     InputTaken,

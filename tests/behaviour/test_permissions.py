@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import (
-    Approval,
-    DoneReason,
-    PermissionMode,
-    Policy,
-    Rule,
-    SetMode,
-    SideEffect,
-    Verdict,
-    tool,
-)
+from turnwheel import DoneReason, PermissionMode, Policy, Rule, SetMode, tool
+from turnwheel.effects.config import Approval, SideEffect
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallJudged,
@@ -25,6 +16,7 @@ from turnwheel.effects.notices import (
     ToolProgress,
     ToolStarted,
 )
+from turnwheel.effects.permissions import Verdict
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:

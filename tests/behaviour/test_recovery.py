@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import (
-    Approve,
-    Deny,
-    OnLost,
-    Policy,
-    ToolContext,
-    tool,
-)
+from turnwheel import Approve, Deny, Policy, ToolContext, tool
+from turnwheel.effects.config import OnLost
 from turnwheel.effects.errors import StoreConflict
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (

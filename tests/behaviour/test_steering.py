@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import (
-    Deny,
-    DoneReason,
-    HookAnswer,
-    HookCall,
-    Limits,
-    Policy,
-    Steering,
-    hook,
-)
+from turnwheel import Deny, DoneReason, HookAnswer, HookCall, Limits, Policy, hook
+from turnwheel.effects.config import Steering
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     ApprovalRequested,

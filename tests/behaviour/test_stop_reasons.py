@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import (
-    DoneReason,
-    ModelSpec,
-    OnMaxTokens,
-    Policy,
-)
+from turnwheel import DoneReason, ModelSpec, Policy
+from turnwheel.effects.config import OnMaxTokens
 from turnwheel.effects.events import Failure, ModelFinished
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
