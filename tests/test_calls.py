@@ -41,7 +41,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.states.rules import model_messages
 from turnwheel.testing.harness import (
-    MODEL,
+    TEST_MODEL,
     TOOLS,
     MachineHarness,
     call,
@@ -139,7 +139,7 @@ def test_a_call_that_is_settled_at_once_leaves_its_place_to_the_next() -> None:
     """A child that does not exist takes no room from a read behind it."""
     scout = ToolSpec(name="scout", kind=ToolKind.AGENT, side_effect=SideEffect.READ_ONLY)
     policy = Policy(concurrency=Concurrency.PARALLEL_READS, max_parallel=1)
-    run = MachineHarness(Config(model=MODEL, tools=(scout, *TOOLS), policy=policy))
+    run = MachineHarness(Config(model=TEST_MODEL, tools=(scout, *TOOLS), policy=policy))
     run.say(call(0, "scout", agent="nobody", prompt="go"), call(1, "look", path="a"))
     assert run.started == ["look"]
 
@@ -192,7 +192,7 @@ def test_a_tool_that_is_gone_when_its_turn_comes_does_not_run() -> None:
     """The settings may change while a question is open: the answer is yes, the tool is not there any more."""
     run = MachineHarness()
     run.say(call(0, "write", path="a"))
-    run.machine.config = Config(model=MODEL, tools=TOOLS[:1])
+    run.machine.config = Config(model=TEST_MODEL, tools=TOOLS[:1])
     run.decide("write", Approve())
     assert run.all(RunTool) == []
     assert run.outcomes == [("write", "error")]
@@ -202,7 +202,9 @@ def test_a_tool_that_came_later_was_not_offered_and_does_not_run() -> None:
     """Only what stood in the request that was answered may run."""
     run = MachineHarness()
     run.say(call(0, "look", path="a"), call(1, "late", path="b"))
-    run.machine.config = Config(model=MODEL, tools=(*TOOLS, ToolSpec(name="late", approval=Approval.NEVER)))
+    run.machine.config = Config(
+        model=TEST_MODEL, tools=(*TOOLS, ToolSpec(name="late", approval=Approval.NEVER))
+    )
     run.end("look")
     assert run.started == []
     assert run.outcomes == [("look", "ok"), ("late", "error")]

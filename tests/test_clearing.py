@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
@@ -43,7 +44,7 @@ from turnwheel.states.rules.token_estimates import (
     results_in,
     saved,
 )
-from turnwheel.testing.harness import MachineHarness, call, config, restore_from_snapshot
+from turnwheel.testing.harness import MachineHarness, call, config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -331,7 +331,7 @@ def each(**change: Callable[[SessionInfo], float]) -> dict[str, Mistake]:
 LISTED = "sessions are listed last written first"
 BYTES = "an entry is any bytes"
 ENDS = "a writer that is not at the end writes nothing"
-WHOLE = "whoever reads sees an append whole or not at all"
+WHOLE = "a reader sees an append whole or not at all"
 ABOUT = "a session is about what was said last"
 DELETED = "a deleted session is gone and may come again"
 NAMES = "a session has any name"
@@ -353,7 +353,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Mistake]]] = {
     "tells later": (WHOLE, {"append": tells_later}),
     "keeps later": ("entries come back in order", {"append": keeps_later}),
     "keeps although cancelled": (
-        "whoever is cancelled leaves nothing in doubt",
+        "a cancelled append is kept or never will be",
         {"append": keeps_although_cancelled, "close": closes_when_that_is_done},
     ),
     "closes at once": ("closing comes after what was asked before", {"append": takes_its_time}),

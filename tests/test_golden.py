@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 import attrs
 import pytest
+from provers.steps import restore_from_snapshot
 
 from turnwheel import MemoryStore, Session
 from turnwheel.effects.config import Config, SideEffect
@@ -58,7 +59,6 @@ from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import Confirming, Dispatching, Executing
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.harness import restore_from_snapshot
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 

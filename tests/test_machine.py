@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from provers.steps import restore_from_snapshot
 
 from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects.errors import IllegalTransition, InternalError, JournalError
@@ -42,7 +43,6 @@ from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.states.state import Done
-from turnwheel.testing.harness import restore_from_snapshot
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Concurrency, Limits, OnDenial, Policy
 from turnwheel.effects.events import (
@@ -37,13 +38,7 @@ from turnwheel.effects.requests import (
 from turnwheel.engine.recovery import recover
 from turnwheel.states.rules import model_messages
 from turnwheel.states.rules.history_check import history_faults
-from turnwheel.testing.harness import (
-    MachineHarness,
-    call,
-    calls,
-    config,
-    restore_from_snapshot,
-)
+from turnwheel.testing.harness import MachineHarness, call, calls, config
 
 PATIENT = Policy(answer_within=60.0)
 

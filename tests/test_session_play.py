@@ -21,6 +21,7 @@ from provers.simulation.sessions import (
     to_the_end,
 )
 from provers.simulation.watched import PromiseBroken, copied, happen
+from provers.steps import Happening
 from provers.tasks import at_work, turns
 
 from turnwheel import Agent, DoneReason, MemoryStore, Result, Session
@@ -33,7 +34,6 @@ from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.reading import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.journal import Journal
-from turnwheel.testing.harness import Happening
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""

@@ -7,6 +7,7 @@ from typing import get_args
 
 import attrs
 import pytest
+from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
 
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import JournalError, NewerVersion
@@ -43,7 +44,7 @@ from turnwheel.engine.snapshots import KEPT, VERSION, Snapshot
 from turnwheel.states.batch.batch import Phase
 from turnwheel.states.context import Memory
 from turnwheel.states.state import CompactStage, Stage, State
-from turnwheel.testing.harness import KEY, config, restore_from_snapshot
+from turnwheel.testing.harness import config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)
@@ -103,7 +104,7 @@ def test_a_snapshot_is_the_same_each_time(place: str) -> None:
     """Of equal machines the bytes are equal, so that they can be compared."""
     assert run_at(place).machine.snapshot() == run_at(place).machine.snapshot()
     machine = run_at(place).machine
-    assert restore_from_snapshot(machine).snapshot(KEY) == machine.snapshot(KEY)
+    assert restore_from_snapshot(machine).snapshot(SNAPSHOT_KEY) == machine.snapshot(SNAPSHOT_KEY)
     assert restore_from_snapshot(machine).snapshot() == machine.snapshot()
 
 

@@ -55,7 +55,7 @@ from turnwheel.effects.requests import (
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.machine import Machine, drive
 from turnwheel.testing.harness import (
-    MODEL,
+    TEST_MODEL,
     MachineHarness,
     call,
     config,
@@ -115,7 +115,7 @@ def test_history_given_at_the_start_is_continued() -> None:
     """A second run over the same conversation sees all of it and counts its own turns."""
     first = by_hand()
     first.say("hi")
-    second = Machine.start(Config(model=MODEL), "more", run="r2", history=first.machine.memory.history)
+    second = Machine.start(Config(model=TEST_MODEL), "more", run="r2", history=first.machine.memory.history)
     (request,) = [effect for effect in second.advance() if isinstance(effect, CallModel)]
     assert (request.id, request.view.length) == ("r2-1", 3)
     assert len(first.machine.memory.history) == 2
@@ -123,7 +123,7 @@ def test_history_given_at_the_start_is_continued() -> None:
 
 def test_drive_is_the_machine_as_a_generator() -> None:
     """Effects come out, events go in, the end is returned."""
-    driven = drive(Machine.start(Config(model=MODEL), "hello", run="r"))
+    driven = drive(Machine.start(Config(model=TEST_MODEL), "hello", run="r"))
     next(driven)
     driven.send(ModelFinished(at=1.0, request="r-1", stop=StopReason.END_TURN, usage=Usage(input=1)))
     with pytest.raises(StopIteration) as end:
@@ -518,7 +518,7 @@ def test_a_history_that_no_provider_takes_is_refused() -> None:
     wish = ToolCall(id="x", wire_id="x", name="look", arguments="{}")
     history = History.of(user("a"), Message(role=Role.ASSISTANT, parts=(wish,)))
     with pytest.raises(ConfigError, match=r"cannot be gone on with: .* open calls \['x'\]"):
-        Machine.start(Config(model=MODEL), "hello", history=history)
+        Machine.start(Config(model=TEST_MODEL), "hello", history=history)
 
 
 @pytest.mark.parametrize("asked", [-5.0, 0.0])
