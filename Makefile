@@ -1,7 +1,8 @@
 # What one does here, each a target that first sets up what it needs in .venv. Nothing else is touched.
 #
 #   make run        the agent at work, against a model that is played
-#   make test       all tests                      ARGS="-k words" is handed to pytest
+#   make test       the tests that show behaviour  ARGS="-k words" is handed to pytest
+#   make test-all   these, real servers (about 750 MB, once), the provers and every mutant
 #   make check      lint, format, types, the rules of the house
 #   make diagrams   the pictures, drawn again from the table
 #   make behaviours the page of behaviours, written again from their list and tests
@@ -9,7 +10,9 @@
 #   make prove      the promises, in every state that a small world can reach
 #   make torture    the promises, with processes killed at every moment   ARGS is handed on
 #   make soak       a long day in one process, of which nothing may be left   ARGS is handed on
-#   make fuzz       everybody who reads, given what nobody sends          ARGS is handed on
+#   make fuzz       every parser, given malformed input                   ARGS is handed on
+#   make mutants    deliberate mistakes, each of which a test must find
+#   make scenarios  the stories of tests/scenarios, recorded anew
 #   make golden     the journals of the present version, written again
 #   make lock       requirements.lock again, from the newest of everything
 #   make clean      forget everything that was made here, the environment too
@@ -17,13 +20,13 @@
 # It needs Python 3.11 or later, and the network once, for the packages.
 
 .DEFAULT_GOAL := test
-.PHONY: run test check diagrams behaviours bench prove torture soak fuzz golden lock clean
+.PHONY: run test test-all mutants scenarios check diagrams behaviours bench prove torture soak fuzz golden lock clean
 
 ARGS ?=
 JOB ?= Look over this repository and write a report to REPORT.md
 
 BIN := .venv/bin
-# Folders that hold no package: they import turnwheel as anybody does.
+# Folders that hold no package: they import turnwheel as any program does.
 OUTSIDE := $(wildcard tests examples benchmarks)
 
 EDITABLE := --quiet --disable-pip-version-check --editable '.[cli,dev]' --config-settings editable_mode=strict
@@ -38,8 +41,20 @@ INSTALLED := .venv/installed-$(firstword $(WANTED))
 run: $(INSTALLED)
 	$(BIN)/turnwheel run --stand-in --allow write:path=REPORT.md "$(JOB)"
 
+# As many processes as there are cores, unless ARGS says otherwise.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -q -n auto $(ARGS)
+
+test-all: mutants $(INSTALLED)
+	$(BIN)/python -m pytest -q -n auto -m "" $(ARGS)
+
+# Deliberate mistakes, each of which a test must find. HUNT=changed takes those of changed files and a sample.
+HUNT ?= all
+mutants: $(INSTALLED)
+	$(BIN)/python -m pytest -q --mutants $(HUNT) tests/mutants
+
+scenarios: $(INSTALLED)
+	$(BIN)/python -m pytest -q tests/test_scenarios.py --rewrite
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from .effects.secrets import Secrets
     from .engine.agent import Agent
     from .engine.machine import Machine
-    from .engine.session.result import Result
-    from .engine.session.session import Handle, Session
+    from .engine.session.session import Handle, Result, Session
     from .engine.session.singleton import Singleton
     from .engine.transition import transition
     from .performers.hooks import HookCall, hook
@@ -110,8 +109,7 @@ _MODULES = {
     "effects.secrets": ("Secrets",),
     "engine.agent": ("Agent",),
     "engine.machine": ("Machine",),
-    "engine.session.result": ("Result",),
-    "engine.session.session": ("Handle", "Session"),
+    "engine.session.session": ("Handle", "Result", "Session"),
     "engine.session.singleton": ("Singleton",),
     "engine.transition": ("transition",),
     "performers.hooks": ("HookCall", "hook"),

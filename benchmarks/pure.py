@@ -26,7 +26,7 @@ from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import RunOpened, Stepped
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 
 from .work import PROMPT
 

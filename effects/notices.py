@@ -117,7 +117,7 @@ class HookAsked:
 
 @final
 @attrs.frozen(kw_only=True)
-class HookReplied:
+class HookEnded:
     """Hooks answered; those with a fault had no say."""
 
     request: str
@@ -234,7 +234,7 @@ class ToolStarted:
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolProgress:
+class ToolOutput:
     """A running tool said something."""
 
     call: str
@@ -243,7 +243,7 @@ class ToolProgress:
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolEnded:
+class CallSettled:
     """A call has its result, whether it ran or not; *seconds* is how long it ran."""
 
     call: str
@@ -268,7 +268,7 @@ class ApprovalRequested:
 
 @final
 @attrs.frozen(kw_only=True)
-class ApprovalAnswered:
+class ApprovalResolved:
     """A question was answered; *by* is who did, in free words."""
 
     request: str
@@ -392,7 +392,7 @@ class RunEnded:
 Notice = (
     RunStarted
     | HookAsked
-    | HookReplied
+    | HookEnded
     | CallJudged
     | SettingChanged
     | SettingRefused
@@ -408,10 +408,10 @@ Notice = (
     | LoopDetected
     | ResultsCleared
     | ToolStarted
-    | ToolProgress
-    | ToolEnded
+    | ToolOutput
+    | CallSettled
     | ApprovalRequested
-    | ApprovalAnswered
+    | ApprovalResolved
     | ApprovalWithdrawn
     | AgentStarted
     | AgentNoticed

@@ -17,7 +17,7 @@ from .transition import advance, transition
 if TYPE_CHECKING:
     from .agent import Agent
     from .codec import decode, encode
-    from .driver.driver import Driver, EventSink
+    from .driver import Driver, EventSink, Performers
     from .inspect.bisect import Divergence, bisect, bisect_versions
     from .inspect.costs import Costs, ModelCosts, costs
     from .inspect.explain import Explanation, Moment, explain
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from .inspect.run_tree import RunInfo, RunTree, runs_of
     from .journal.encoding import decode_entry, encode_entry
     from .journal.entries import Entry
-    from .journal.fold import SessionState
-    from .journal.reading import fold
+    from .journal.fold import SessionState, fold
     from .journal.summary import SessionKind, SessionStatus, SessionSummary
     from .machine import Machine, drive
     from .prices import price_of
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from .session.delivery import Delivery
     from .session.environment import Titles
     from .session.listing import Listed, described, latest, listed
-    from .session.result import Result
-    from .session.session import Handle, Session
+    from .session.session import Handle, Result, Session
     from .session.singleton import Singleton
     from .snapshots import Snapshot
 
@@ -56,6 +54,7 @@ __all__ = [
     "Machine",
     "ModelCosts",
     "Moment",
+    "Performers",
     "Recovery",
     "Replacement",
     "ReplayedStep",
@@ -98,7 +97,7 @@ __all__ = [
 _MODULES = {
     "agent": ("Agent",),
     "codec": ("decode", "encode"),
-    "driver.driver": ("Driver", "EventSink"),
+    "driver": ("Driver", "EventSink", "Performers"),
     "inspect.bisect": ("Divergence", "bisect", "bisect_versions"),
     "inspect.costs": ("Costs", "ModelCosts", "costs"),
     "inspect.explain": ("Explanation", "Moment", "explain"),
@@ -108,8 +107,7 @@ _MODULES = {
     "inspect.run_tree": ("RunInfo", "RunTree", "runs_of"),
     "journal.encoding": ("decode_entry", "encode_entry"),
     "journal.entries": ("Entry",),
-    "journal.fold": ("SessionState",),
-    "journal.reading": ("fold",),
+    "journal.fold": ("SessionState", "fold"),
     "journal.summary": ("SessionKind", "SessionStatus", "SessionSummary"),
     "machine": ("Machine", "drive"),
     "prices": ("price_of",),
@@ -117,8 +115,7 @@ _MODULES = {
     "session.delivery": ("Delivery",),
     "session.environment": ("Titles",),
     "session.listing": ("Listed", "described", "latest", "listed"),
-    "session.result": ("Result",),
-    "session.session": ("Handle", "Session"),
+    "session.session": ("Handle", "Result", "Session"),
     "session.singleton": ("Singleton",),
     "snapshots": ("Snapshot",),
 }

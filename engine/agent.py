@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from asyncio import gather
 from contextlib import aclosing
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -46,7 +47,7 @@ from ..performers.models.throttle import LIMIT
 from ..performers.tools import Tool, ToolRunner
 from ..states.rules.hooks import told
 from .inputs import approval_event
-from .prices import priced, priced_child
+from .prices import priced
 from .session.children import refuse
 from .session.delivery import Delivery
 from .session.environment import Drainable, Environment, Titles
@@ -61,10 +62,10 @@ if TYPE_CHECKING:
     from ..performers.base import PerformContext, Performer
     from ..performers.secrets import Vault
     from ..performers.stores.base import Store
-    from .driver.driver import Performers
+    from .driver import Performers
     from .prices import PriceList
-    from .session.redactor import Redactor
-    from .session.result import Result
+    from .session.redactor import Redactor, SecretNames
+    from .session.session import Result
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -177,6 +178,15 @@ def _runner_of(agent: Agent) -> ToolRunner:
     return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
 
 
+def _silent_of(agent: Agent) -> frozenset[str]:
+    """The tools that emit nothing before they end."""
+    return frozenset([tool.spec.name for tool in agent.tools if not tool.parameters.injected])
+
+
+def _reader_of(agent: Agent) -> InstructionReader:
+    return InstructionReader(agent.cwd, agent.directories)
+
+
 def _own_vault() -> Vault:
     from ..performers.secrets import MemoryVault  # noqa: PLC0415  # not needed to import this library
 
@@ -224,14 +234,20 @@ def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
 
 def _config_of(agent: Agent) -> Config:
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
+    with_price = partial(priced, prices=agent.prices, first=agent.model.name, base_url=agent.base_url)
     return Config(
-        model=priced(agent, agent.model),
-        models=tuple([priced(agent, each) for each in _others_of(agent)]),
+        model=with_price(agent.model),
+        models=tuple([with_price(each) for each in _others_of(agent)]),
         fallback="" if agent.fallback is None else agent.fallback.name,
         system=agent.system,
         instructions=agent.instructions,
         tools=(*specs, _spawn(specs, agent.children)) if agent.children else specs,
-        children=tuple([priced_child(agent, each) for each in agent.children]),
+        children=tuple(
+            [
+                child if child.model is None else attrs.evolve(child, model=with_price(child.model))
+                for child in agent.children
+            ]
+        ),
         limits=agent.limits,
         session_limits=agent.session_limits,
         policy=agent.policy,
@@ -303,8 +319,10 @@ class Agent:
     performers: Performers = attrs.field(factory=dict)
     config: Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
+    _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
+    _silent: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_silent_of, takes_self=True))
     _at_work: set[Drainable] = attrs.field(init=False, factory=set, repr=False)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
@@ -317,7 +335,14 @@ class Agent:
         named("the id of a session", name)
         return self._session(name, self.store if store is None else store, {})
 
-    def _session(self, id: str, store: Store | None, fallback: Performers) -> Session:  # noqa: A002  # as above
+    def _session(
+        self,
+        id: str,  # noqa: A002  # as above
+        store: Store | None,
+        fallback: Performers,
+        *,
+        fresh: bool = False,
+    ) -> Session:
         performers, redactor = self._redacted({**fallback, **self._performers()}, id)
         environment = Environment(
             config=self.config,
@@ -330,25 +355,31 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
         )
-        return Session(id, environment, store)
+        return Session(id, environment, store, fresh=fresh)
 
-    def _redacted(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
-        """*performers* behind which no secret of *session* and its children comes out, and who sees to it."""
-        from .session.redacting_performers import redacting  # noqa: PLC0415  # as above
-        from .session.redactor import Redactor  # noqa: PLC0415  # whoever only imports agents does not need it
+    @cached_property
+    def _secret_names(self) -> SecretNames:
+        # A process that only builds agents does not need the redactor, whose import is as dear as the driver's.
+        from .session.redactor import SecretNames  # noqa: PLC0415  # see above
 
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
-        redactor = Redactor(session, self.vault, self.secrets, self.config.tools, plain)
-        silent = frozenset([tool.spec.name for tool in self.tools if not tool.parameters.injected])
-        mine = performers[RunTool] is self._runner
-        return redacting(performers, redactor, self.config, silent if mine else frozenset()), redactor
+        return SecretNames(self.secrets, self.config.tools, plain)
+
+    def _redacted(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
+        """*performers* that let no secret of *session* and its children through, and what redacts them."""
+        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
+
+        redactor = Redactor(session, self.vault, self._secret_names)
+        # A host's own performer of tools may emit what it likes: only this agent's is known to be silent.
+        silent = self._silent if performers[RunTool] is self._runner else frozenset[str]()
+        return redacting(performers, redactor, silent), redactor
 
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {
             CallModel: self._models,
             RunTool: self._runner,
             FireHook: self._host,
-            ReadInstructions: InstructionReader(self.cwd, self.directories),
+            ReadInstructions: self._reader,
             SetTimer: sleep,
         }
         if self.approver is not None:
@@ -366,17 +397,25 @@ class Agent:
         With a store, ``agent.session(result.session)`` answers and goes on. Without one and without an
         approver nobody could ever answer, so a tool that must be asked about is refused.
         """
-        async with self._once() as session:
+        session = self._once()
+        try:
             return await session.run(prompt)
+        finally:
+            await session.close()
 
     async def stream(self, prompt: str) -> AsyncGenerator[Notice, None]:
         """As `run`, yielding notices as they come. Leaving early stops the work."""
-        async with self._once() as session, aclosing(session.stream(prompt)) as notices:
-            async for notice in notices:
-                yield notice
+        session = self._once()
+        try:
+            async with aclosing(session.stream(prompt)) as notices:
+                async for notice in notices:
+                    yield notice
+        finally:
+            await session.close()
 
     def _once(self) -> Session:
-        return self._session(_new_id(), self.store, {AskApproval: refuse} if self.store is None else {})
+        fallback: Performers = {AskApproval: refuse} if self.store is None else {}
+        return self._session(_new_id(), self.store, fallback, fresh=True)
 
     def run_sync(self, prompt: str) -> Result:
         """`run`, for code that is not async; it works where an event loop runs already, and blocks it."""

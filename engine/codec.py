@@ -32,7 +32,16 @@ from ..effects.errors import JournalError
 from ..effects.events import Decision, Event, Post
 from ..effects.hooks import HookSpec
 from ..effects.messages import Part
-from ..effects.notices import AgentNoticed, FallbackUsed, Notice, RequestDelayed
+from ..effects.notices import (
+    AgentNoticed,
+    ApprovalResolved,
+    CallSettled,
+    FallbackUsed,
+    HookEnded,
+    Notice,
+    RequestDelayed,
+    ToolOutput,
+)
 from ..effects.permissions import Rule
 from ..effects.pieces import Piece, Rope
 from ..effects.records import (
@@ -64,6 +73,10 @@ T = TypeVar("T")
 TAG = "type"
 
 STORED_NAMES: dict[type, str] = {
+    ApprovalResolved: "ApprovalAnswered",
+    CallSettled: "ToolEnded",
+    HookEnded: "HookReplied",
+    ToolOutput: "ToolProgress",
     RequestDelayed: "ModelHeld",
     FallbackUsed: "FellBack",
     HookRound: "Hearing",

@@ -65,10 +65,11 @@ MODES = tuple(PermissionMode)
 
 def _text(value: object) -> str:
     """*value* as text that can be written down; `ArgumentError` where it is none."""
-    if isinstance(value, str):
-        return clean(value)
-    msg = f"what is said, its id and who says it are text, not {value!r}"
-    raise ArgumentError(msg)
+    if not isinstance(value, str):
+        msg = f"prompt, id and sender must be text; got {value!r}"
+        raise ArgumentError(msg)
+    # Almost every text is one that can be written: the check is cheaper than the cleaning.
+    return value if value.isascii() else clean(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,8 +84,10 @@ class Input:
     def __attrs_post_init__(self) -> None:
         within("the text of a prompt", len(self.text), MAX_TEXT)
         named("the id of a prompt", self.id)
-        named("the sender of a prompt", self.sender)
-        attached(self.files)
+        if self.sender:
+            named("the sender of a prompt", self.sender)
+        if self.files:
+            attached(self.files)
         if not self.text.strip() and not self.files:
             msg = f"a prompt has to say something; got {self.text!r}"
             raise ConfigError(msg)

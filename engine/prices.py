@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, ModelPrice
 
-    from ..effects.config import ChildSpec
-    from .agent import Agent
 
 PriceList = Callable[[ModelSpec, str | None], Price | None]
 """What a model costs that is asked at a base URL (None: at its provider's own); None where nobody knows."""
@@ -74,18 +72,18 @@ def price_of(
     return Price(**amounts, source=", ".join(said), date=date.date().isoformat())
 
 
-def priced(agent: Agent, spec: ModelSpec) -> ModelSpec:
-    """*spec* with a price: its own, else the one that *agent*'s prices know, if it has any."""
-    if spec.price is not None or agent.prices is None:
+def priced(spec: ModelSpec, prices: PriceList | None, first: str, base_url: str | None) -> ModelSpec:
+    """
+    *spec* with a price: its own, else the one that *prices* knows, if there is such a list.
+
+    *first* is the name of the agent's first model, which is asked at *base_url*.
+    """
+    if spec.price is not None or prices is None:
         return spec
-    first = wire_of(agent.model.name) or DEFAULT
-    ours = (wire_of(spec.name) or first) == first
-    return attrs.evolve(spec, price=agent.prices(spec, agent.base_url if ours else None))
-
-
-def priced_child(agent: Agent, child: ChildSpec) -> ChildSpec:
-    """*child* with a price for the model of its own, if it has one."""
-    return child if child.model is None else attrs.evolve(child, model=priced(agent, child.model))
+    # A model of another provider is asked at that provider's own URL, whatever the first one's is.
+    wire = wire_of(first) or DEFAULT
+    ours = (wire_of(spec.name) or wire) == wire
+    return attrs.evolve(spec, price=prices(spec, base_url if ours else None))
 
 
 UNITS = {

@@ -20,7 +20,7 @@ from ..states import (
     streaming,
     thinking,
 )
-from ..states.context import Context
+from ..states.context import INPUTS, Context
 from ..states.state import (
     Compacting,
     Confirming,
@@ -88,9 +88,11 @@ def advance(
 
     An event that does not apply touches neither. A repeated post is one that does not apply.
     """
-    if memory.has(event):
-        return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
-    received = memory.receive(event)
+    received = memory
+    if isinstance(event, INPUTS):
+        if memory.has(event):
+            return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
+        received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
     if ignored(effects):
         return state, memory, effects

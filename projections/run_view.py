@@ -30,6 +30,7 @@ from ..effects.notices import (
     AgentStarted,
     AnswerDropped,
     ApprovalRequested,
+    CallSettled,
     Compacted,
     CompactionFailed,
     CompactionStarted,
@@ -40,8 +41,7 @@ from ..effects.notices import (
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
 )
@@ -171,9 +171,9 @@ class RunView:
         """What was told of the child that works on *call*."""
         return self.batch.children.get(call) or RunView(session=self.session)
 
-    def tool(self, notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded) -> str:
+    def tool(self, notice: ToolStarted | AgentStarted | ToolOutput | CallSettled) -> str:
         """The tool of the call that *notice* is about; empty where its answer was not seen."""
-        if isinstance(notice, ToolStarted | ToolEnded):
+        if isinstance(notice, ToolStarted | CallSettled):
             return notice.tool
         call = self.batch.calls.get(notice.call)
         return "" if call is None else call.name
@@ -192,7 +192,7 @@ def follow(told: RunView, notice: Notice) -> RunView:
             return attrs.evolve(told, answer=told.answer.add(notice))
         case ModelCalled() | AnswerDropped() | TurnEnded() | InputTaken() | RunEnded():
             return _said(told, notice)
-        case ApprovalRequested() | ToolStarted() | AgentStarted() | AgentNoticed() | ToolEnded():
+        case ApprovalRequested() | ToolStarted() | AgentStarted() | AgentNoticed() | CallSettled():
             return attrs.evolve(told, batch=_called(told, notice))
         case CompactionStarted() | Compacted() | CompactionFailed():
             size = notice.size if isinstance(notice, CompactionStarted) else None
@@ -232,7 +232,7 @@ def _with_messages(told: RunView, batch: Batch, *messages: Message | None) -> Ru
 
 
 def _called(
-    told: RunView, notice: ApprovalRequested | ToolStarted | AgentStarted | AgentNoticed | ToolEnded
+    told: RunView, notice: ApprovalRequested | ToolStarted | AgentStarted | AgentNoticed | CallSettled
 ) -> Batch:
     batch, name = told.batch, notice.call
     match notice:
@@ -246,7 +246,7 @@ def _called(
         case AgentNoticed(notice=inner):
             children = {**batch.children, name: follow(told.child(name), inner)}
             return attrs.evolve(batch, children=children)
-        case ToolEnded(tool=tool, content=content, outcome=outcome):
+        case CallSettled(tool=tool, content=content, outcome=outcome):
             result = ToolResult(call=name, wire_id="", name=tool, content=content, outcome=outcome)
             return attrs.evolve(batch, results=(*batch.results, result))
 

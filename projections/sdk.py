@@ -26,13 +26,13 @@ from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
+    CallSettled,
     Compacted,
     Notice,
     ReasoningDelta,
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
     ToolStarted,
     TurnEnded,
 )
@@ -107,7 +107,7 @@ def _say(voice: Voice, before: RunView, notice: Notice, after: RunView) -> Itera
         case TextDelta() | ReasoningDelta() | AnswerDropped():
             if voice.partial:
                 yield _stream_event(voice, notice, after)
-        case ToolStarted() | AgentStarted() | ToolEnded():
+        case ToolStarted() | AgentStarted() | CallSettled():
             yield _progress(voice, notice, after)
         case AgentNoticed():
             yield from _of_child(voice, before, notice, after)
@@ -197,9 +197,9 @@ def _block(part: Part) -> Iterator[Plain]:
 # Calls
 
 
-def _progress(voice: Voice, notice: ToolStarted | AgentStarted | ToolEnded, told: RunView) -> Plain:
+def _progress(voice: Voice, notice: ToolStarted | AgentStarted | CallSettled, told: RunView) -> Plain:
     """The start of a call, at 0 seconds, or its end, which has an outcome."""
-    ended = notice if isinstance(notice, ToolEnded) else None
+    ended = notice if isinstance(notice, CallSettled) else None
     return {
         **_of(voice, told, "tool_progress"),
         "tool_use_id": notice.call,

@@ -15,8 +15,9 @@ from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
+    CallSettled,
     Compacted,
     CompactionFailed,
     CompactionStarted,
@@ -31,8 +32,7 @@ from ..effects.notices import (
     RunStarted,
     SettingRefused,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     Warned,
 )
@@ -75,11 +75,11 @@ def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
             yield _init(notice, after)
         case TextDelta(text):
             yield {"type": "text_delta", "content": text}
-        case ToolStarted() | AgentStarted() | ToolProgress() | ToolEnded():
+        case ToolStarted() | AgentStarted() | ToolOutput() | CallSettled():
             yield _called(notice, after)
         case ApprovalRequested():
             yield _question(notice)
-        case ApprovalAnswered(decision=Approve() | ApproveAlways(), request=request):
+        case ApprovalResolved(decision=Approve() | ApproveAlways(), request=request):
             # A no is told by the result of its call.
             yield {
                 "type": "approved",
@@ -109,7 +109,7 @@ def _init(notice: RunStarted, told: RunView) -> Plain:
 # Calls
 
 
-def _called(notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded, told: RunView) -> Plain:
+def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView) -> Plain:
     of: Plain = {"tool_id": notice.call, "tool_name": told.tool(notice)}
     match notice:
         case ToolStarted(arguments=arguments):
@@ -120,13 +120,13 @@ def _called(notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded, told:
                 **of,
                 "parameters": {"agent_name": agent, "prompt": prompt},
             }
-        case ToolProgress(text=text):
+        case ToolOutput(text=text):
             return {"type": "tool_log", **of, "message": text}
-        case ToolEnded():
+        case CallSettled():
             return {"type": "tool_call_result", **of, **_result(notice)}
 
 
-def _result(notice: ToolEnded) -> Plain:
+def _result(notice: CallSettled) -> Plain:
     fine = notice.outcome is Outcome.OK
     return {
         "status": "success" if fine else "error",
@@ -174,7 +174,7 @@ def _child_said(notice: Notice) -> Iterator[Plain]:
         case ToolStarted(call=call, tool=tool, arguments=arguments):
             of: Plain = {"tool_id": call, "tool_name": tool}
             yield {"event_type": "tool_call_start", **of, "parameters": redacted(arguments)}
-        case ToolEnded(call=call, tool=tool):
+        case CallSettled(call=call, tool=tool):
             of = {"tool_id": call, "tool_name": tool}
             yield {"event_type": "tool_call_end", **of, **_result(notice)}
         case RunEnded(reason=reason) if reason in BROKEN:

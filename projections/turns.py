@@ -23,6 +23,7 @@ from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
+    CallSettled,
     Compacted,
     CompactionFailed,
     CompactionStarted,
@@ -39,8 +40,7 @@ from ..effects.notices import (
     RunStarted,
     SettingRefused,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
 )
@@ -91,7 +91,7 @@ def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
         case TurnEnded(calls=calls):
             if calls:
                 yield _turn_end(after)
-        case ToolStarted() | AgentStarted() | ToolProgress() | ToolEnded():
+        case ToolStarted() | AgentStarted() | ToolOutput() | CallSettled():
             yield from _called(notice, after)
         case AgentNoticed():
             yield from _of_child(before, notice, after)
@@ -163,7 +163,7 @@ def _tool_result(result: ToolResult) -> Plain:
 # Calls
 
 
-def _called(notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded, told: RunView) -> Iterator[Plain]:
+def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView) -> Iterator[Plain]:
     of: Plain = {"call_id": notice.call, "tool": told.tool(notice)}
     match notice:
         case ToolStarted(arguments=arguments):
@@ -172,9 +172,9 @@ def _called(notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded, told:
             task: Plain = {"agent": agent, "prompt": prompt}
             yield {"type": "tool_execution_start", **of, "arguments": task}
             yield {"type": "sub_agent_start", "call_id": notice.call, **task}
-        case ToolProgress(text=text):
+        case ToolOutput(text=text):
             yield {"type": "tool_output", **of, "output": text}
-        case ToolEnded(outcome=outcome, content=content):
+        case CallSettled(outcome=outcome, content=content):
             of |= {"outcome": outcome.value}
             if _never_ran(notice, told):
                 yield {"type": "tool_skipped", **of, "reason": content}
@@ -183,7 +183,7 @@ def _called(notice: ToolStarted | AgentStarted | ToolProgress | ToolEnded, told:
                 yield {"type": "tool_execution_end", **of, **end, "result": content}
 
 
-def _never_ran(notice: ToolEnded, told: RunView) -> bool:
+def _never_ran(notice: CallSettled, told: RunView) -> bool:
     """Whether its answer was seen and its start was not, although it may have had none."""
     batch = told.batch
     return notice.call in batch.calls and notice.call not in batch.started and notice.outcome in UNRUN

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..effects.events import Decision
     from ..effects.requests import AskApproval
-    from ..engine.driver.driver import Performers
+    from ..engine.driver import Performers
     from ..engine.session.session import Session
     from ..performers.base import Clock
     from ..performers.hooks import HostHook

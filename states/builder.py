@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, final
 
 from ..effects.events import ControlReceived, UserSent, UserSteered
-from ..effects.notices import HookAsked, HookReplied, Ignored, InputReceived, SettingChanged, SettingRefused
+from ..effects.notices import HookAsked, HookEnded, Ignored, InputReceived, SettingChanged, SettingRefused
 from ..effects.records import AddContext, UseIds
 from ..effects.requests import FireHook
 from .rules import inputs
@@ -77,7 +77,7 @@ def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, ca
 def record_answers(hook: Hook, event: HookAnswered, draft: Draft, call: str = "") -> Opinion:
     """What the hooks said, which is told to whoever watches; the context they add is kept."""
     said = opinion(event.said)
-    draft.add(HookReplied(request=event.request, hook=hook, said=event.said, call=call))
+    draft.add(HookEnded(request=event.request, hook=hook, said=event.said, call=call))
     draft.add(*[AddContext(text=text) for text in said.context])
     return said
 

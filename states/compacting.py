@@ -31,7 +31,7 @@ from ..effects.notices import (
     CompactionFailed,
     CompactionStarted,
     DoneReason,
-    HookReplied,
+    HookEnded,
     InputReceived,
     InterruptRequested,
     RetryScheduled,
@@ -158,7 +158,7 @@ def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Conte
     """The hooks answered: what they add is for whoever summarises; one may be against it, or end the run."""
     draft = Draft(ctx)
     said = opinion(event.said)
-    draft.add(HookReplied(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
+    draft.add(HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
     if said.interrupt:
         draft.add(InterruptRequested())
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))

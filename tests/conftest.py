@@ -42,10 +42,28 @@ HUNTED = "test_mutants.py"
 """Its tests ask what became of a hunt, which goes on beside all others, so they come last."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--mutants",
+        choices=("none", "changed", "all"),
+        default="none",
+        help="which deliberate mistakes to hunt: those of changed files and a sample of the others, or all",
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put those that wait longest behind all others."""
-    items.sort(key=lambda item: item.path.name == HUNTED)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop the hunts that are not asked for, and put the others behind all tests."""
+    hunts = [item for item in items if item.path.name == HUNTED]
+    others = [item for item in items if item.path.name != HUNTED]
+    module = getattr(hunts[0], "module", None) if hunts else None
+    kept = hunts if module is None else module.wanted(hunts, config.getoption("--mutants"))
+    config.hook.pytest_deselected(items=[item for item in hunts if item not in kept])
+    items[:] = [*others, *kept]
+    for item in others:
+        if "real" in item.path.parts:
+            # The servers are started once a session: one process has them all.
+            item.add_marker(pytest.mark.xdist_group("real"))
 
 
 def _hunted(session: pytest.Session) -> list[Any]:
@@ -56,7 +74,7 @@ def _hunted(session: pytest.Session) -> list[Any]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin the hunt, if it is asked for."""
     items = _hunted(session)
-    if items and not session.config.option.collectonly:
+    if any(hasattr(item, "callspec") for item in items) and not session.config.option.collectonly:
         items[0].module.begin(items, beside=len(items) < len(session.items))
 
 

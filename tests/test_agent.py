@@ -32,16 +32,16 @@ from turnwheel.effects.events import Decision
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import (
     AgentNoticed,
+    CallSettled,
     Compacted,
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
 )
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import SPAWN
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
     Reply,
@@ -133,7 +133,7 @@ async def test_an_approver_is_asked_with_the_call() -> None:
     notices = [notice async for notice in agent.stream("go")]
 
     assert [(question.tool, question.arguments) for question in asked] == [("pay", '{"amount": 100}')]
-    assert [notice.content for notice in notices if isinstance(notice, ToolEnded)] == ["paid 2"]
+    assert [notice.content for notice in notices if isinstance(notice, CallSettled)] == ["paid 2"]
 
 
 async def test_a_run_that_nobody_could_ever_answer_is_told_no() -> None:

@@ -23,9 +23,9 @@ from turnwheel.effects.events import (
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
     ApprovalWithdrawn,
+    CallSettled,
     Ignored,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
 )
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.pieces import CallPiece
@@ -151,7 +151,7 @@ def test_a_running_tool_may_say_how_far_it_is() -> None:
     (request,) = run.machine.state.open
     before = run.machine.state
     run.feed(ToolProgressed(at=2.0, request=request, text="half way"))
-    assert [notice.text for notice in run.got(ToolProgress)] == ["half way"]
+    assert [notice.text for notice in run.got(ToolOutput)] == ["half way"]
     assert run.machine.state == before
     run.end("look")
     run.feed(ToolProgressed(at=4.0, request=request, text="late"))
@@ -267,7 +267,7 @@ def test_every_call_of_an_interrupted_batch_has_its_result() -> None:
     run.interrupt()
     run.end("look", outcome=Outcome.CANCELLED)
     assert run.outcomes == [("fly", "error"), *[(tool, "cancelled") for tool in names[1:]]]
-    assert [notice.tool for notice in run.all(ToolEnded)].count("look") == 1
+    assert [notice.tool for notice in run.all(CallSettled)].count("look") == 1
 
 
 # Children

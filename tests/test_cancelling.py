@@ -25,9 +25,9 @@ from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
     ApprovalWithdrawn,
+    CallSettled,
     Ignored,
     InterruptRequested,
-    ToolEnded,
 )
 from turnwheel.effects.requests import (
     AskApproval,
@@ -94,7 +94,7 @@ def test_a_call_that_has_not_started_never_does(waiting: Callable[[], MachineHar
     open_ = set(run.machine.state.open)
     run.cancel("write")
     assert {cancel.request for cancel in run.got(Cancel)} >= about & open_
-    assert [notice.tool for notice in run.got(ToolEnded)] == ["write"]
+    assert [notice.tool for notice in run.got(CallSettled)] == ["write"]
     assert run.got(InterruptRequested) == []
     for tool in ("note", "look"):
         if [request for request in run.all(RunTool) if request.tool == tool]:

@@ -56,8 +56,8 @@ from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     Notice,
     RunEnded,
     SettingChanged,
@@ -75,7 +75,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import Approver, sleep
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.open_work import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment
@@ -339,7 +339,7 @@ async def test_whoever_watches_the_parent_sees_a_childs_question_and_answers_it(
     await session.approve(question.id, by="ann")
     await watch.task
     assert house.ran == ["look it", "pay 5"]
-    assert [answered.by for answered in watch.got(ApprovalAnswered)] == ["ann"]
+    assert [answered.by for answered in watch.got(ApprovalResolved)] == ["ann"]
     assert session.waiting == ()
 
 

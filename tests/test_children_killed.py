@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from turnwheel import SQLiteStore
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 
 Starts = Callable[..., "subprocess.Popen[str]"]

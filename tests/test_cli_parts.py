@@ -105,15 +105,16 @@ from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     CallJudged,
+    CallSettled,
     Compacted,
     CompactionFailed,
     CompactionStarted,
     FallbackUsed,
     HookAsked,
-    HookReplied,
+    HookEnded,
     Ignored,
     InputBlocked,
     InputReceived,
@@ -131,8 +132,7 @@ from turnwheel.effects.notices import (
     SettingChanged,
     SettingRefused,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
     Warned,
@@ -177,7 +177,7 @@ def shown(*notices: Notice, verbose: bool = False) -> str:
 
 
 STARTED = ToolStarted(call="r-1", tool="read", arguments='{"path": "a"}')
-ENDED = ToolEnded(call="r-1", tool="read", outcome=Outcome.OK, content="     1\tx", seconds=1.25)
+ENDED = CallSettled(call="r-1", tool="read", outcome=Outcome.OK, content="     1\tx", seconds=1.25)
 SPENT = Spent(turns=2, usage=Usage(input=1_000, output=300), cost=Decimal("0.01234"), seconds=4.5)
 
 
@@ -199,7 +199,7 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
         "● read a  #1\n● ls  #2\n● read a  #1\n  ⎿ 1 line  1.2 s\n\n",
     ),
     "a call that did not run": (
-        [ToolEnded(call="r-3", tool="bash", outcome=Outcome.SKIPPED, content="Skipped: why")],
+        [CallSettled(call="r-3", tool="bash", outcome=Outcome.SKIPPED, content="Skipped: why")],
         "● bash  #3\n  ⎿ Skipped: why\n\n",
     ),
     "a call that did not run, as it was wished": (
@@ -210,13 +210,13 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
                 usage=Usage(),
                 calls=(ToolCall(id="r-3", wire_id="c", name="bash", arguments='{"command": "rm x"}'),),
             ),
-            ToolEnded(
+            CallSettled(
                 call="r-3", tool="bash", outcome=Outcome.DENIED, content="Denied by a rule: deny bash."
             ),
         ],
         "● bash rm x  #3\n  ⎿ Denied by a rule: deny bash.\n\n",
     ),
-    "progress": ([STARTED, ToolProgress(call="r-1", text="half\nway")], "● read a  #1\n  half way\n"),
+    "progress": ([STARTED, ToolOutput(call="r-1", text="half\nway")], "● read a  #1\n  half way\n"),
     "a word between a call and its end": (
         [STARTED, Warned(text="odd"), ENDED],
         "● read a  #1\nodd\n● read a  #1\n  ⎿ 1 line  1.2 s\n\n",
@@ -280,15 +280,15 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
     ),
     "a hook at fault": (
         [
-            HookReplied(
+            HookEnded(
                 request="r-1", hook=Hook.STOP, said=(HookSaid(name="h", fault="it broke"), HookSaid(name="g"))
             )
         ],
         "hook h has no say: it broke\n",
     ),
-    "an answer of one's own": ([ASKED, ApprovalAnswered(request="r-5", decision=Approve(), by="me")], ""),
+    "an answer of one's own": ([ASKED, ApprovalResolved(request="r-5", decision=Approve(), by="me")], ""),
     "an answer of somebody else's": (
-        [ASKED, ApprovalAnswered(request="r-5", decision=Deny(message="not now"), by="ann")],
+        [ASKED, ApprovalResolved(request="r-5", decision=Deny(message="not now"), by="ann")],
         "#4 was answered by ann: no: not now\n",
     ),
     "a judgement": (
@@ -308,11 +308,11 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
                 TextDelta("hm"),
                 STARTED,
                 ENDED,
-                ToolEnded(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder"),
+                CallSettled(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder"),
                 FallbackUsed(model="n", instead_of="m", failure=Failure.SERVER, message="broke"),
                 RunEnded(run="c", reason=DoneReason.END_TURN, spent=SPENT, at=9.0),
             ),
-            ToolEnded(call="r-6", tool="run_agent", outcome=Outcome.OK, content="found it"),
+            CallSettled(call="r-6", tool="run_agent", outcome=Outcome.OK, content="found it"),
         ],
         (
             "● scout look around  #6\n  ● read a\n    ⎿ no folder\n  server: broke\n"
@@ -326,7 +326,7 @@ SHOWN: dict[str, tuple[list[Notice], str]] = {
             AgentStarted(call="r-7", agent="scout", prompt="south"),
             *of_child("r-6", STARTED),
             *of_child("r-7", STARTED, RunEnded(run="d", reason=DoneReason.MAX_TURNS, spent=Spent(), at=9.0)),
-            ToolEnded(call="r-7", tool="run_agent", outcome=Outcome.OK, content="half"),
+            CallSettled(call="r-7", tool="run_agent", outcome=Outcome.OK, content="half"),
             *of_child("r-6", STARTED),
         ],
         (
@@ -352,7 +352,7 @@ DETAILS: dict[str, tuple[Notice, str]] = {
     ),
     "hooks": (HookAsked(request="r", hook=Hook.STOP, names=("a", "b")), "stop: a, b\n"),
     "answers": (
-        HookReplied(
+        HookEnded(
             request="r",
             hook=Hook.PRE_TOOL_USE,
             said=(

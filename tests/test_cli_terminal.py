@@ -33,7 +33,7 @@ from turnwheel import SetThinking, SQLiteStore
 from turnwheel.apps.terminal.screen import Dock
 from turnwheel.apps.terminal.screen import Screen as Written
 from turnwheel.effects.messages import Outcome, StopReason
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.states.batch.batch import Asked
 from turnwheel.states.state import Confirming

@@ -39,21 +39,21 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
+    CallSettled,
     InputReceived,
     InterruptRequested,
     Notice,
     RunEnded,
     SettingChanged,
     TextDelta,
-    ToolEnded,
     ToolStarted,
 )
 from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.driver.driver import Performers
+from turnwheel.engine.driver import Performers
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import (
     Entry,
@@ -61,7 +61,7 @@ from turnwheel.engine.journal.entries import (
     RunOpened,
     TakenOver,
 )
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.open_work import calls_of
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.runner import POST_TRIES
@@ -310,8 +310,8 @@ NOTICED = {
     "steer": InputReceived,
     "control": SettingChanged,
     "interrupt": InterruptRequested,
-    "cancel": ToolEnded,
-    "approve": ApprovalAnswered,
+    "cancel": CallSettled,
+    "approve": ApprovalResolved,
 }
 
 SCRIPTS = {

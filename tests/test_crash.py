@@ -15,7 +15,7 @@ import pytest
 
 from turnwheel import DoneReason, SQLiteStore
 from turnwheel.effects.messages import Outcome, Role
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.states.state import Done
 

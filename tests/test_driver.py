@@ -45,10 +45,10 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import sleep
-from turnwheel.engine.driver.driver import Driver
+from turnwheel.engine.driver import Driver
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine, drive
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.engine.transition import ignored
@@ -397,6 +397,10 @@ class Kid:
     def __init__(self, rests: int) -> None:
         self.rests = rests
         self.begun = 0
+        self.at_rest = set[str]()
+
+    def resting(self, request: RunAgent) -> bool:
+        return request.call in self.at_rest
 
     async def __call__(self, request: RunAgent, scene: PerformContext) -> AgentFinished | None:
         """Leave it to later, or work until it is told to stop."""
@@ -445,19 +449,18 @@ async def test_a_child_that_was_left_to_later_is_run_again_to_be_stopped() -> No
 
 async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
     """A driver is told so of children by whoever knows; a nudge lets it look."""
-    machine, resting = Machine.start(TEAM, "go"), set[str]()
+    machine, kid = Machine.start(TEAM, "go"), Kid(0)
     rested: list[str] = []
     driver = Driver(
         machine=machine,
-        performers={CallModel: ScriptedModel(HIRES), RunAgent: Kid(0)},
-        child_rests=resting.__contains__,
+        performers={CallModel: ScriptedModel(HIRES), RunAgent: kid},
         rested=lambda: rested.append("told"),
     )
     async with asyncio.timeout(5):
         async for effect in driver.effects(machine.advance(at=AT)):
             if isinstance(effect, RunAgent):
                 assert not driver.resting  # what follows is still to be begun
-                asyncio.get_running_loop().call_soon(resting.add, effect.call)
+                asyncio.get_running_loop().call_soon(kid.at_rest.add, effect.call)
                 asyncio.get_running_loop().call_soon(driver.inbox.wake)
     assert machine.state.label == "dispatching"
     assert rested == []  # it is over, since nobody waits

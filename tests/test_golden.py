@@ -48,9 +48,8 @@ from turnwheel.engine.inspect.export import export
 from turnwheel.engine.inspect.replay import line, replay
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry
-from turnwheel.engine.journal.fold import SessionState
+from turnwheel.engine.journal.fold import SessionState, beginning, fold, read
 from turnwheel.engine.journal.migrations import CHANGES
-from turnwheel.engine.journal.reading import beginning, fold, read
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.snapshots import Snapshot

@@ -16,10 +16,10 @@ from turnwheel.effects.events import (
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import (
-    HookReplied,
+    CallSettled,
+    HookEnded,
     Ignored,
     RunEnded,
-    ToolEnded,
     Warned,
 )
 from turnwheel.effects.records import CountContinue
@@ -78,9 +78,9 @@ def test_the_end_of_a_call_is_told_when_it_is_over_and_once() -> None:
     run = reviewed()
     run.say(*calls("note"))
     run.end("note", "that much", seconds=2.0)
-    assert [(notice.content, notice.seconds) for notice in run.got(ToolEnded)] == [("that much", 2.0)]
+    assert [(notice.content, notice.seconds) for notice in run.got(CallSettled)] == [("that much", 2.0)]
     run.answer()
-    assert run.got(ToolEnded) == []
+    assert run.got(CallSettled) == []
 
 
 @pytest.mark.parametrize(
@@ -321,5 +321,5 @@ def test_the_end_of_a_child_is_asked_about_in_a_place_of_its_own(
     run.say("done")
     assert run.asked == [asked]
     run.answer(MORE)
-    assert [(notice.hook.value, len(notice.said)) for notice in run.got(HookReplied)] == [(asked[0], 1)]
+    assert [(notice.hook.value, len(notice.said)) for notice in run.got(HookEnded)] == [(asked[0], 1)]
     assert run.talk[-1] == ("user", "the tests are red")

@@ -29,11 +29,11 @@ from turnwheel.effects.hooks import (
 )
 from turnwheel.effects.notices import (
     ApprovalWithdrawn,
+    CallSettled,
     HookAsked,
-    HookReplied,
+    HookEnded,
     Ignored,
     InterruptRequested,
-    ToolEnded,
 )
 from turnwheel.effects.permissions import Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, TextPiece
@@ -236,8 +236,8 @@ def test_a_hook_at_fault_has_no_say_and_is_reported(gates: Gates, tool: str) -> 
     request = run.got(FireHook)[0]
     said = (HookSaid(name="guard", answer=STOP, fault="it hangs"),)
     run.feed(HookAnswered(at=run.now + 1, request=request.id, said=said))
-    assert run.got(HookReplied) == [
-        HookReplied(request=request.id, hook=Hook.PRE_TOOL_USE, said=said, call=request.call)
+    assert run.got(HookEnded) == [
+        HookEnded(request=request.id, hook=Hook.PRE_TOOL_USE, said=said, call=request.call)
     ]
     if run.got(AskApproval):
         run.decide(tool, Approve())
@@ -501,7 +501,7 @@ def test_a_call_that_is_given_up_does_not_wait_for_its_hooks(gates: Gates, how: 
         run.cancel("note")
     assert run.got(Cancel) == [Cancel(request=request.id)]
     assert run.outcomes == [("note", "skipped" if how == "steer" else "cancelled")]
-    assert len(run.got(ToolEnded)) == 1
+    assert len(run.got(CallSettled)) == 1
     run.feed(HookAnswered(at=run.now + 1, request=request.id))
     assert run.effects == (Ignored(event="HookAnswered", state=run.label),)
     assert run.all(RunTool) == []

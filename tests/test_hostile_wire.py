@@ -72,7 +72,7 @@ from turnwheel.effects.pieces import (
 )
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.engine.codec import encode
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.models import Endpoint, HTTPModel
 from turnwheel.performers.models.errors import hidden, keys_in, without_login

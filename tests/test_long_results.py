@@ -42,14 +42,14 @@ from turnwheel.effects.messages import (
     StopReason,
     ToolResult,
 )
-from turnwheel.effects.notices import Compacted, ToolEnded
+from turnwheel.effects.notices import CallSettled, Compacted
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import AppendMessage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.journal.full_results import FullResults
+from turnwheel.engine.journal.fold import FullResults
 from turnwheel.engine.session.session_log import read_entry
 from turnwheel.performers.stores.base import Store
 from turnwheel.performers.tools.builtin import read_result
@@ -275,7 +275,7 @@ async def test_a_result_of_a_lost_process_can_be_read() -> None:
     lost = agent(ScriptedModel(both), store=store, tools=tools).session("s")
     async with lost, aclosing(lost.stream("go")) as notices:
         async for notice in notices:
-            if isinstance(notice, ToolEnded):
+            if isinstance(notice, CallSettled):
                 break
     gate.set()
     async with agent(ScriptedModel(says("done")), store=store, tools=tools).session("s") as session:
@@ -431,7 +431,7 @@ def noted(
     wholes.note(
         ToolFinished(at=1.0, request="r-1", content=content),
         [
-            ToolEnded(call=call, tool="dump", outcome=Outcome.OK, content=content),
+            CallSettled(call=call, tool="dump", outcome=Outcome.OK, content=content),
             AppendMessage(
                 message=Message(
                     role=Role.TOOL,

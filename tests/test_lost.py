@@ -34,9 +34,9 @@ from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalWithdrawn,
     CallJudged,
+    CallSettled,
     Ignored,
     InterruptRequested,
-    ToolEnded,
     ToolStarted,
 )
 from turnwheel.effects.permissions import PermissionMode, Rule
@@ -97,9 +97,9 @@ def apart(tool: ToolSpec) -> ToolSpec:
 def test_by_default_the_model_is_told() -> None:
     """As one that may have run: nobody is asked, nothing runs again, and the next call has its turn."""
     run = lost(config(), "note")
-    assert run.got(ToolEnded) == [
-        ToolEnded(
-            call=run.got(ToolEnded)[0].call,
+    assert run.got(CallSettled) == [
+        CallSettled(
+            call=run.got(CallSettled)[0].call,
             tool="write",
             outcome=Outcome.UNKNOWN,
             content=model_messages.LOST,
@@ -146,7 +146,7 @@ def test_a_person_is_asked_whether_it_runs_again() -> None:
     assert (shown.request, shown.why) == (question.id, WHY)
     assert run.judged == [("write", "ask", "lost")]
     assert (run.label, run.machine.state.open) == ("confirming", (question.id,))
-    assert run.got(ToolEnded) == []
+    assert run.got(CallSettled) == []
 
 
 def test_after_a_yes_it_runs_again_under_another_key() -> None:

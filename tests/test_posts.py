@@ -72,7 +72,7 @@ def test_what_cannot_be_written_is_replaced_before_it_is_kept() -> None:
     [
         ({"text": " \n"}, r"a prompt has to say something; got ' \\n'"),
         ({"id": ""}, "an id tells one prompt from another; got '': leave it out"),
-        ({"text": b"look"}, "what is said, its id and who says it are text, not b'look'"),
+        ({"text": b"look"}, "prompt, id and sender must be text; got b'look'"),
         ({"text": None}, "are text, not None"),
         ({"id": 7}, "are text, not 7"),
         ({"sender": None}, "are text, not None"),

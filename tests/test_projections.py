@@ -38,17 +38,18 @@ from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     ApprovalWithdrawn,
     CallJudged,
+    CallSettled,
     Compacted,
     CompactionFailed,
     CompactionStarted,
     DoneReason,
     FallbackUsed,
     HookAsked,
-    HookReplied,
+    HookEnded,
     Ignored,
     InputBlocked,
     InputReceived,
@@ -67,8 +68,7 @@ from turnwheel.effects.notices import (
     SettingChanged,
     SettingRefused,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
     Warned,
@@ -136,10 +136,10 @@ RUN: list[Notice] = [
     TurnEnded(turn=1, stop=StopReason.TOOL_USE, usage=Usage(input=10, output=6, cached=8), calls=(WISH,)),
     CallJudged(call="r-2", tool="put", verdict=Verdict.ASK, ground=Basis.TOOL),
     ApprovalRequested(request="r-3", call="r-2", tool="put", arguments=WISH.arguments, why="it puts"),
-    ApprovalAnswered(request="r-3", decision=Approve()),
+    ApprovalResolved(request="r-3", decision=Approve()),
     ToolStarted(call="r-2", tool="put", arguments=WISH.arguments),
-    ToolProgress(call="r-2", text="half way"),
-    ToolEnded(call="r-2", tool="put", outcome=Outcome.OK, content="there", seconds=1.5),
+    ToolOutput(call="r-2", text="half way"),
+    CallSettled(call="r-2", tool="put", outcome=Outcome.OK, content="there", seconds=1.5),
     ModelCalled(request="r-4", model="m", attempt=1),
     TextDelta("Done."),
     TurnEnded(turn=2, stop=StopReason.END_TURN, usage=Usage(input=20, output=6)),
@@ -457,9 +457,9 @@ def wished(number: int) -> ToolCall:
     return ToolCall(id=f"c-{number}", wire_id="", name="put", arguments=f'{{"at":{number}}}')
 
 
-def ended(number: int, outcome: Outcome = Outcome.OK) -> ToolEnded:
+def ended(number: int, outcome: Outcome = Outcome.OK) -> CallSettled:
     """The end of the call *number*."""
-    return ToolEnded(call=f"c-{number}", tool="put", outcome=outcome, content=f"result {number}")
+    return CallSettled(call=f"c-{number}", tool="put", outcome=outcome, content=f"result {number}")
 
 
 def batch(*notices: Notice, calls: int = 1) -> list[Notice]:
@@ -522,7 +522,7 @@ def test_only_a_yes_is_told_as_one(decision: Approve | ApproveAlways | Deny, eve
     """A no is told by the result of the call, which says why."""
     projection = SseEvents.of("s")
     told(projection, RUN[:9])
-    assert names(projection.take(ApprovalAnswered(request="r-3", decision=decision))) == events
+    assert names(projection.take(ApprovalResolved(request="r-3", decision=decision))) == events
 
 
 COMPACTING = CompactionStarted(size=900, reason="threshold")
@@ -1071,7 +1071,7 @@ SAMPLES: list[list[Notice]] = [
     [
         *START,
         HookAsked(request="h", hook=Hook.STOP, names=("a",)),
-        HookReplied(request="h", hook=Hook.STOP, said=()),
+        HookEnded(request="h", hook=Hook.STOP, said=()),
         ApprovalWithdrawn(request="r-3"),
         SettingChanged(change=SetModel(model="n")),
         SettingRefused(change=SetModel(model="n"), reason="no such model"),

@@ -84,7 +84,8 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, Role
 from turnwheel.effects.notices import (
-    ApprovalAnswered,
+    ApprovalResolved,
+    CallSettled,
     Compacted,
     InputBlocked,
     InputTaken,
@@ -92,7 +93,6 @@ from turnwheel.effects.notices import (
     RetryScheduled,
     RunEnded,
     RunStarted,
-    ToolEnded,
     TurnEnded,
 )
 from turnwheel.effects.records import (
@@ -298,12 +298,12 @@ def test_what_was_given_up_never_runs(plays: list[Play]) -> None:
                     assert name not in over
                     started.remove(name)
                     doubted[name] = effect.id
-                case ApprovalAnswered(request=request, decision=Approve() | ApproveAlways()):
+                case ApprovalResolved(request=request, decision=Approve() | ApproveAlways()):
                     doubted = {name: asks for name, asks in doubted.items() if asks != request}
                 case AskApproval(call=name):
                     assert name not in over
                     asked.append(name)
-                case ToolEnded(call=name, outcome=outcome):
+                case CallSettled(call=name, outcome=outcome):
                     assert outcome not in GIVEN_UP or name not in started
                     over.add(name)
                 case _:

@@ -19,8 +19,8 @@ from turnwheel.effects.events import (
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     ApprovalWithdrawn,
     CallJudged,
     Ignored,
@@ -150,8 +150,8 @@ def test_who_answered_is_told() -> None:
     run.say(call(0, "write", path="a"))
     request = run.machine.state.open[0]
     run.decide("write", Approve(), by="anna, by phone")
-    assert run.got(ApprovalAnswered) == [
-        ApprovalAnswered(request=request, decision=Approve(), by="anna, by phone")
+    assert run.got(ApprovalResolved) == [
+        ApprovalResolved(request=request, decision=Approve(), by="anna, by phone")
     ]
     assert run.judged == [("write", "allow", "person")]
     assert [judged.detail for judged in run.got(CallJudged)] == [""]
@@ -494,7 +494,7 @@ def test_a_yes_counts_by_the_time_at_which_it_was_given(
     in_time = outcome == "ok" or isinstance(decision, Deny)
     withdrawn = [ApprovalWithdrawn(request=question.id, late=True)]
     assert run.all(ApprovalWithdrawn) == ([] if in_time else withdrawn)
-    assert len(run.all(ApprovalAnswered)) == in_time
+    assert len(run.all(ApprovalResolved)) == in_time
 
 
 def test_a_deadline_is_a_point_in_time_and_not_a_span() -> None:

@@ -36,7 +36,7 @@ from turnwheel.effects.requests import (
     Request,
     RunTool,
 )
-from turnwheel.engine.driver.answers import check_answer, failed_answer
+from turnwheel.engine.driver import check_answer, failed_answer
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import (
     Entry,

@@ -34,7 +34,7 @@ from turnwheel.effects.notices import (
     AgentNoticed,
     Notice,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
 )
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import (
@@ -109,7 +109,7 @@ def test_each_step_is_what_the_machine_was_and_did(seed: int) -> None:
 
 def told(notices: Sequence[Effect]) -> list[Notice]:
     """Those of *notices* that a journal knows one by one: pieces of a stream are merged in it."""
-    passing = TextDelta | ToolProgress | AgentNoticed
+    passing = TextDelta | ToolOutput | AgentNoticed
     return [one for one in notices if is_notice(one) and not isinstance(one, passing)]
 
 

@@ -43,7 +43,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
-from turnwheel.effects.notices import LoopDetected, Notice, ToolProgress
+from turnwheel.effects.notices import LoopDetected, Notice, ToolOutput
 from turnwheel.effects.pieces import (
     CallPiece,
     Piece,
@@ -61,8 +61,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
 from turnwheel.engine.inspect.explain import explain
 from turnwheel.engine.inspect.export import export
-from turnwheel.engine.session.redacting_performers import RedactedModel
-from turnwheel.engine.session.redactor import Gone, Redactor
+from turnwheel.engine.session.redactor import Gone, RedactedModel, Redactor, SecretNames
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
@@ -333,7 +332,7 @@ async def test_a_name_that_is_plain_is_so_where_a_tool_takes_any_names() -> None
         """Spell."""
         return str(words)
 
-    sealer = Redactor("s", MemoryVault(), Secrets(), [spell.spec], {"spell": spell.plain})
+    sealer = Redactor("s", MemoryVault(), SecretNames(Secrets(), [spell.spec], {"spell": spell.plain}))
     made = json.loads(await sealer.arguments("spell", '{"words": {"token": "the", "secret": "cat"}}'))
     assert made["words"]["token"] == "the"  # noqa: S105  # a word
     assert "cat" not in str(made)
@@ -368,7 +367,7 @@ ASKED = CallModel(id="r-1", model="wire:m", view=Conversation(revision=0, length
 
 def sealer_of(vault: Vault, session: str = "s") -> Redactor:
     """Who hides the secrets of the desk's tools."""
-    return Redactor(session, vault, Secrets(), CONFIG.tools, {})
+    return Redactor(session, vault, SecretNames(Secrets(), CONFIG.tools, {}))
 
 
 async def streamed(*events: ModelStreamed, last: tuple[Piece, ...]) -> list[ModelStreamed | ModelFinished]:
@@ -467,7 +466,7 @@ async def test_what_a_tool_says_of_its_secret_is_hidden() -> None:
     session = agent.session("s")
     notices = [notice async for notice in session.stream("go")]
     stands = stand_in(repr(notices), "password")
-    assert [each.text for each in notices if isinstance(each, ToolProgress)] == [f"trying {stands}"]
+    assert [each.text for each in notices if isinstance(each, ToolOutput)] == [f"trying {stands}"]
     assert session.history[2].results[0].content == f"Tool raised an exception: {stands} is wrong"
     assert PASSWORD not in repr((notices, model.seen))
 

@@ -39,7 +39,7 @@ from turnwheel.effects.notices import ApprovalRequested, TextDelta, ToolStarted
 from turnwheel.effects.requests import CallModel, RunTool
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (

@@ -72,11 +72,11 @@ from turnwheel.engine.codec import decode
 from turnwheel.engine.inputs import approval_event
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted
-from turnwheel.engine.journal.full_results import MOST_HELD, FullResults
+from turnwheel.engine.journal.fold import MOST_HELD, FullResults
+from turnwheel.engine.journal.summary import MAX_TITLE as LONGEST_TITLE
+from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.delivery import BUFFER, Broker
-from turnwheel.engine.session.environment import MAX_TITLE as LONGEST_TITLE
-from turnwheel.engine.session.environment import first_line
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.hooks import MAX_OUTPUT as MAX_WRITING
 from turnwheel.performers.hooks import MAX_TEXT as MAX_SAYING

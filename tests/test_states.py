@@ -30,6 +30,7 @@ from turnwheel.effects.messages import (
 )
 from turnwheel.effects.notices import (
     AnswerDropped,
+    CallSettled,
     Ignored,
     InputBlocked,
     InputReceived,
@@ -39,7 +40,6 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
     TurnEnded,
     Warned,
 )
@@ -330,7 +330,7 @@ def test_whoever_watches_can_tell_the_turn_again(stop: StopReason, kept: list[st
     assert (ended.turn, ended.stop, ended.sequence) == (1, stop, "END")
     run.interrupt()
     run.interrupt()
-    over = [notice.call for notice in run.all(ToolEnded)]
+    over = [notice.call for notice in run.all(CallSettled)]
     assert sorted(over) == sorted(one.id for one in ended.calls)
 
 

@@ -32,7 +32,8 @@ from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Titled
-from turnwheel.engine.session.environment import MAX_TITLE, Titles, first_line
+from turnwheel.engine.journal.summary import MAX_TITLE, first_line
+from turnwheel.engine.session.environment import Titles
 from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.titles import tidy
 from turnwheel.performers.base import PerformContext
@@ -338,7 +339,7 @@ async def test_whatever_goes_wrong_is_a_line_in_the_log() -> None:
                 lines.clear()
                 assert reasons in (
                     ["RuntimeError: no such wire"],
-                    ["TypeError: whoever performs CallModel answered None"],
+                    ["TypeError: the performer of CallModel answered None"],
                 )
     finally:
         structlog.reset_defaults()

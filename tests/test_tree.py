@@ -49,8 +49,7 @@ from turnwheel.engine.journal.entries import (
     Posted,
     RunOpened,
 )
-from turnwheel.engine.journal.fold import SessionState
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock

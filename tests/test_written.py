@@ -29,13 +29,13 @@ from turnwheel.engine.journal.entries import (
     RunOpened,
     TakenOver,
 )
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.migrations import (
     CHANGES,
     OLDEST,
     Changed,
     teach,
 )
-from turnwheel.engine.journal.reading import fold
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = Config(model=ModelSpec(name="m"))

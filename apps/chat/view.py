@@ -16,8 +16,8 @@ from ...effects.events import Deny
 from ...effects.messages import Role
 from ...effects.notices import (
     AgentNoticed,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     ApprovalWithdrawn,
     Notice,
     RunEnded,
@@ -125,7 +125,7 @@ class ChatFace:
         match notice:
             case ApprovalRequested():
                 self._asked(notice, child)
-            case ApprovalAnswered(request=request) | ApprovalWithdrawn(request=request):
+            case ApprovalResolved(request=request) | ApprovalWithdrawn(request=request):
                 self._closed(notice, request)
             case _:
                 pass
@@ -145,11 +145,11 @@ class ChatFace:
             self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "yellow")
         self.out.line()
 
-    def _closed(self, notice: ApprovalAnswered | ApprovalWithdrawn, request: str) -> None:
+    def _closed(self, notice: ApprovalResolved | ApprovalWithdrawn, request: str) -> None:
         question = self.questions.close(request)
         if self.editing is not None and self.editing.request == request:
             self.editing = None
-        if self._json is not None or question is None or not isinstance(notice, ApprovalAnswered):
+        if self._json is not None or question is None or not isinstance(notice, ApprovalResolved):
             return
         if notice.by == self.by and not isinstance(notice.decision, Deny):  # a no is told by its result
             said = decided(notice.decision)

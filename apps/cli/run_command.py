@@ -10,8 +10,8 @@ from typing import Any, final
 from ...effects.errors import ConfigError
 from ...effects.notices import (
     AgentNoticed,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     ApprovalWithdrawn,
     Notice,
     RunStarted,
@@ -148,7 +148,7 @@ class RunCommand:
         match notice.notice if isinstance(notice, AgentNoticed) else notice:
             case ApprovalRequested() as asked if self.asker is None and not self.job.yes and place.waits:
                 self._waits_for(asked, place)
-            case ApprovalAnswered(request=request) | ApprovalWithdrawn(request=request):
+            case ApprovalResolved(request=request) | ApprovalWithdrawn(request=request):
                 if self.asker is not None:
                     self.asker.answered(request)
             case _:

@@ -8,11 +8,11 @@ from typing import final
 from ...effects.messages import Outcome
 from ...effects.notices import (
     AgentNoticed,
+    CallSettled,
     Notice,
     RequestDelayed,
     RetryScheduled,
     RunEnded,
-    ToolEnded,
     ToolStarted,
 )
 from ..cli.exit_codes import Exit, exit_for
@@ -47,7 +47,7 @@ class Children:
             case ToolStarted(tool=tool, arguments=arguments):
                 about = essence(tool, arguments, room - len(tool) - 4)
                 yield f"{self._screen.dot} {one_line(tool, 64)} {about}".rstrip(), "dim"
-            case ToolEnded(outcome=outcome, content=content) if outcome is not Outcome.OK:
+            case CallSettled(outcome=outcome, content=content) if outcome is not Outcome.OK:
                 came = one_line(content, room - len(INDENT) - 2)
                 yield f"{INDENT}{self._screen.elbow} {came}", "red"
             case RetryScheduled() | RequestDelayed():

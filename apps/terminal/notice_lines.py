@@ -18,7 +18,7 @@ from ...effects.notices import (
     CompactionStarted,
     FallbackUsed,
     HookAsked,
-    HookReplied,
+    HookEnded,
     Ignored,
     InputBlocked,
     LoopDetected,
@@ -48,7 +48,7 @@ def remarks(notice: Notice) -> Iterator[Remark]:
             yield f"not changed: {changed(change)}: {reason}", "yellow"
         case InputBlocked(reason=reason):
             yield f"a hook did not let that in: {reason or 'it gave no reason'}", "yellow"
-        case HookReplied(said=said):
+        case HookEnded(said=said):
             yield from ((f"hook {one.name} has no say: {one.fault}", "yellow") for one in said if one.fault)
         case _:
             yield from _upkeep(notice)
@@ -83,7 +83,7 @@ def details(notice: Notice) -> Iterator[Remark]:
             yield f"#{short(call)} {tool}: {notice.verdict}, by {notice.ground}{detail}", "dim"
         case HookAsked(hook=hook, names=names):
             yield f"{hook}: {', '.join(names)}", "dim"
-        case HookReplied(said=said):
+        case HookEnded(said=said):
             yield from ((f"hook {one.name}: {_answer(one)}", "dim") for one in said if not one.fault)
         case Ignored(event=event, state=state):
             yield f"{event} came too late for {state}", "dim"

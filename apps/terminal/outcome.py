@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...effects.notices import DoneReason
-from ...engine.session.result import Result
-from ...engine.session.session import Session
+from ...engine.session.session import Result, Session
 from ...states.rules import model_messages
 from ..cli.exit_codes import MEANS, exit_for
 from ..cli.option_types import ALL, short

@@ -14,8 +14,9 @@ from ...effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
+    CallSettled,
     CompactionStarted,
     InputReceived,
     InputTaken,
@@ -27,8 +28,7 @@ from ...effects.notices import (
     RequestDelayed,
     RetryScheduled,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
 )
@@ -138,13 +138,13 @@ class Terminal:
         match notice:
             case TextDelta(text=text) | ReasoningDelta(text=text):
                 self._say(text, type(notice))
-            case ToolStarted() | ToolProgress() | ToolEnded():
+            case ToolStarted() | ToolOutput() | CallSettled():
                 self._tool(notice)
             case ModelCalled() | TurnEnded() | AnswerDropped():
                 self._model(notice)
             case RetryScheduled() | RequestDelayed():
                 self._wait(notice)
-            case ApprovalRequested() | ApprovalAnswered():
+            case ApprovalRequested() | ApprovalResolved():
                 self._question(notice)
             case InputReceived() | InputTaken():
                 self._input(notice)
@@ -203,16 +203,16 @@ class Terminal:
 
     # Calls, and questions about them
 
-    def _tool(self, notice: ToolStarted | ToolProgress | ToolEnded) -> None:
+    def _tool(self, notice: ToolStarted | ToolOutput | CallSettled) -> None:
         match notice:
             case ToolStarted():
                 self.know(notice.call, notice.tool, notice.arguments)
                 self._begins(notice.call)
                 self._spin_for_tools()
-            case ToolProgress():
+            case ToolOutput():
                 self.screen.line(f"{INDENT}{one_line(notice.text, self.screen.width - 2)}", "dim")
                 self._spin_for_tools()
-            case ToolEnded():
+            case CallSettled():
                 self.silence()
                 self._ended(notice)
                 if self._at_work:
@@ -232,7 +232,7 @@ class Terminal:
             (f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
         )
 
-    def _ended(self, notice: ToolEnded) -> None:
+    def _ended(self, notice: CallSettled) -> None:
         """What came of a call, below its headline; that is told again where something else came between."""
         if notice.call not in self._calls:
             self.know(notice.call, notice.tool, "")
@@ -254,7 +254,7 @@ class Terminal:
     def _spin_for_tools(self) -> None:
         self._spin(one_line(", ".join(self._at_work.values()), self.screen.width // 2))
 
-    def _question(self, notice: ApprovalRequested | ApprovalAnswered) -> None:
+    def _question(self, notice: ApprovalRequested | ApprovalResolved) -> None:
         self.silence()
         if isinstance(notice, ApprovalRequested):
             self.know(notice.call, notice.tool, notice.arguments)
@@ -290,7 +290,7 @@ class Terminal:
         if isinstance(notice, AgentStarted):
             self.know(notice.call, notice.agent, notice.prompt)
             self._begins(notice.call)
-        elif isinstance(notice.notice, ApprovalRequested | ApprovalAnswered):
+        elif isinstance(notice.notice, ApprovalRequested | ApprovalResolved):
             self._question(notice.notice)
         else:
             named = notice.call != self._latest or len(self._at_work) > 1

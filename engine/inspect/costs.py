@@ -14,12 +14,12 @@ from ...effects.events import (
     ModelFinished,
     ToolFinished,
 )
-from ...effects.notices import ToolEnded
+from ...effects.notices import CallSettled
 from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
 from ..journal.entries import Forked, Stepped
-from ..journal.reading import beginning, read
+from ..journal.fold import beginning, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +158,7 @@ class _Account:
                 self.children.setdefault(asked.call, _Child(asked.agent)).spent += spent
             case Interrupted() if not self._asked:
                 # Nobody waits for a child any more: that its call is over is said next.
-                call = next(effect.call for effect in rest if isinstance(effect, ToolEnded))
+                call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
             case ToolFinished():
                 self.own += spent

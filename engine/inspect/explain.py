@@ -22,13 +22,13 @@ from ...effects.events import (
 )
 from ...effects.notices import (
     AgentStarted,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     ApprovalWithdrawn,
     CallJudged,
+    CallSettled,
     HookAsked,
-    HookReplied,
-    ToolEnded,
+    HookEnded,
     ToolStarted,
     TurnEnded,
 )
@@ -163,7 +163,7 @@ def _told(entries: Sequence[bytes], session: str) -> Iterator[_Told]:
         if (befell := _befell(step.entry, calls_in(step.before))) is not None:
             yield _Told(step.at if posted else now, step.session, befell)
         for effect in step.effects:
-            said = posted and isinstance(effect, ApprovalAnswered)
+            said = posted and isinstance(effect, ApprovalResolved)
             yield _Told(step.at if said else max(now, step.at), step.session, effect)
 
 
@@ -206,7 +206,7 @@ class _Story:
                 )
             case HookAsked(call=self._name, hook=hook, names=names):
                 yield "hooks", f"asked at {hook}: {', '.join(names)}"
-            case HookReplied(call=self._name, said=said):
+            case HookEnded(call=self._name, said=said):
                 yield from (("hook", _hook(one)) for one in said)
             case CallJudged(call=self._name):
                 detail = f": {effect.detail}" if effect.detail else ""
@@ -218,7 +218,7 @@ class _Story:
                     "started",
                     f"agent {effect.agent}, in session {session}.{self._name}: {effect.prompt}",
                 )
-            case ToolEnded(call=self._name):
+            case CallSettled(call=self._name):
                 yield "ended", f"{effect.outcome}: {effect.content}"
             case _Befell(calls=calls) if self._name in calls:
                 yield effect.kind, effect.text
@@ -230,7 +230,7 @@ class _Story:
             case ApprovalRequested(call=self._name, request=request):
                 self._questions.add(request)
                 yield "asked", f"a person, because of {effect.why}; the question is {request}"
-            case ApprovalAnswered(request=request) if request in self._questions:
+            case ApprovalResolved(request=request) if request in self._questions:
                 by = f", by {effect.by}" if effect.by else ""
                 yield "answered", f"{_decision(effect.decision)}{by}"
             case ApprovalWithdrawn(request=request) if request in self._questions:

@@ -11,7 +11,7 @@ from ...effects.messages import Message
 from ...effects.records import AppendMessage, ReplaceHistory
 from ..codec import converter
 from ..journal.entries import Forked
-from ..journal.reading import beginning, read
+from ..journal.fold import beginning, read
 from ..journal.summary import SessionStatus
 from ..session.listing import described, listed, parent_of
 from .run_tree import RunTree

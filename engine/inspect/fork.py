@@ -66,8 +66,7 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.fold import apply_entry
-from ..journal.reading import fold
+from ..journal.fold import apply_entry, fold
 from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine
 from ..open_work import links_of, questions

@@ -34,7 +34,7 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.reading import beginning, kind_of, read
+from ..journal.fold import beginning, kind_of, read
 from ..machine import Machine
 from ..open_work import ChildLink, links_of
 

@@ -15,8 +15,7 @@ from ..journal.entries import (
     RunOpened,
     Stepped,
 )
-from ..journal.fold import SessionState
-from ..journal.reading import beginning, read
+from ..journal.fold import SessionState, beginning, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,23 +1,21 @@
-"""
-An entry of a journal as bytes, and back: the one place that writes and reads one.
-
-An entry is a JSON object that says its version first, so that each can be read by itself, whoever wrote those
-around it: in one journal there are entries of several versions once a session has outlived an upgrade.
-"""
+"""An entry of a journal as bytes, and back: the one place that writes and reads one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ...effects.errors import JournalError
-from ...effects.validators import MAX_ENTRY, within
+from ...effects.errors import JournalError, TooLarge
+from ...effects.validators import MAX_ENTRY
 from ..codec import UNREADABLE, converter, in_json
 from .entries import VERSION, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_structure: Callable[..., Any] = converter.structure
+
 
 MARK: Final = "v"
 """The key of the version."""
@@ -28,14 +26,13 @@ UNMARKED = 2
 SHOWN = 200
 """Bytes of what cannot be read, and characters of why, that an error shows."""
 
-_structure: Callable[..., Entry] = converter.structure
-_unstructure = converter.unstructure
-
 
 def encode_entry(entry: Entry) -> bytes:
     """*entry* as JSON bytes."""
-    data = in_json({MARK: VERSION, **_unstructure(entry, Entry)})
-    within("an entry of a journal", len(data), MAX_ENTRY, "bytes")  # nobody would read it again
+    data = in_json({MARK: VERSION, **converter.unstructure(entry, Entry)})
+    if len(data) > MAX_ENTRY:
+        # Refused before it is kept: `decode_entry` would refuse it ever after.
+        raise TooLarge("an entry of a journal", len(data), MAX_ENTRY, "bytes")
     return data
 
 
@@ -53,7 +50,8 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
         plain = msgspec.json.decode(data)
         version = plain.pop(MARK, UNMARKED)
         if version == VERSION:
-            return _structure(plain, Entry)
+            entry: Entry = _structure(plain, Entry)
+            return entry
         from .migrations import migrated  # noqa: PLC0415  # most journals are of this version
 
         return migrated(plain, version, where)

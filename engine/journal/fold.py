@@ -7,20 +7,25 @@ known of a session is the same, whoever looks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
 from ...effects.config import READER
 from ...effects.errors import JournalError
 from ...effects.events import (
+    AgentFinished,
     ApprovalGiven,
     ControlReceived,
     Interrupted,
     Post,
+    ToolFinished,
     UserSent,
     UserSteered,
 )
+from ...effects.messages import Role
+from ...effects.notices import CallSettled
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.usage import Spent
 from ...states.context import Mail, Memory
@@ -38,17 +43,86 @@ from .entries import (
     TakenOver,
     Titled,
 )
-from .full_results import FullResults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...effects import Effect
     from ...effects.events import Event
+    from ...effects.messages import Message
     from ...effects.requests import AskApproval
+
+
+MOST_HELD = 50_000_000
+"""Characters of results that are kept here, where no journal has them; the oldest go first."""
+
+ResultPlace = int | str
+"""The number of an entry, or the result itself."""
+
+
+@final
+@attrs.define
+class FullResults:
+    """
+    Where the whole of each result of a session is that was cut, by the id of its call.
+
+    At *most* so many characters of what no journal has are kept.
+    """
+
+    most: int = MOST_HELD
+    _cut: dict[str, ResultPlace] = attrs.field(factory=dict)
+    _ended: dict[str, tuple[ResultPlace, str]] = attrs.field(factory=dict)
+    _held: int = 0
+
+    def note(self, event: Event, effects: Iterable[Effect], number: int | None) -> None:
+        """Note what the machine said to *event*, which is entry *number*, None where it is not journaled."""
+        for effect in effects:
+            if isinstance(effect, CallSettled):
+                where: ResultPlace = effect.content
+                if number is not None and said_in(event) == effect.content:
+                    where = number
+                self._ended[effect.call] = (where, effect.content)
+            elif isinstance(effect, AppendMessage) and effect.message.role is Role.TOOL:
+                self._enter(effect.message)
+
+    def _enter(self, message: Message) -> None:
+        """*message* is what the history holds of the calls that ended."""
+        for result in message.results:
+            ended = self._ended.get(result.call)
+            if ended is not None and ended[1] != result.content:
+                self._cut[result.call] = ended[0]
+                self._held += _length(ended[0])
+        self._ended.clear()
+        if self._held > self.most:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for call, where in list(self._cut.items()):
+            if self._held <= self.most:
+                break
+            if isinstance(where, str):
+                del self._cut[call]
+                self._held -= len(where)
+
+    def where(self, call: str) -> ResultPlace | None:
+        """Where the whole result of *call* is; None where it was not cut, or is not kept."""
+        return self._cut.get(call)
+
+
+def _length(where: ResultPlace) -> int:
+    return len(where) if isinstance(where, str) else 0
+
+
+def said_in(event: Event) -> str | None:
+    """What came of a call, as *event* says it; None where it does not."""
+    return event.content if isinstance(event, ToolFinished | AgentFinished) else None
+
 
 SHOWN = 500
 """Characters of a prompt by which a run or a session is known again."""
+
+
+E = TypeVar("E", Branched, Forked)
 
 
 @final
@@ -114,7 +188,7 @@ class SessionState:
     def questions(self) -> tuple[AskApproval, ...]:
         """The questions that are open and that nobody has answered yet."""
         answered = {event.request for event in self.posted if isinstance(event, ApprovalGiven)}
-        asked = () if self.machine is None or self.stopped else questions(self.machine)
+        asked = () if self.machine is None or self.machine.done or self.stopped else questions(self.machine)
         return tuple([question for question in asked if question.id not in answered])
 
     @property
@@ -320,3 +394,61 @@ def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
         msg = f"{where}: {kind} leads to {here} here and led to {entry.label} when it was written"
         raise JournalError(msg)
     return effects
+
+
+# From bytes
+
+
+def read(
+    entries: Iterable[bytes], session: str, folded: SessionState, known: int = 0
+) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
+    """
+    Each of the *entries* of *session* once it has happened to *folded*, and what the machine said to it.
+
+    *known* are the entries before these. Raises `JournalError` naming the entry that cannot be read or does
+    not follow from those before it.
+    """
+    # The converter costs more to set up than the rest of the engine: a run without a store never needs it.
+    from .encoding import decode_entry  # noqa: PLC0415  # see above
+
+    for number, data in enumerate(entries, known):
+        entry = decode_entry(data, f"entry {number} of session {session!r}")
+        yield entry, apply_entry(folded, entry, number, session)
+
+
+def fold(
+    entries: Sequence[bytes], session: str, folded: SessionState | None = None, known: int = 0
+) -> SessionState:
+    """
+    What the *entries* of *session* lead to; where *known* entries were *folded* before, these come after.
+
+    Raises `JournalError` as `read` does.
+    """
+    if folded is None:
+        folded = beginning(entries)
+    for _ in read(entries, session, folded, known):
+        pass
+    return folded
+
+
+def beginning(entries: Iterable[bytes]) -> SessionState:
+    """What a journal with these *entries* is before the first of them: it keeps what they will go back to."""
+    return SessionState(keeps=gone_back_to(entries))
+
+
+def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
+    """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
+    return frozenset([entry.run for _, entry in kind_of(entries, Branched)])
+
+
+def kind_of(entries: Iterable[bytes], kind: type[E]) -> Iterator[tuple[int, E]]:
+    """Those of *entries* that are of this *kind*, with their numbers; without those that cannot be read."""
+    from .encoding import decode_entry  # noqa: PLC0415  # as in `read`
+
+    name = f'"{kind.__name__}"'.encode()
+    for number, data in enumerate(entries):
+        if name in data:  # which text may be, too
+            with suppress(JournalError):
+                entry = decode_entry(data)
+                if isinstance(entry, kind):
+                    yield number, entry

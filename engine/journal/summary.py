@@ -9,13 +9,16 @@ import attrs
 
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
-from ...states.rules.inputs import prompt_group
 from ...states.state import Confirming, Done
 
 if TYPE_CHECKING:
     from ...effects.config import Config
     from .entries import RunOpened
     from .fold import SessionState
+
+
+MAX_TITLE = 60
+"""Characters of a title."""
 
 
 class SessionKind(StrEnum):
@@ -121,21 +124,23 @@ def summarize(folded: SessionState, session: str) -> SessionSummary:
     )
 
 
-def summarize_opened(opened: RunOpened, title: str, folded: SessionState, session: str) -> SessionSummary:
-    """What *session* will be about once it has *opened* another run, called *title*."""
-    kind, parent = _origin(session, opened.config, folded.copied)
-    return attrs.evolve(
-        summarize(folded, session),
+def summarize_opened(
+    opened: RunOpened, title: str, state: SessionState, session: str, prompts: int
+) -> SessionSummary:
+    """The summary of *session* once it has *opened* another run, is called *title*, and *prompts* wait."""
+    kind, parent = _origin(session, opened.config, state.copied)
+    return SessionSummary(
         kind=kind,
         parent=parent,
         title=title,
-        runs=folded.runs + 1,
+        runs=state.runs + 1,
+        messages=state.said,
+        spent=state.titling if state.machine is None else state.spent,
+        summary=state.summary,
         cwd=opened.config.cwd,
         agent=opened.config.agent,
         state=SessionStatus.UNFINISHED,
-        questions=0,
-        prompts=len(folded.prompts) - len(prompt_group(folded.prompts, opened.config.policy.coalesce)),
-        reason=None,
+        prompts=prompts,
     )
 
 
@@ -146,3 +151,13 @@ def _origin(session: str, config: Config, copied: str) -> tuple[SessionKind, str
     if config.agent:
         return SessionKind.CHILD, session.rpartition(".")[0]
     return SessionKind.MAIN, ""
+
+
+def first_line(text: str) -> str:
+    """The first line of *text* that is not blank, cut at a word where it is long."""
+    lines = text.strip().splitlines()
+    line = " ".join(lines[0].split()) if lines else ""
+    if len(line) <= MAX_TITLE:
+        return line
+    cut = line[:MAX_TITLE]
+    return (cut.rpartition(" ")[0] or cut[:-1]) + "…"

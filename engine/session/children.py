@@ -251,6 +251,10 @@ class ChildRunner:
     def __init__(self, children: Children) -> None:
         self._children = children
 
+    def resting(self, request: RunAgent) -> bool:
+        """Whether the child of *request*, which runs here, waits for people and for nothing else."""
+        return self._children.rest(request.call)
+
     def __call__(self, request: RunAgent, scene: PerformContext) -> Coroutine[Any, Any, AgentFinished | None]:
         """
         Run the child that *request* names and return what it found; None where it is left to later.

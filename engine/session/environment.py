@@ -15,21 +15,17 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.events import Decision
     from ...effects.history import History
-    from ...effects.notices import Notice
+    from ...effects.notices import DoneReason, Notice
     from ...effects.records import Change
     from ...effects.requests import AskApproval
     from ...effects.usage import Spent
     from ...performers.base import Clock
     from ...performers.stores.base import Store
     from ...states.context import Mail
-    from ..driver.driver import Performers
+    from ..driver import Performers
     from ..inputs import Input
     from ..machine import Machine
     from .redactor import Redactor
-    from .result import Result
-
-MAX_TITLE = 60
-"""Characters of a title."""
 
 
 class Titles(StrEnum):
@@ -42,15 +38,6 @@ class Titles(StrEnum):
     OFF = "off"
     INLINE = "inline"
     MODEL = "model"
-
-
-def first_line(text: str) -> str:
-    """The first line of *text* that is not blank, cut at a word where it is long."""
-    line = next(filter(None, (" ".join(line.split()) for line in text.splitlines())), "")
-    if len(line) <= MAX_TITLE:
-        return line
-    cut = line[:MAX_TITLE]
-    return (cut.rpartition(" ")[0] or cut[:-1]) + "…"
 
 
 class Drainable(Protocol):
@@ -86,6 +73,22 @@ class Environment:
     redactor: Redactor | None = None
     at_work: set[Drainable] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
+
+
+class ChildResult(Protocol):
+    """The result of a child's run, as its parent reads it."""
+
+    @property
+    def text(self) -> str:  # noqa: D102  # as Result
+        ...
+
+    @property
+    def detail(self) -> str:  # noqa: D102  # as Result
+        ...
+
+    @property
+    def reason(self) -> DoneReason | None:  # noqa: D102  # as Result
+        ...
 
 
 class ChildSession(Protocol):
@@ -125,7 +128,7 @@ class ChildSession(Protocol):
     def spent(self) -> Spent:  # noqa: D102  # as Session
         ...
 
-    def result(self) -> Result:  # noqa: D102  # as Session
+    def result(self) -> ChildResult:  # noqa: D102  # as Session
         ...
 
     async def load(self) -> Self:  # noqa: D102  # as Session

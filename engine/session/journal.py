@@ -1,30 +1,18 @@
-"""Writing a session down as it happens, and reading it again."""
+"""The writing end of a session's journal: entries to bytes, appended by compare-and-set."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, final
 
 from ...effects.errors import StoreConflict
-from ...effects.events import (
-    Event,
-    ModelStreamed,
-    ToolProgressed,
-    joined,
-)
+from ...effects.events import Event, ModelStreamed, ToolProgressed, joined
 from ...effects.pieces import merged
 from ...performers.base import noop
 from ..codec import encode
 from ..journal.encoding import decode_entry, encode_entry
-from ..journal.entries import (
-    Branched,
-    Entry,
-    Forked,
-    Posted,
-    Stepped,
-    Titled,
-)
+from ..journal.entries import Entry, Posted, Stepped, Titled
 from ..journal.summary import SessionSummary
 
 if TYPE_CHECKING:
@@ -33,14 +21,11 @@ if TYPE_CHECKING:
     from ...performers.stores.base import Store
     from ..journal.summary import SummaryKey
 
-
-E = TypeVar("E", Branched, Forked)
-
 ConcurrentEntry = Posted | Titled
-"""What anybody may write while somebody else drives."""
+"""An entry that any process may write while another one drives the session."""
 
 Listener = Callable[[int], SessionSummary | None]
-"""What a session will be about once its entry of this number is written; None where that is not worth it."""
+"""Given the number of an entry: the summary of the session once it is written, None where that has not changed."""
 
 
 @final
@@ -75,7 +60,7 @@ class Journal:
         encoded = [encode_entry(entry) for entry in entries]
         async with self._writing:
             while not await self._written(encoded, about):
-                pass
+                pass  # another process added an entry first, which is known by now
 
     async def add(self, entry: ConcurrentEntry, about: Listener = noop) -> bool:
         """
@@ -90,14 +75,14 @@ class Journal:
     async def _written(self, encoded: Sequence[bytes], about: Listener) -> bool:
         """Whether *encoded* is kept now; where it is not, what others added has been taken up."""
         told = about(self.length + len(encoded) - 1)
-        line = None if told is None or told.mark == self.told else encode(told, SessionSummary)
+        mark = self.told if told is None else told.mark
+        line = None if told is None or mark == self.told else encode(told, SessionSummary)
         try:
             self.length = await self.store.append(self.session, self.length, encoded, line)
         except StoreConflict as conflict:
             await self._catch_up(conflict)
             return False
-        if told is not None:
-            self.told = told.mark
+        self.told = mark
         return True
 
     def passed(self, count: int) -> None:

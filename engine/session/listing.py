@@ -15,7 +15,7 @@ from ...effects.errors import (
     TurnwheelError,
 )
 from ..codec import UNREADABLE, decode, encode
-from ..journal.reading import fold
+from ..journal.fold import fold
 from ..journal.summary import (
     SessionKind,
     SessionStatus,

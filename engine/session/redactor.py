@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import json
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
@@ -23,12 +24,22 @@ from ...effects.events import (
     ApproveAlways,
     HookAnswered,
     ModelFinished,
+    ModelStreamed,
     ToolFinished,
+    ToolProgressed,
 )
+from ...effects.messages import Outcome
 from ...effects.pieces import CallPiece, merged
+from ...effects.requests import (
+    AskApproval,
+    CallModel,
+    FireHook,
+    RunTool,
+)
 from ...effects.secrets import (
     ANY,
     DIGITS,
+    MARK,
     arguments_in,
     is_placeholder,
     placeholder,
@@ -44,20 +55,24 @@ from ...performers.secrets import (
     stems_of,
     without_secrets,
 )
-from ...states.rules.schema import arguments_of
-from ..driver.step_log import logger
+from ...states.rules import model_messages
+from ...states.rules.schema import arguments_of, problem
+from ..driver import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from ...effects.config import ToolSpec
-    from ...effects.events import Decision
+    from ...effects.events import Answer, Decision, Event
     from ...effects.hooks import HookSaid
     from ...effects.pieces import Piece
     from ...effects.requests import AskApproval
     from ...effects.secrets import Json, Secrets
+    from ...performers.base import PassThroughNotice, PerformContext, Performer
     from ...performers.secrets import Vault
+    from ..driver import Performers
     from ..inspect.fork import Replacement
+
 
 T = TypeVar("T")
 
@@ -89,33 +104,43 @@ class Gone(Exception):
 
 
 @final
-class Redactor:
+class SecretNames:
     """
-    Takes the *secrets* of the session *session* and its children out, and keeps them in *vault*.
+    What is secret in the arguments and results of an agent's tools: worked out once for all its sessions.
 
-    *specs* say which of their arguments are secret, *plain* has for some of them the names that are none.
+    *specs* say which of their arguments are secret, *plain* has for some of them the names that are not.
     """
 
     def __init__(
-        self,
-        session: str,
-        vault: Vault,
-        secrets: Secrets,
-        specs: Iterable[ToolSpec],
-        plain: Mapping[str, tuple[str, ...]],
+        self, secrets: Secrets, specs: Iterable[ToolSpec], plain: Mapping[str, tuple[str, ...]]
     ) -> None:
+        specs = tuple(specs)
+        self.secrets = secrets
+        self.stems = stems_of(secrets)
+        self.hidden = {spec.name: spec.secrets for spec in specs}
+        self.schemas = {spec.name: spec.schema for spec in specs}
+        self.any = tuple({ANY, *[name for names in self.hidden.values() for name in names]})
+        self.in_arguments = any([spec.secrets for spec in specs])
+        self.plain = {
+            tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
+        }
+
+
+@final
+class Redactor:
+    """Takes the secrets that have *names* out of the session *session* and its children, into *vault*."""
+
+    def __init__(self, session: str, vault: Vault, names: SecretNames) -> None:
         self._session = session
         self._sessions: tuple[str, ...] = (session,)
         self._vault = vault
-        self._secrets = secrets
-        self._stems = stems_of(secrets)
-        specs = tuple(specs)
-        self._hidden = {spec.name: spec.secrets for spec in specs}
-        self._schemas = {spec.name: spec.schema for spec in specs}
-        self._any = tuple({ANY, *[name for names in self._hidden.values() for name in names]})
-        self._plain = {
-            tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
-        }
+        self._secrets = names.secrets
+        self._stems = names.stems
+        self._hidden = names.hidden
+        self._schemas = names.schemas
+        self._any = names.any
+        self._plain = names.plain
+        self.in_arguments = names.in_arguments
         self._key = hmac.digest(KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
         self._shown: dict[str, str] = {}
@@ -349,3 +374,231 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
     if cancelled is not None:
         raise cancelled
     task.result()
+
+
+def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str] = frozenset()) -> Performers:
+    """
+    *performers* with those behind *redactor* that a secret could come through.
+
+    *silent* are the tools that emit nothing before they end.
+    """
+    made: dict[type, Performer[Any]] = {**performers}
+    if RunTool in made:
+        made[RunTool] = RedactedTool(made[RunTool], redactor, silent=silent)
+    if redactor.in_arguments:
+        # Without secret arguments no model, hook or approver can come to have one.
+        for kind, wrap in WRAPPERS:
+            if kind in made:
+                made[kind] = wrap(made[kind], redactor)
+    return made
+
+
+@final
+class RedactedModel:
+    """Performs `CallModel` with *inner*; *redactor* takes the secrets out of the calls."""
+
+    def __init__(self, inner: Performer[CallModel], redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Answer | None:
+        """Ask the model."""
+        held = _Held(request.id, scene.emit, self._redactor.passes)
+        answer = await self._inner(request, attrs.evolve(scene, emit=held))
+        if not isinstance(answer, ModelFinished):
+            return answer
+        last, calls = held.taken(answer.pieces), held.calls()
+        sealed = await _all_the_same(self._sealed(calls)) if calls else []
+        return attrs.evolve(answer, pieces=(*last, *sealed))
+
+    async def _sealed(self, calls: list[tuple[int, str, str]]) -> list[CallPiece]:
+        return [
+            CallPiece(index, arguments=await self._redactor.arguments(name, arguments))
+            for index, name, arguments in calls
+        ]
+
+
+@final
+class _Held:
+    """
+    Hands events of the answer to *request* on to *emit*, without arguments that may be secret.
+
+    Those of a tool that *passes* go on. What the machine will ignore is not held back either.
+    """
+
+    def __init__(
+        self, request: str, emit: Callable[[Event | PassThroughNotice], None], passes: Callable[[str], bool]
+    ) -> None:
+        self._request = request
+        self._emit = emit
+        self._passes = passes
+        self._count = 0
+        self._names: dict[int, str] = {}
+        self._fragments: dict[int, list[str]] = {}
+
+    def __call__(self, event: Event | PassThroughNotice) -> None:
+        """Hand *event* on."""
+        if not isinstance(event, ModelStreamed):
+            self._emit(event)
+        elif not any(isinstance(piece, CallPiece) for piece in event.pieces):
+            self._count += event.count if self._is_next(event) else 0
+            self._emit(event)
+        elif self._is_next(event):
+            self._count += event.count
+            self._emit(attrs.evolve(event, pieces=self.taken(event.pieces)))
+        else:
+            bare = [_bare(piece) if isinstance(piece, CallPiece) else piece for piece in event.pieces]
+            self._emit(attrs.evolve(event, pieces=tuple(bare)))
+
+    def _is_next(self, event: ModelStreamed) -> bool:
+        """Whether the machine will take *event*."""
+        return (event.request, event.before) == (self._request, self._count) and event.fits
+
+    def taken(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        """*pieces* without what is held back of them; as many, so that whoever counts them counts right."""
+        return tuple([self._taken(piece) if isinstance(piece, CallPiece) else piece for piece in pieces])
+
+    def _taken(self, piece: CallPiece) -> CallPiece:
+        index = piece.index
+        name = self._names.get(index) or piece.name
+        self._names[index] = name
+        if not name or not self._passes(name):
+            self._fragments.setdefault(index, []).append(piece.arguments)
+            return _bare(piece)
+        if index in self._fragments:  # its name came behind the first of its arguments
+            before = "".join(self._fragments.pop(index))
+            return attrs.evolve(piece, arguments=before + piece.arguments)
+        return piece
+
+    def calls(self) -> list[tuple[int, str, str]]:
+        """The index, the tool and the arguments of each call that was held back."""
+        return [(index, self._names[index], "".join(parts)) for index, parts in self._fragments.items()]
+
+
+def _bare(piece: CallPiece) -> CallPiece:
+    return CallPiece(piece.index, piece.wire_id, piece.name)
+
+
+@final
+class RedactedTool:
+    """
+    Performs `RunTool` with *inner*, whom *redactor* gives the values, and whose results it seals.
+
+    Most tools have no secrets, and this stands around each of their calls: so nothing is done here that need
+    not be.
+    """
+
+    def __init__(self, inner: Performer[RunTool], redactor: Redactor, silent: frozenset[str]) -> None:
+        self._inner = inner
+        self._redactor = redactor
+        self._silent = silent
+
+    async def __call__(self, request: RunTool, scene: PerformContext) -> Answer | None:
+        """Run the tool, unless a value that it needs is gone or does not fit."""
+        redactor, tool = self._redactor, request.tool
+        if MARK in request.arguments:
+            try:
+                request = attrs.evolve(request, arguments=await redactor.opened(request.arguments))
+            except Gone as gone:
+                why = model_messages.secrets_gone(tool, gone.placeholders, again=request.again)
+                return _not_run(request, scene, why)
+            if fault := redactor.hides(_fault(request, scene)):
+                return _not_run(request, scene, fault)
+
+        if tool not in self._silent:
+            scene = attrs.evolve(scene, emit=partial(self._heard, tool, scene.emit))
+        try:
+            answer = await self._inner(request, scene)
+        except Exception as error:
+            # Whoever made it may have put into it what it was given.
+            if (said := redactor.hides(str(error))) == str(error):
+                raise
+            return _crashed(request, scene, f"{type(error).__name__}: {said}")
+        if isinstance(answer, ToolFinished):
+            content = redactor.said(tool, answer.content)
+            answer = answer if content == answer.content else attrs.evolve(answer, content=content)
+        if redactor.fresh:
+            await _all_the_same(redactor.kept())
+        return answer
+
+    def _heard(
+        self, tool: str, emit: Callable[[Event | PassThroughNotice], None], event: Event | PassThroughNotice
+    ) -> None:
+        if isinstance(event, ToolProgressed):
+            event = attrs.evolve(event, text=self._redactor.said(tool, event.text))
+        emit(event)
+
+
+def _fault(request: RunTool, scene: PerformContext) -> str:
+    """What is wrong with the values in *request*, where the machine has seen placeholders only."""
+    spec = scene.config.tool(request.tool)
+    if spec is None:
+        return ""
+    found = problem(spec.schema, arguments_of(request.arguments) or {})
+    return model_messages.invalid_arguments(request.tool, found, again=request.again) if found else ""
+
+
+def _not_run(request: RunTool, scene: PerformContext, why: str) -> ToolFinished:
+    outcome = Outcome.UNKNOWN if request.again else Outcome.ERROR
+    return ToolFinished(at=scene.clock.now(), request=request.id, content=why, outcome=outcome)
+
+
+def _crashed(request: RunTool, scene: PerformContext, why: str) -> ToolFinished:
+    content = f"Tool execution crashed: {why}"
+    return ToolFinished(at=scene.clock.now(), request=request.id, content=content, outcome=Outcome.CRASHED)
+
+
+async def _all_the_same(work: Coroutine[Any, Any, T]) -> T:
+    """
+    Await *work* to its end, whoever cancels us.
+
+    They want a model or a tool to stop, and that is over; its answer is still to be given.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            if (mine := asyncio.current_task()) is not None:
+                mine.uncancel()
+    return task.result()
+
+
+@final
+class RedactedHook:
+    """Performs `FireHook` with *inner*; *redactor* takes secrets out of the arguments that hooks give."""
+
+    def __init__(self, inner: Performer[FireHook], redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    async def __call__(self, request: FireHook, scene: PerformContext) -> Answer | None:
+        """Ask the hooks."""
+        answer = await self._inner(request, scene)
+        if not isinstance(answer, HookAnswered) or not any(one.answer.arguments for one in answer.said):
+            return answer
+        tool = str(json.loads(request.payload).get("tool_name", ""))
+        said = [await self._redactor.heard(tool, one) for one in answer.said]
+        return attrs.evolve(answer, said=tuple(said))
+
+
+@final
+class RedactedApprover:
+    """Performs `AskApproval` with *inner*; *redactor* takes out the secrets that a person put into a call."""
+
+    def __init__(self, inner: Performer[AskApproval], redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    async def __call__(self, request: AskApproval, scene: PerformContext) -> Answer | None:
+        """Ask."""
+        answer = await self._inner(request, scene)
+        return await self._redactor.answer(answer, [request]) if isinstance(answer, ApprovalGiven) else answer
+
+
+WRAPPERS: tuple[tuple[type, Callable[[Performer[Any], Redactor], Performer[Any]]], ...] = (
+    (CallModel, RedactedModel),
+    (FireHook, RedactedHook),
+    (AskApproval, RedactedApprover),
+)
+"""The performers that see arguments of calls, besides the tools."""

@@ -28,19 +28,20 @@ from ...effects.errors import (
     UnknownSession,
     WorldError,
 )
-from ...effects.events import ApprovalGiven, ControlReceived, Event, Post
+from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
 from ...effects.notices import ApprovalRequested, Notice, SettingChanged
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, Cancel, Request, RunAgent
 from ...states.context import INPUTS
 from ...states.rules.inputs import prompt_group
 from ...states.state import Done
-from ..driver.driver import Driver, Performers
+from ..driver import Driver, Performers
 from ..inputs import check_room
 from ..journal.entries import Posted, Titled
 from ..recovery import recover
 from .children import Children, ChildRunner
 from .delivery import Broker
+from .environment import Titles
 from .session_log import SessionLog
 from .titles import Titler
 
@@ -110,20 +111,48 @@ class SessionRunner:
         environment: Environment,
         store: Store | None,
         opens: OpenSession,
+        *,
+        fresh: bool = False,
     ) -> None:
         self.id = id
         self.environment = environment
-        self.children = Children(id, environment, store, opens)
-        runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
-        self.performers: Performers = {RunAgent: runner, **environment.performers}
-        self.log = SessionLog(id, store, environment.redactor)
-        self.broker = Broker(environment.watch.buffer)
+        self.performers: Performers = environment.performers
+        self.log = SessionLog(id, store, environment.redactor, fresh=fresh)
+        self._store = store
+        self._opens = opens
+        self._children: Children | None = None
+        self._broker: Broker | None = None
+        if environment.config.children:
+            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
+            self.performers = {RunAgent: runner, **environment.performers}
         self.owner: Ownership = Unowned()
-        self._titler = Titler(id, lambda: self.log.state, environment, self.add)
+        named = (
+            Titles.OFF if environment.config.agent else environment.titles
+        )  # a child's session has no title
+        self._titled = named is Titles.INLINE
+        self._titler = None
+        if named is Titles.MODEL:
+            self._titler = Titler(id, lambda: self.log.state, environment, self.add)
         self._free = asyncio.Event()
         self._lock = asyncio.Lock()
         self._ran = False
         self._drains = False
+
+    @property
+    def children(self) -> Children:
+        """The children of the session, also those that another process runs."""
+        if self._children is None:
+            self._children = Children(self.id, self.environment, self._store, self._opens)
+        return self._children
+
+    @property
+    def broker(self) -> Broker:
+        """Passes the notices of runs here on to subscribers."""
+        if self._broker is None:
+            self._broker = Broker(self.environment.watch.buffer)
+            if isinstance(self.owner, Closed):
+                self._broker.close()
+        return self._broker
 
     @property
     def driver(self) -> Driver | None:
@@ -149,10 +178,11 @@ class SessionRunner:
         try:
             begun = await self._first(prompt)
             while begun is not None:
-                async with aclosing(self.environment.watch.shown(self._drive(*begun, wait=wait))) as notices:
+                async with aclosing(self._shown(self._drive(*begun, wait=wait))) as notices:
                     try:
                         async for notice in notices:
-                            self.broker.publish(notice)
+                            if self._broker is not None:
+                                self._broker.publish(notice)
                             yield notice
                     except GeneratorExit:
                         # Before the work is stopped, which may take a while: a next caller waits for that
@@ -169,6 +199,10 @@ class SessionRunner:
             self._change_owner(Unowned())
             self.environment.at_work.discard(self)
             self._free.set()
+
+    def _shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
+        watch = self.environment.watch
+        return notices if watch.include_partial else watch.shown(notices)
 
     async def _reread(self) -> None:
         """After a failure the journal holds: what was not kept did not happen, whatever the machine says."""
@@ -209,17 +243,29 @@ class SessionRunner:
             await self._read()
             state = log.state
             check_runner(log, environment)
+            event = None
             if prompt is not None:
                 if state.unfinished:
                     raise SessionBusy(self.id)
-                while not log.state.knows(prompt.id):
-                    if await log.post(prompt.sent(environment.clock.now())):
-                        break
+                event = await self._posted(prompt)
             elif state.machine is None and not state.prompted:
                 raise UnknownSession(self.id)
-            if state.unfinished or self._due() is None:
-                return await self._begin()
+            if event is not None or log.state.unfinished or self._due() is None:
+                return await self._begin(event)
         return await self._settled()
+
+    async def _posted(self, prompt: Input) -> UserSent | None:
+        """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
+        log, environment = self.log, self.environment
+        if log.state.knows(prompt.id):
+            return None
+        if not environment.config.policy.coalesce:
+            return prompt.sent(environment.clock.now())
+        # Its sender has time to add to it, so it is kept before this waits.
+        while not log.state.knows(prompt.id):
+            if await log.post(prompt.sent(environment.clock.now())):
+                break
+        return None
 
     async def _next(self) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the next run, for a prompt that came in meanwhile; None where none did."""
@@ -249,9 +295,9 @@ class SessionRunner:
         # A time that another clock calls later than now is not waited for: it may be hours ahead.
         return sent + window if sent <= self.environment.clock.now() < sent + window else None
 
-    async def _begin(self) -> tuple[Driver, tuple[Effect, ...]] | None:
+    async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
-        if self._drains or not (log.state.unfinished or log.state.prompted):
+        if self._drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         # Until the run is over: left in the middle, however that comes, the journal holds.
         log.stale = log.kept
@@ -261,7 +307,7 @@ class SessionRunner:
         else:
             task = environment.task if log.state.machine is None else None
             name = environment.new_id() if task is None else task.id
-            first = await log.open_run(name, environment.config, at, titled=self._titler.inline)
+            first = await log.open_run(name, environment.config, at, prompt, titled=self._titled)
         if log.state.machine is None or isinstance(self.owner, Closed):
             raise SessionClosed(self.id)
         driver = Driver(
@@ -271,10 +317,10 @@ class SessionRunner:
             journal=log,
             clock=environment.clock,
             full_result=log.full_result,
-            child_rests=self.children.rest,
             rested=environment.rested,
         )
-        self.children.wake, self.children.check_ownership = driver.inbox.wake, log.look
+        if self._children is not None:
+            self._children.wake, self._children.check_ownership = driver.inbox.wake, log.look
         for event in (*log.state.posted, *events):
             driver.post(event)
         log.listener = driver.post
@@ -285,7 +331,8 @@ class SessionRunner:
 
     async def _hand_over(self, driver: Driver) -> None:
         if not self._drains:
-            self._titler.after_run()
+            if self._titler is not None:
+                self._titler.after_run()
         elif self.log.state.unfinished:
             # Only this process knows which requests it never began; the next owner may begin them as new.
             await self.log.hand_over(driver.unbegun, self.environment.clock.now())
@@ -295,10 +342,11 @@ class SessionRunner:
     ) -> AsyncGenerator[Notice, None]:
         effects = driver.effects(first, wait=wait)
         async with StorePoller(self.log, driver, self.environment.poll) as poller, aclosing(effects):
-            self.children.abort = poller.stop
+            if self._children is not None:
+                self._children.abort = poller.stop
             async for effect in effects:
-                if isinstance(effect, SettingChanged):
-                    await self.children.follow(effect.change, driver.machine)
+                if self._children is not None and isinstance(effect, SettingChanged):
+                    await self._children.follow(effect.change, driver.machine)
                 if is_notice(effect):
                     yield effect
         if poller.found is not None:
@@ -375,7 +423,8 @@ class SessionRunner:
         self._drains = True
         if (driver := self.driver) is not None:
             driver.drain()
-        children = asyncio.gather(*self.children.drained(within), return_exceptions=True)
+        known = [] if self._children is None else self._children.drained(within)
+        children = asyncio.gather(*known, return_exceptions=True)
         over = await self._over(within)
         await children
         if not over and (driver := self.driver) is not None:
@@ -402,9 +451,12 @@ class SessionRunner:
             if driver is not None:
                 await driver.leave()
         finally:
-            await self.children.close()
-            await self._titler.stop()
-            self.broker.close()
+            if self._children is not None:
+                await self._children.close()
+            if self._titler is not None:
+                await self._titler.stop()
+            if self._broker is not None:
+                self._broker.close()
             if self._ran and self.environment.ended is not None:
                 over = self.log.state.machine is not None and self.log.state.machine.state
                 reason = over.reason if isinstance(over, Done) else "unfinished"

@@ -15,13 +15,24 @@ from contextlib import aclosing
 from copy import copy
 from typing import TYPE_CHECKING, cast, final
 
+import attrs
+
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
-from ...effects.notices import DoneReason, Notice
+from ...effects.messages import Role
+from ...effects.notices import (
+    DoneReason,
+    InputBlocked,
+    InputTaken,
+    Notice,
+    RunEnded,
+)
+from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
+from ...states.state import Done
 from ..inputs import (
     Input,
     approval_event,
@@ -32,8 +43,8 @@ from ..inputs import (
     steer_input,
 )
 from ..journal.entries import Titled
-from .environment import Environment, first_line
-from .result import Result, result_for
+from ..journal.summary import first_line
+from .environment import Environment
 from .runner import Closed, SessionRunner
 
 if TYPE_CHECKING:
@@ -52,7 +63,53 @@ if TYPE_CHECKING:
     from ..machine import Machine
     from ..open_work import ChildLink
     from .delivery import Subscription
-    from .result import Result
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Result:
+    """
+    A run that is over, or rests.
+
+    *text* is the last answer. *reason* is why it ended, or None where it is not over; *waiting* are the
+    questions it then rests on. *spent* is its account (turns, tokens, USD, seconds). *detail* says more
+    where *reason* is not enough, such as the provider's words of an error.
+    """
+
+    session: str
+    run: str
+    text: str
+    reason: DoneReason | None
+    spent: Spent
+    waiting: tuple[AskApproval, ...] = ()
+    detail: str = ""
+
+    @classmethod
+    def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
+        """The result of *machine*'s run, as far as it has come."""
+        over = machine.state if isinstance(machine.state, Done) else None
+        return cls(
+            session=session,
+            run=machine.memory.run,
+            text=_last_answer(machine),
+            reason=None if over is None else over.reason,
+            # A session that went back stands at the end of a run whose bill was closed long ago.
+            spent=machine.memory.spent if over is None else over.spent,
+            waiting=waiting,
+            detail="" if over is None else over.detail,
+        )
+
+
+def _last_answer(machine: Machine) -> str:
+    """The text of the last assistant message since the last prompt."""
+    history = machine.memory.history
+    for index in range(len(history) - 1, -1, -1):
+        message = history[index]
+        if message.role is Role.ASSISTANT:
+            return message.text
+        if message.role is Role.USER:
+            break
+    return ""
 
 
 @final
@@ -65,10 +122,17 @@ class Session:
     All methods belong to one event loop.
     """
 
-    def __init__(self, id: str, environment: Environment, store: Store | None = None) -> None:  # noqa: A002  # the field's word
+    def __init__(
+        self,
+        id: str,  # noqa: A002  # the field's word
+        environment: Environment,
+        store: Store | None = None,
+        *,
+        fresh: bool = False,
+    ) -> None:
         self.id = id
         self._lent = False
-        self._runner = SessionRunner(id, environment, store, Session)
+        self._runner = SessionRunner(id, environment, store, Session, fresh=fresh)
         self._log = self._runner.log
         self._environment = environment
 
@@ -108,7 +172,8 @@ class Session:
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
         """The questions that nobody has answered yet: its own, then those of its children."""
-        asked = () if self._log.state.stopped else self._runner.children.waiting(self.machine)
+        quiet = self._log.state.stopped or not self._log.state.unfinished
+        asked = () if quiet else self._runner.children.waiting(self.machine)
         return (*self._log.state.questions, *asked)
 
     @property
@@ -160,7 +225,8 @@ class Session:
         While a run is under way here there is nothing to read: it knows more than the store.
         """
         await self._runner.load()
-        await self._runner.children.load(self.machine)
+        if self._log.state.unfinished:
+            await self._runner.children.load(self.machine)
         return self
 
     # Where it stands, and its way there
@@ -265,7 +331,16 @@ class Session:
         return await self._to_the_end(self.stream(wait=wait), None)
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
-        mine = await result_for(sender, stream, self.result)
+        """The result of the run that took the prompt of *sender*, once *stream* has ended."""
+        mine: Result | None = None
+        taken = False
+        async with aclosing(stream) as notices:
+            async for notice in notices:
+                if isinstance(notice, InputTaken | InputBlocked):
+                    taken = taken or sender in notice.ids
+                elif isinstance(notice, RunEnded) and taken and mine is None:
+                    # Now: a run for a prompt that came in meanwhile may follow in the same stream.
+                    mine = self.result()
         if isinstance(self._runner.owner, Closed) or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         return mine or self.result()
@@ -288,7 +363,8 @@ class Session:
         It ends when no prompt waits any more. Leaving early stops the work and leaves the run unfinished;
         `resume` goes on with it.
         """
-        self._check_own()
+        if self._lent:
+            self._check_own()
         said = None if prompt is None else self._said(prompt, files, id)
         return self._runner.stream(said, wait=wait)
 

@@ -1,18 +1,23 @@
-"""What is kept of a session: its store, its journal, and the state that the journal folds to."""
+"""
+What is kept of a session: its store, the writing end of its journal, and the state that the journal folds to.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import (
-    ConfigError,
-    UnknownRun,
-    UnknownSession,
+from ...effects.errors import ConfigError, UnknownRun, UnknownSession
+from ...effects.events import (
+    ApprovalGiven,
+    Event,
+    Post,
+    UserSent,
 )
-from ...effects.events import ApprovalGiven, Event, Post
+from ...states.context import Mail
+from ...states.rules.inputs import prompt_group
 from ..journal.entries import (
     Branched,
     Entry,
@@ -23,18 +28,11 @@ from ..journal.entries import (
     TakenOver,
     Titled,
 )
-from ..journal.fold import SessionState, apply_entry
-from ..journal.full_results import said_in
-from ..journal.summary import (
-    SessionSummary,
-    summarize,
-    summarize_opened,
-    summary_key,
-)
-from .environment import first_line
+from ..journal.fold import SessionState, apply_entry, fold, gone_back_to, said_in
+from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ...effects import Effect
     from ...effects.config import Config
@@ -57,24 +55,31 @@ class SessionLog:
     is worth it.
     """
 
-    def __init__(self, session: str, store: Store | None, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self, session: str, store: Store | None, redactor: Redactor | None = None, *, fresh: bool = False
+    ) -> None:
         self.session = session
-        self._redactor = redactor
         self.state = SessionState()
-        self.stale = store is not None
+        self.kept = store is not None
+        self.stale = self.kept
         self.listener: Callable[[Event], None] | None = None
+        self._redactor = redactor
         self._store = store
         self._journal: Journal | None = None
+        self._fresh = fresh and store is not None
+        if store is not None and fresh:
+            # An id that was just made up has no journal to read. Where that is wrong, the first append finds
+            # entries it does not expect, and is refused.
+            # The writing end needs the converter, which costs more to set up than the rest of the engine: a
+            # session without a store never imports it.
+            from .journal import Journal  # noqa: PLC0415  # see above
+
+            self._journal, self.stale = Journal(store, session, 0, self._arrived), False
 
     @property
     def length(self) -> int:
         """How many entries of it are known here."""
         return 0 if self._journal is None else self._journal.length
-
-    @property
-    def kept(self) -> bool:
-        """Whether there is a store."""
-        return self._store is not None
 
     @property
     def store(self) -> Store:
@@ -86,11 +91,9 @@ class SessionLog:
 
     async def read(self) -> None:
         """Read what is new in the journal; all of it, where what is here is not what it says."""
-        if self._store is None:
+        if self._store is None or self._fresh:
+            self._fresh = False
             return
-        # The converter costs more to set up than the rest of the engine together.
-        from ..journal.reading import gone_back_to  # noqa: PLC0415  # only with a store
-
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
         if known and gone_back_to(entries):
@@ -103,8 +106,7 @@ class SessionLog:
         self, store: Store, entries: Sequence[bytes], known: int, before: SessionState | None
     ) -> None:
         """Let *entries*, which come after the *known* ones that *before* is of, be what is known."""
-        from ..journal.reading import fold  # noqa: PLC0415  # as above
-        from .journal import Journal
+        from .journal import Journal  # noqa: PLC0415  # as in `__init__`
 
         self.stale = True  # until all of that is understood
         self.state = fold(entries, self.session, before, known)
@@ -148,25 +150,28 @@ class SessionLog:
             self.listener(entry.event)
 
     async def open_run(
-        self, run: str, config: Config, at: float, *, titled: bool = False
+        self, run: str, config: Config, at: float, prompt: UserSent | None = None, *, titled: bool = False
     ) -> tuple[Effect, ...]:
         """
-        Begin a run on what waits; what it says when it begins. *titled*: a session without a title gets one.
+        Begin a run on the inputs that wait, and on *prompt*; the effects of its beginning.
+
+        *titled*: a session without a title gets one from its first prompt.
         """
         opened = RunOpened(at=at, run=run, config=config)
-        waiting = [one.text for one in self.state.prompts] + [one.text for one in self.state.late]
-        said = waiting[0] if waiting else ""
-        title = self.state.title or (first_line(self.state.opening or said) if titled else "")
-        entries: list[Entry] = [opened]
-        if title != self.state.title:
-            entries.append(Titled(at=at, title=title))
+        # The prompt and the run that it opens are one append: half the cost, and no crash comes between them.
+        entries: list[Entry] = [opened] if prompt is None else [Posted(event=prompt), opened]
+        waiting = (*self.state.prompts, *([Mail.of(prompt)] if prompt else []))
+        title = self.state.title
+        if titled and not title:
+            texts = [one.text for one in waiting] or [one.text for one in self.state.late]
+            title = first_line(self.state.opening or "".join(texts[:1]))
+            if title:
+                entries.append(Titled(at=at, title=title))
         if self._journal is not None:
-            about = partial(self._about_opened, opened, title)
-            await self._journal.write(*entries, about=about)
+            left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
+            summary = summarize_opened(opened, title, self.state, self.session, left)
+            await self._journal.write(*entries, about=lambda _: summary)
         return tuple([effect for entry in entries for effect in self._follow(entry)])
-
-    def _about_opened(self, opened: RunOpened, title: str, _: int) -> SessionSummary:
-        return summarize_opened(opened, title, self.state, self.session)
 
     async def take_over(self, config: Config, at: float) -> Machine:
         """Go on with the run that is not over, under *config*."""
@@ -260,7 +265,8 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
     Raises `JournalError` for an entry that cannot be read.
     """
     # The converter costs more to set up than the rest of the engine together.
-    from ..journal.encoding import decode_entry  # noqa: PLC0415  # as above
+    # The converter costs more to set up than the rest of the engine: see `SessionLog.read`.
+    from ..journal.encoding import decode_entry  # noqa: PLC0415  # see above
 
     entries = await store.load(session, number)
     if not entries:

@@ -17,9 +17,9 @@ from ...performers.base import PerformContext
 from ...states.context import Context
 from ...states.rules.limits import may_not_go_on
 from ...states.rules.token_estimates import message_size, usage_of
-from ..driver.step_log import logger
+from ..driver import logger
 from ..journal.entries import Titled
-from .environment import Titles, first_line
+from ..journal.summary import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ class Add(Protocol):
 @final
 class Titler:
     """
-    Sees to the title of *session*, whose state *known* gives, as *environment* says; a child gets none.
+    Sees to the title of *session*, whose state *known* gives.
 
     Nothing here fails or delays a run: what goes wrong is a line in the log, and the session has no title.
     *add* writes an entry beside a run.
@@ -77,19 +77,13 @@ class Titler:
         self._known = known
         self._environment = environment
         self._add = add
-        self._titles = Titles.OFF if environment.config.agent else environment.titles
         self._work: asyncio.Task[None] | None = None
-
-    @property
-    def inline(self) -> bool:
-        """Whether the first run gives the session its title."""
-        return self._titles is Titles.INLINE
 
     def after_run(self) -> None:
         """Have a model asked, where that is wanted; once, and in the background."""
         state = self._known()
         machine, opening = state.machine, state.opening
-        wanted = self._titles is Titles.MODEL and self._work is None and not state.title
+        wanted = self._work is None and not state.title
         if machine is None or may_not_go_on(machine.config, machine.memory.spent, machine.memory.earlier):
             return
         if wanted and opening.strip():
@@ -143,7 +137,7 @@ class Titler:
             ),
         )
         if not isinstance(answer, ModelFinished | ModelFailed):
-            msg = f"whoever performs CallModel answered {answer!r}"
+            msg = f"the performer of CallModel answered {answer!r}"
             raise TypeError(msg)
         usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
         spent = Context(config, memory, answer).spent_on(request.model, usage, answer.seconds)

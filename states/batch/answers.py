@@ -18,7 +18,7 @@ from ...effects.events import (
 )
 from ...effects.hooks import Hook
 from ...effects.messages import Outcome
-from ...effects.notices import ApprovalAnswered, InterruptRequested
+from ...effects.notices import ApprovalResolved, InterruptRequested
 from ...effects.permissions import Basis, Rule, Verdict
 from ...effects.records import AddUsage, GrantRule
 from ...effects.usage import Spent
@@ -184,7 +184,7 @@ def _decided(
     """
     call, decision = batch.calls[index], event.decision
     withdraw(call, draft, closed=event.request)
-    draft.add(ApprovalAnswered(request=event.request, decision=decision, by=event.by))
+    draft.add(ApprovalResolved(request=event.request, decision=decision, by=event.by))
     match decision:
         case Approve(arguments=edited):
             return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))

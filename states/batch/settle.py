@@ -13,7 +13,7 @@ import attrs
 
 from ...effects.config import SideEffect
 from ...effects.messages import Binary, Outcome, ToolResult
-from ...effects.notices import ApprovalWithdrawn, ToolEnded
+from ...effects.notices import ApprovalWithdrawn, CallSettled
 from ...effects.permissions import Basis
 from ...effects.records import AddUsage
 from ...effects.requests import Cancel
@@ -77,7 +77,7 @@ def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, st
 def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
     """Tell whoever watches that a call is over."""
     draft.add(
-        ToolEnded(
+        CallSettled(
             call=result.call,
             tool=result.name,
             outcome=result.outcome,

@@ -33,7 +33,7 @@ from ...effects.notices import (
     DoneReason,
     InputReceived,
     InterruptRequested,
-    ToolProgress,
+    ToolOutput,
 )
 from ...effects.records import AppendMessage
 from ..builder import Draft, received
@@ -135,7 +135,7 @@ def _progressed(batch: Batch, request: str, text: str, draft: Draft) -> Batch | 
     index = batch.waiting_for(request)
     if index is None or not isinstance(batch.calls[index].phase, Running):
         return None
-    draft.add(ToolProgress(call=batch.calls[index].call.id, text=text))
+    draft.add(ToolOutput(call=batch.calls[index].call.id, text=text))
     return batch
 
 

@@ -11,8 +11,8 @@ from turnwheel.effects.config import Concurrency, OnDenial
 from turnwheel.effects.errors import UnknownRequest
 from turnwheel.effects.events import Decision
 from turnwheel.effects.notices import (
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     ApprovalWithdrawn,
     CallJudged,
     RunEnded,
@@ -59,7 +59,7 @@ async def test_the_answer_may_come_next_week_in_another_process_before_anybody_g
 
     assert (result.text, stage.ran) == ("done", ["look a", "pay 1", "look b"])
     assert stage.shown(1)[-1] == "tool: saw a | paid 1 | saw b"
-    assert [notice.by for notice in stage.seen(ApprovalAnswered)] == ["the boss"]
+    assert [notice.by for notice in stage.seen(ApprovalResolved)] == ["the boss"]
     assert result.spent.seconds == 0.0
 
 

@@ -28,11 +28,11 @@ from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
     ApprovalRequested,
+    CallSettled,
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
 )
@@ -412,10 +412,10 @@ async def test_what_a_child_does_is_told_as_that_of_the_call_it_works_for(stage:
     told = [type(one.notice).__name__ for one in stage.seen(AgentNoticed)]
     assert told == [
         *("RunStarted", "InputTaken", "ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted"),
-        *("ToolEnded", "ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
+        *("CallSettled", "ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
     ]
-    assert stage.order(AgentStarted, TextDelta, ToolStarted, ToolEnded, TurnEnded, RunEnded) == [
-        *("TurnEnded", "AgentStarted", "ToolEnded", "TextDelta", "TurnEnded", "RunEnded")
+    assert stage.order(AgentStarted, TextDelta, ToolStarted, CallSettled, TurnEnded, RunEnded) == [
+        *("TurnEnded", "AgentStarted", "CallSettled", "TextDelta", "TurnEnded", "RunEnded")
     ]
 
 
@@ -570,7 +570,7 @@ async def test_what_is_said_to_a_child_is_read_by_it(stage: Stage) -> None:
     session = stage.session(*script, children=[SCOUT])
 
     async def speak(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ToolProgress):
+        if isinstance(notice.notice, ToolOutput):
             await session.child(notice.call).steer("look further")
             stage.release()
 
@@ -602,7 +602,7 @@ async def test_a_mode_that_is_changed_holds_for_children_at_work(stage: Stage) -
     session = stage.session(*script, children=children, policy=Policy(mode="bypass"))
 
     async def forbid(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ToolProgress):
+        if isinstance(notice.notice, ToolOutput):
             await session.control(SetMode(mode=PermissionMode.PLAN))
             stage.release()
 
@@ -616,7 +616,7 @@ async def test_the_children_at_work_are_known_by_their_calls(stage: Stage) -> No
     session = stage.session(sends("find"), calls(("dig", {})), says("here"), says("done"), children=[SCOUT])
 
     async def look(notice: AgentNoticed) -> None:
-        if isinstance(notice.notice, ToolProgress):
+        if isinstance(notice.notice, ToolOutput):
             assert [(link.call, link.agent) for link in session.children] == [(notice.call, "scout")]
             with pytest.raises(UnknownCall, match=rf"no call 'x' under way; there are: '{notice.call}'"):
                 session.child("x")

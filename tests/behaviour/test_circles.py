@@ -14,7 +14,7 @@ from turnwheel import (
     Tool,
     tool,
 )
-from turnwheel.effects.notices import LoopDetected, RunEnded, ToolProgress
+from turnwheel.effects.notices import LoopDetected, RunEnded, ToolOutput
 from turnwheel.testing.scripted import Reply, calls, says
 
 if TYPE_CHECKING:
@@ -299,11 +299,11 @@ async def test_what_was_repeated_before_a_person_spoke_does_not_count(stage: Sta
     """They may have asked for just that."""
     session = stage.session(*[AGAIN] * 2, calls(("dig", {})), *[AGAIN] * 2, says("done"), **ALL)
 
-    async def speak(_: ToolProgress) -> None:
+    async def speak(_: ToolOutput) -> None:
         await session.steer("look again")
         stage.release()
 
-    await stage.play(session, on={ToolProgress: speak})
+    await stage.play(session, on={ToolOutput: speak})
     assert (stage.asked, stages(stage)) == (6, [])
 
 

@@ -25,13 +25,13 @@ from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFinished
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
+    CallSettled,
     Compacted,
     CompactionFailed,
     CompactionStarted,
     ResultsCleared,
     RetryScheduled,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     TurnEnded,
 )
 from turnwheel.effects.pieces import CallPiece, TextPiece
@@ -167,7 +167,7 @@ async def test_of_a_result_that_is_too_long_the_beginning_and_the_end_stay(stage
     assert shown.startswith("tool: begin xxx")
     assert shown.endswith("xxx end")
     assert "26010 of 30010 characters are left out" in shown
-    assert [len(notice.content) for notice in stage.seen(ToolEnded)] == [30_010]
+    assert [len(notice.content) for notice in stage.seen(CallSettled)] == [30_010]
 
 
 @pytest.mark.behaviour("a-long-result-is-cut")
@@ -231,19 +231,19 @@ async def test_it_is_summarised_whatever_led_to_the_next_request(stage: Stage, p
     wish = calls(("dig", {}), usage=FULL)
     session = stage.session(wish, says("done"), model=SMALL)
 
-    async def meanwhile(_: ToolProgress) -> None:
+    async def meanwhile(_: ToolOutput) -> None:
         if place == "after a steer":
             await session.steer("quick")
         stage.release()
 
     if place == "after a lost process":
-        await stage.leave(session, PROMPT, ToolProgress)
+        await stage.leave(session, PROMPT, ToolOutput)
         stage.release()
         session = stage.session(says("done"), model=SMALL)
         result = await stage.play(session, None)
         assert stage.purposes == "St"
     else:
-        result = await stage.play(session, PROMPT, on={ToolProgress: meanwhile})
+        result = await stage.play(session, PROMPT, on={ToolOutput: meanwhile})
         assert stage.purposes == "tSt"
     assert (result.text, len(stage.seen(Compacted))) == ("done", 1)
     assert stage.said(session)[0] == SUMMARY

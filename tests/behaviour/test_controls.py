@@ -43,7 +43,7 @@ from turnwheel.effects.notices import (
     RunStarted,
     SettingChanged,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
 )
 from turnwheel.effects.pieces import CallPiece, TextPiece
@@ -95,7 +95,7 @@ async def test_the_answer_is_cut_and_the_next_run_goes_on_over_what_was_read(sta
 async def test_what_runs_is_stopped_and_nothing_behind_it_starts(stage: Stage) -> None:
     """What has run keeps its result, each other call has one that says so, and the model is left alone."""
     session = stage.session(AROUND, says("as you like"))
-    result = await stage.play(session, on={ToolProgress: interrupts(session)})
+    result = await stage.play(session, on={ToolOutput: interrupts(session)})
 
     assert (result.reason, stage.asked) == (DoneReason.INTERRUPTED, 1)
     assert stage.ran == ["look", "dig", "dig was stopped"]
@@ -120,7 +120,7 @@ async def test_what_a_tool_did_before_it_noticed_is_its_result(stage: Stage) -> 
         return "saved"
 
     session = stage.session(calls(("save", {}), ("look", {})), tools=[save, *stage.tools])
-    result = await stage.play(session, on={ToolProgress: interrupts(session)})
+    result = await stage.play(session, on={ToolOutput: interrupts(session)})
     assert result.reason is DoneReason.INTERRUPTED
     assert stage.said(session)[-1] == "tool: saved after all | Cancelled"
 
@@ -146,7 +146,7 @@ async def test_of_a_tool_that_does_not_stop_it_is_said_that_it_may_have_run(
     session = stage.session(
         calls(("drone", {}), ("look", {})), says("never mind"), tools=[drone, *stage.tools]
     )
-    result = await stage.play(session, on={ToolProgress: interrupts(session)})
+    result = await stage.play(session, on={ToolOutput: interrupts(session)})
     enough.set()
 
     assert (result.reason, len(stage.seen(InterruptRequested))) == (DoneReason.INTERRUPTED, 1)
@@ -192,7 +192,7 @@ SCOUT = calls(("run_agent", {"agent": "scout", "prompt": "look"}), ("look", {}))
     [
         ([stalls("Once")], {}, TextDelta, []),
         ([fails(Failure.SERVER)], {}, RetryScheduled, []),
-        ([calls(("dig", {}), ("look", {}))], {}, ToolProgress, ["dig: cancelled", "look: cancelled"]),
+        ([calls(("dig", {}), ("look", {}))], {}, ToolOutput, ["dig: cancelled", "look: cancelled"]),
         ([calls(("pay", {}), ("look", {}))], {}, ApprovalRequested, ["pay: cancelled", "look: cancelled"]),
         (
             [calls(("put", {}), ("look", {}))],
@@ -292,12 +292,12 @@ async def test_a_call_that_a_person_gives_up_is_cancelled_and_the_run_goes_on(
     """Whether it has started or not; the others run as if nothing had happened."""
     session = stage.session(calls(("dig", {}), ("look", {"at": "b"}), ("look", {"at": "c"})), says("done"))
 
-    async def cancel(_: ToolProgress) -> None:
+    async def cancel(_: ToolOutput) -> None:
         await session.cancel(session.history[-1].calls[number].id)
         if number:
             stage.release()
 
-    result = await stage.play(session, on={ToolProgress: cancel})
+    result = await stage.play(session, on={ToolOutput: cancel})
     assert (result.text, stage.shown(2)[-1]) == ("done", f"tool: {results}")
 
 
@@ -333,12 +333,12 @@ async def test_a_changed_model_and_its_budget_to_think_hold_from_the_next_reques
     models = [ModelSpec(name="other", thinking=100)]
     session = stage.session(calls(("dig", {})), says("done"), models=models)
 
-    async def change(_: ToolProgress) -> None:
+    async def change(_: ToolOutput) -> None:
         await session.control(SetModel(model="other"))
         await session.control(SetThinking(tokens=2_000))
         stage.release()
 
-    await stage.play(session, on={ToolProgress: change})
+    await stage.play(session, on={ToolOutput: change})
     await session.close()
     asked = [(request.model, request.thinking) for request in stage.model.requests]
     assert asked == [("scripted", None), ("other", 2_000)]
@@ -431,7 +431,7 @@ async def test_a_tool_that_was_left_at_work_is_run_again_where_that_is_safe(
     stage: Stage, name: str, again: list[str], outcome: str
 ) -> None:
     """Otherwise the model is told that it may have run."""
-    await stage.leave(stage.session(calls((name, {}), ("look", {}))), "go", ToolProgress)
+    await stage.leave(stage.session(calls((name, {}), ("look", {}))), "go", ToolOutput)
     stage.release()
     session = stage.session(says("I see"))
     result = await stage.play(session, None)

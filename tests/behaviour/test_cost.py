@@ -14,7 +14,7 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     CompactionStarted,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
     TurnEnded,
 )
 from turnwheel.effects.usage import Spent, Usage
@@ -33,7 +33,7 @@ SCOUT = ChildSpec(name="scout")
 
 
 @pytest.mark.behaviour("each-answer-is-paid-once")
-@pytest.mark.parametrize("at", [ToolProgress, TurnEnded, TextDelta])
+@pytest.mark.parametrize("at", [ToolOutput, TurnEnded, TextDelta])
 async def test_a_lost_process_makes_no_answer_cheaper_or_dearer(stage: Stage, at: type) -> None:
     """What was finished is paid once, whoever goes on; of an answer that was lost it is estimated."""
     session = stage.session(calls(("dig", {}), text="so"), says("lost"), model=PRICED)

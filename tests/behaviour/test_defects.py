@@ -46,7 +46,7 @@ from turnwheel.effects.notices import (
     CompactionStarted,
     InterruptRequested,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
     Warned,
@@ -274,7 +274,7 @@ async def test_half_a_call_does_not_stay_in_the_conversation(stage: Stage) -> No
 async def test_an_interrupt_does_not_answer_one_call_only(stage: Stage) -> None:
     """Elsewhere those behind it stayed without a result."""
     session = stage.session(calls(("dig", {}), ("look", {}), ("pay", {}), ("look", {})))
-    await stage.play(session, on={ToolProgress: lambda _: session.interrupt()})
+    await stage.play(session, on={ToolOutput: lambda _: session.interrupt()})
     assert stage.said(session)[-1] == "tool: Cancelled | Cancelled | Cancelled | Cancelled"
 
 
@@ -283,7 +283,7 @@ async def test_an_aborted_tool_does_not_run_on(stage: Stage) -> None:
     """Elsewhere it was forgotten, and finished behind everybody's back."""
     before = asyncio.all_tasks()
     session = stage.session(calls(("build", {})))
-    await stage.play(session, on={ToolProgress: lambda _: session.interrupt()})
+    await stage.play(session, on={ToolOutput: lambda _: session.interrupt()})
     assert stage.ran == ["build", "build was stopped"]
     assert asyncio.all_tasks() == before
 
@@ -653,7 +653,7 @@ async def test_a_store_that_fails_is_not_passed_over(stage: Stage) -> None:
 
 
 @pytest.mark.behaviour("a-conversation-is-mended-when-it-is-sent")
-@pytest.mark.parametrize("place", [TextDelta, ToolProgress, ApprovalRequested])
+@pytest.mark.parametrize("place", [TextDelta, ToolOutput, ApprovalRequested])
 async def test_a_conversation_is_not_mended_when_it_is_sent(stage: Stage, place: type) -> None:
     """Elsewhere what was kept had calls without results, and each request made them up anew."""
     wishes = calls(("look", {}), ("dig", {}), ("pay", {}), ("look", {}), text="so")
@@ -667,7 +667,7 @@ async def test_a_conversation_is_not_mended_when_it_is_sent(stage: Stage, place:
     async def go_on(_: object) -> None:
         stage.release()
 
-    await stage.play(session, on={ToolProgress: go_on, place: stop}, wait=True)
+    await stage.play(session, on={ToolOutput: go_on, place: stop}, wait=True)
     kept = stage.said(session)
     await session.close()
     session = stage.session(says("well"))

@@ -10,9 +10,9 @@ from turnwheel import Deny, Rule
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallJudged,
+    CallSettled,
     RunEnded,
     TextDelta,
-    ToolEnded,
     ToolStarted,
     TurnEnded,
 )
@@ -35,7 +35,7 @@ async def test_a_run_is_told_from_its_start_over_each_round_to_its_end(stage: St
     await stage.play(stage.session(calls(("look", {}), text="so"), says("done")))
     assert stage.order() == [
         *("RunStarted", "InputTaken"),
-        *("ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted", "ToolEnded"),
+        *("ModelCalled", "TextDelta", "TurnEnded", "CallJudged", "ToolStarted", "CallSettled"),
         *("ModelCalled", "TextDelta", "TurnEnded", "RunEnded"),
     ]
 
@@ -48,7 +48,7 @@ async def test_each_call_is_told_to_its_end_once_whether_it_ran_or_not(stage: St
     await stage.play(session, on={ApprovalRequested: lambda one: session.approve(one.request, Deny())})
 
     wished = [call.id for call in stage.seen(TurnEnded)[0].calls]
-    ended = stage.seen(ToolEnded)
+    ended = stage.seen(CallSettled)
     assert [notice.call for notice in ended] == wished
     assert [(one.call, one.content, one.outcome) for one in ended] == [
         (result.call, result.content, result.outcome) for result in session.history[2].results

@@ -12,11 +12,11 @@ from turnwheel import DoneReason, ModelSpec, Price
 from turnwheel.effects.errors import SessionBusy, StoreError
 from turnwheel.effects.notices import (
     ApprovalRequested,
+    CallSettled,
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
 )
 from turnwheel.testing.scripted import calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
@@ -49,7 +49,7 @@ async def test_it_tells_the_account_at_any_time_and_waiting_gives_the_result(sta
     async with session.start("go") as handle:
         assert (handle.turns, handle.cost, handle.usage.total) == (0, Decimal(0), 0)
         async for notice in handle:
-            if isinstance(notice, ToolProgress):
+            if isinstance(notice, ToolOutput):
                 assert (handle.turns, handle.cost, handle.usage.total) == (1, Decimal("0.00002"), 15)
                 assert (handle.done, handle.reason) == (False, None)
                 stage.release()
@@ -105,7 +105,7 @@ async def test_what_breaks_a_run_off_is_raised_to_whoever_waits(stage: Stage) ->
     session = stage.session(calls(("look", {})), says("lost"), says("done"), store=store)
     handle = session.start("go")
     with pytest.raises(StoreError, match="no space left"):
-        await full_at(ToolEnded, handle, store)
+        await full_at(CallSettled, handle, store)
     with pytest.raises(StoreError, match="no space left"):
         await handle.wait()
     assert handle.done

@@ -29,7 +29,7 @@ from turnwheel.effects.notices import (
     Compacted,
     CompactionFailed,
     HookAsked,
-    HookReplied,
+    HookEnded,
     InputBlocked,
     InputTaken,
     InterruptRequested,
@@ -388,7 +388,7 @@ async def test_a_hook_that_fails_hangs_or_talks_nonsense_harms_no_run(
     result = await stage.play(stage.session(calls(("look", {})), says("done"), hooks=hooks))
 
     assert (result.text, stage.ran, len(told)) == ("done", ["look"], 1)
-    [replied] = stage.seen(HookReplied)
+    [replied] = stage.seen(HookEnded)
     assert [bool(said.fault) for said in replied.said] == [True, False]
     assert fault in replied.said[0].fault
 
@@ -399,7 +399,7 @@ async def test_arguments_that_are_none_are_a_fault_of_their_hook(stage: Stage) -
     garbles = says_at(Hook.PRE_TOOL_USE, HookAnswer(arguments='{"at": '))
     await stage.play(stage.session(calls(("look", {"at": "a"})), says("done"), hooks=[garbles]))
     assert stage.ran == ["look a"]
-    assert [said.fault != "" for one in stage.seen(HookReplied) for said in one.said] == [True]
+    assert [said.fault != "" for one in stage.seen(HookEnded) for said in one.said] == [True]
 
 
 @pytest.mark.behaviour("a-sessions-end-is-told")

@@ -17,7 +17,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
 )
 from turnwheel.testing.scripted import calls, says, stalls
 
@@ -42,13 +42,13 @@ async def test_prompts_that_come_while_a_run_is_under_way_wait_and_get_runs_of_t
     """In the order they came, over one conversation, and none is lost or worked on twice."""
     session = stage.session(calls(("dig", {})), says("done a"), says("done b"), says("done c"))
 
-    async def send(_: ToolProgress) -> None:
+    async def send(_: ToolOutput) -> None:
         await session.send("b")
         await session.send("c")
         assert [mail.text for mail in session.queue] == ["b", "c"]
         stage.release()
 
-    result = await stage.play(session, "a", on={ToolProgress: send})
+    result = await stage.play(session, "a", on={ToolOutput: send})
 
     assert stage.said(session) == [
         *("user: a", "assistant: [dig]", "tool: dig done", "assistant: done a"),
@@ -86,12 +86,12 @@ async def test_what_is_posted_twice_under_one_id_is_one_input(stage: Stage) -> N
     assert await session.send("do it", id="mail-1") == "mail-1"
     assert await session.send("do it", id="mail-1") == "mail-1"
 
-    async def again(_: ToolProgress) -> None:
+    async def again(_: ToolOutput) -> None:
         await session.send("do it", id="mail-1")
         await session.steer("do it", id="mail-1")
         stage.release()
 
-    await stage.play(session, None, on={ToolProgress: again})
+    await stage.play(session, None, on={ToolOutput: again})
     await session.send("do it", id="mail-1")
     await session.close()
     session = stage.session()
@@ -141,14 +141,14 @@ async def test_files_of_a_prompt_or_a_steer_are_part_of_its_message(stage: Stage
         calls(("dig", {})), says("a cat"), says("two"), policy=Policy(steering="when_done")
     )
 
-    async def add(_: ToolProgress) -> None:
+    async def add(_: ToolOutput) -> None:
         await session.steer("and this", files=(picture,))
         await session.send("", files=(picture, picture))
         stage.release()
 
     running = session.start("what is this?", files=(picture,))
     async for notice in running:
-        if isinstance(notice, ToolProgress):
+        if isinstance(notice, ToolOutput):
             await add(notice)
 
     said = [message for message in session.history if message.role == "user"]

@@ -11,9 +11,9 @@ from turnwheel.effects.config import Approval, SideEffect
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallJudged,
+    CallSettled,
     SettingChanged,
-    ToolEnded,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
 )
 from turnwheel.effects.permissions import Verdict
@@ -123,7 +123,7 @@ async def test_after_a_rule_denied_a_call_the_others_run(stage: Stage) -> None:
     assert (result.text, stage.ran) == ("I see", ["look a", "look b"])
     assert stage.outcomes(session) == ["look: ok", "pay: denied", "look: ok"]
     assert stage.shown(2)[-1] == "tool: saw a | Denied by a rule: deny pay. | saw b"
-    assert len(stage.seen(ToolEnded)) == 3
+    assert len(stage.seen(CallSettled)) == 3
     assert len(stage.seen(ToolStarted)) == 2
 
 
@@ -162,11 +162,11 @@ async def test_a_changed_mode_holds_from_the_next_call_on(
     wishes = calls(("dig", {}), ("pay", {}))
     session = stage.session(wishes, says("done"), policy=Policy(mode=PermissionMode(begins)))
 
-    async def control(_: ToolProgress) -> None:
+    async def control(_: ToolOutput) -> None:
         await session.control(change)
         stage.release()
 
-    result = await stage.play(session, on={ToolProgress: control})
+    result = await stage.play(session, on={ToolOutput: control})
 
     assert (result.text, stage.ran) == ("done", expected)
     assert [notice.change for notice in stage.seen(SettingChanged)] == [change]

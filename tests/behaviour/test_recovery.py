@@ -14,7 +14,7 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     ApprovalRequested,
     RetryScheduled,
-    ToolProgress,
+    ToolOutput,
     ToolStarted,
 )
 from turnwheel.testing.scripted import calls, fails, says
@@ -31,7 +31,7 @@ BUILDS = calls(("build", {}), ("look", {}))
 @pytest.mark.behaviour("what-may-be-done-again-is")
 async def test_a_read_runs_again(stage: Stage) -> None:
     """Its result is the one of the second time."""
-    await stage.leave(stage.session(calls(("dig", {}))), "go", ToolProgress)
+    await stage.leave(stage.session(calls(("dig", {}))), "go", ToolOutput)
     stage.release()
     later = stage.session(says("done"))
     await later.resume()
@@ -53,7 +53,7 @@ async def test_an_idempotent_tool_runs_again_under_its_key(stage: Stage) -> None
             await asyncio.Event().wait()
         return "booked"
 
-    await stage.leave(stage.session(calls(("book", {})), tools=[book]), "go", ToolProgress)
+    await stage.leave(stage.session(calls(("book", {})), tools=[book]), "go", ToolOutput)
     later = stage.session(says("done"), tools=[book])
     await later.resume()
     assert stage.outcomes(later) == ["book: ok"]
@@ -64,7 +64,7 @@ async def test_an_idempotent_tool_runs_again_under_its_key(stage: Stage) -> None
 @pytest.mark.behaviour("what-may-have-run-is-told")
 async def test_an_unsafe_tool_does_not_run_again(stage: Stage) -> None:
     """The model reads that it may have run; what was behind it runs."""
-    await stage.leave(stage.session(BUILDS), "go", ToolProgress)
+    await stage.leave(stage.session(BUILDS), "go", ToolOutput)
     later = stage.session(says("done"))
     await later.resume()
     assert stage.ran == ["build", "build was stopped", "look"]
@@ -76,7 +76,7 @@ async def test_an_unsafe_tool_does_not_run_again(stage: Stage) -> None:
 @pytest.mark.parametrize("again", [True, False])
 async def test_a_person_is_asked_whether_it_runs_again(stage: Stage, *, again: bool) -> None:
     """They see why; without a yes it does not run, and is not said not to have run."""
-    await stage.leave(stage.session(BUILDS, policy=ASKS), "go", ToolProgress)
+    await stage.leave(stage.session(BUILDS, policy=ASKS), "go", ToolOutput)
     stage.release()
     later = stage.session(says("done"), policy=ASKS)
     result = await stage.play(later, None)
@@ -144,13 +144,13 @@ async def test_who_is_overtaken_is_told(stage: Stage) -> None:
     other = stage.session(says("done"), says("also done"))
     refused: list[StoreConflict] = []
 
-    async def go_on(_: ToolProgress) -> None:
+    async def go_on(_: ToolOutput) -> None:
         await first.send("and then")
         stage.release()
         await other.resume()
 
     try:
-        await stage.play(first, on={ToolProgress: go_on})
+        await stage.play(first, on={ToolOutput: go_on})
     except StoreConflict as conflict:
         refused.append(conflict)
     assert len(refused) == 1

@@ -19,7 +19,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
     TurnEnded,
 )
 from turnwheel.testing.scripted import calls, fails, says
@@ -47,12 +47,12 @@ async def test_what_is_said_while_a_tool_runs_comes_before_the_calls_behind_it(
     """Or after them, or at once, as the person says; each call has its result before the words."""
     session = stage.session(THREE, says("as you say"), policy=Policy(mode="bypass"))
 
-    async def steer(_: ToolProgress) -> None:
+    async def steer(_: ToolOutput) -> None:
         await session.steer("skip that file", None if how is None else Steering(how))
         if how != "now":
             stage.release()
 
-    result = await stage.play(session, on={ToolProgress: steer})
+    result = await stage.play(session, on={ToolOutput: steer})
 
     assert stage.shown(2)[1:] == ["assistant: [dig, look, put]", f"tool: {results}", "user: skip that file"]
     assert (stage.ran, result.text, result.reason) == (ran, "as you say", DoneReason.END_TURN)
@@ -64,12 +64,12 @@ async def test_the_policy_says_how_where_the_person_does_not(stage: Stage, how: 
     """And the person may still say it."""
     session = stage.session(THREE, says("well"), policy=Policy(mode="bypass", steering=how))
 
-    async def steer(_: ToolProgress) -> None:
+    async def steer(_: ToolOutput) -> None:
         await session.steer("wait")
         if how is not Steering.NOW:
             stage.release()
 
-    await stage.play(session, on={ToolProgress: steer})
+    await stage.play(session, on={ToolOutput: steer})
     assert len(stage.ran) == {Steering.NOW: 2, Steering.AFTER_TOOL: 1, Steering.WHEN_DONE: 3}[how]
 
 
@@ -106,12 +106,12 @@ async def test_several_steers_are_read_in_the_order_they_came(stage: Stage) -> N
     """Each as a message of its own, and each once."""
     session = stage.session(THREE, says("all right"), policy=Policy(mode="bypass"))
 
-    async def steer(_: ToolProgress) -> None:
+    async def steer(_: ToolOutput) -> None:
         for number in (1, 2, 3):
             await session.steer(f"word {number}")
         stage.release()
 
-    await stage.play(session, on={ToolProgress: steer})
+    await stage.play(session, on={ToolOutput: steer})
     assert stage.shown(2)[3:] == ["user: word 1", "user: word 2", "user: word 3"]
     assert len(stage.seen(InputReceived)) == 3
     assert [len(notice.ids) for notice in stage.seen(InputTaken)] == [1, 3]
@@ -151,11 +151,11 @@ async def test_what_a_run_had_no_time_for_is_read_by_the_next(stage: Stage, how:
     """Before what that one was started with, since it was said before."""
     session = stage.session(THREE, says("yes"), limits=Limits(turns=1), policy=Policy(mode="bypass"))
 
-    async def steer(_: ToolProgress) -> None:
+    async def steer(_: ToolOutput) -> None:
         await session.steer("also this", how)
         stage.release()
 
-    result = await stage.play(session, on={ToolProgress: steer})
+    result = await stage.play(session, on={ToolOutput: steer})
     assert result.reason is DoneReason.MAX_TURNS
     await session.run("next")
     assert stage.shown(2)[3:] == ["user: also this", "user: next"]
@@ -219,11 +219,11 @@ async def test_a_steer_that_a_hook_refuses_is_not_read_and_the_run_goes_on(stage
     """What was skipped for it stays skipped: the model decides anew."""
     session = stage.session(THREE, says("done"), hooks=[polite], policy=Policy(mode="bypass"))
 
-    async def steer(_: ToolProgress) -> None:
+    async def steer(_: ToolOutput) -> None:
         await session.steer("STOP!")
         stage.release()
 
-    result = await stage.play(session, on={ToolProgress: steer})
+    result = await stage.play(session, on={ToolOutput: steer})
     assert (result.text, result.reason) == ("done", DoneReason.END_TURN)
     assert [notice.reason for notice in stage.seen(InputBlocked)] == ["polite: no shouting"]
     assert len(stage.seen(TurnEnded)) == 2

@@ -25,7 +25,7 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
     RunEnded,
     TextDelta,
-    ToolProgress,
+    ToolOutput,
     TurnEnded,
 )
 from turnwheel.effects.requests import Purpose
@@ -185,11 +185,11 @@ async def test_a_run_that_was_interrupted_does_not_say_that_a_limit_was_reached(
     """Both are true here; what a person did is what they will look for."""
     session = stage.session(calls(("dig", {}), ("look", {})), limits=limits)
 
-    async def stop(_: ToolProgress) -> None:
+    async def stop(_: ToolOutput) -> None:
         stage.clock.move(10.0)
         await session.interrupt()
 
-    result = await stage.play(session, on={ToolProgress: stop})
+    result = await stage.play(session, on={ToolOutput: stop})
     assert result.reason is DoneReason.INTERRUPTED
     assert stage.outcomes(session) == ["dig: cancelled", "look: cancelled"]
 

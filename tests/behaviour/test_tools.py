@@ -12,8 +12,8 @@ from turnwheel import Policy, ToolContext, tool
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import (
     ApprovalRequested,
-    ToolEnded,
-    ToolProgress,
+    CallSettled,
+    ToolOutput,
     ToolStarted,
 )
 from turnwheel.effects.pieces import CallPiece
@@ -43,7 +43,7 @@ async def test_the_next_call_starts_when_the_one_before_is_over(stage: Stage) ->
     await stage.play(session)
 
     assert stage.ran == ["look a", "put b", "fail c", "look d"]
-    assert stage.order(ToolStarted, ToolEnded) == ["ToolStarted", "ToolEnded"] * 4
+    assert stage.order(ToolStarted, CallSettled) == ["ToolStarted", "CallSettled"] * 4
     assert stage.shown(2)[-1] == "tool: saw a | put | Tool raised an exception: c | saw d"
 
 
@@ -56,15 +56,15 @@ async def test_neighbouring_reads_run_together_and_nothing_overtakes_a_write(sta
     policy = Policy(concurrency="parallel_reads", mode="bypass")
     session = stage.session(wishes, says("done"), policy=policy)
 
-    async def ended(notice: ToolEnded) -> None:
-        if notice.tool == "look" and not stage.seen(ToolEnded)[1:]:
+    async def ended(notice: CallSettled) -> None:
+        if notice.tool == "look" and not stage.seen(CallSettled)[1:]:
             assert stage.ran == ["dig a", "look b"]
             stage.release()
 
-    await stage.play(session, on={ToolEnded: ended})
+    await stage.play(session, on={CallSettled: ended})
 
     assert stage.ran == ["dig a", "look b", "put c", "look d"]
-    assert [notice.tool for notice in stage.seen(ToolEnded)] == ["look", "dig", "put", "look"]
+    assert [notice.tool for notice in stage.seen(CallSettled)] == ["look", "dig", "put", "look"]
     assert stage.shown(2)[-1] == "tool: dig a done | saw b | put | saw d"
 
 
@@ -104,12 +104,12 @@ async def test_no_more_calls_run_at_once_than_the_policy_allows(stage: Stage) ->
     policy = Policy(concurrency="parallel_reads", max_parallel=2)
     session = stage.session(calls(*[("dig", {"at": at}) for at in "abcd"]), says("done"), policy=policy)
 
-    async def both(_: ToolProgress) -> None:
-        if len(stage.seen(ToolProgress)) == policy.max_parallel:
+    async def both(_: ToolOutput) -> None:
+        if len(stage.seen(ToolOutput)) == policy.max_parallel:
             assert stage.ran == ["dig a", "dig b"]
             stage.release()
 
-    await stage.play(session, on={ToolProgress: both})
+    await stage.play(session, on={ToolOutput: both})
     assert stage.ran == ["dig a", "dig b", "dig c", "dig d"]
 
 
@@ -198,7 +198,7 @@ async def test_calls_that_the_provider_gave_the_same_id_are_told_apart(stage: St
     await stage.play(session, None)
 
     assert stage.ran == ["look a", "pay 1", "look b"]
-    ended = [notice.call for notice in stage.seen(ToolEnded)]
+    ended = [notice.call for notice in stage.seen(CallSettled)]
     assert len(set(ended)) == 3
     assert stage.shown(3)[1:] == [
         "assistant: [look, pay]",
@@ -233,6 +233,6 @@ async def test_a_tool_is_told_where_and_for_whom_it_runs_and_can_say_how_far_it_
     assert (context.cwd, context.deps, context.session) == (tmp_path, "db", "s")
     assert context.call == started.call
     assert context.key not in {"", context.call}
-    assert [notice.text for notice in stage.seen(ToolProgress)] == ["3 deep"]
-    assert stage.order(ToolStarted, ToolProgress, ToolEnded) == ["ToolStarted", "ToolProgress", "ToolEnded"]
+    assert [notice.text for notice in stage.seen(ToolOutput)] == ["3 deep"]
+    assert stage.order(ToolStarted, ToolOutput, CallSettled) == ["ToolStarted", "ToolOutput", "CallSettled"]
     assert '"context"' not in survey.spec.schema

@@ -22,6 +22,7 @@ PURE_IMPORTS = frozenset(
         "__future__",
         "attrs",
         "collections",
+        "contextlib",  # for suppress
         "decimal",
         "enum",
         "fnmatch",

@@ -36,7 +36,7 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import Role
-from turnwheel.effects.notices import CallJudged, InterruptRequested, ToolEnded
+from turnwheel.effects.notices import CallJudged, CallSettled, InterruptRequested
 from turnwheel.effects.permissions import Basis, Rule, Verdict
 from turnwheel.effects.records import AppendMessage, GrantRule
 from turnwheel.effects.requests import (
@@ -171,7 +171,7 @@ class CallBook:
                 return self._asked(effect, now)
             case RunTool() | RunAgent():
                 return self._started(effect, now, around)
-            case ToolEnded():
+            case CallSettled():
                 return self._ended(effect, now, around)
             case GrantRule(rule=rule):
                 self.granted += (rule,)
@@ -309,7 +309,7 @@ class CallBook:
             faults.append(f"{request} comes where {entry} was wanted")
         return faults + around.purse.grant(request, now.config)
 
-    def _ended(self, told: ToolEnded, now: Transition, around: Around) -> list[str]:
+    def _ended(self, told: CallSettled, now: Transition, around: Around) -> list[str]:
         """A call has its result."""
         call, entry = told.call, self.calls[told.call]
         faults = [f"{call} ended twice"] if entry.ended is not None else []

@@ -13,11 +13,11 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.notices import (
     AgentStarted,
-    ApprovalAnswered,
     ApprovalRequested,
+    ApprovalResolved,
     CompactionStarted,
     HookAsked,
-    HookReplied,
+    HookEnded,
     InputReceived,
     ModelCalled,
     ToolStarted,
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 TOLD = (
     AgentStarted,
-    ApprovalAnswered,
+    ApprovalResolved,
     ApprovalRequested,
     CompactionStarted,
     HookAsked,
-    HookReplied,
+    HookEnded,
     InputReceived,
     ModelCalled,
     ToolStarted,
@@ -63,9 +63,9 @@ def telling_faults(now: Transition, answered: Request | None) -> list[str]:
 def _of_the_event(now: Transition, answered: Request | None) -> Iterator[Notice]:
     match now.event, answered:
         case HookAnswered() as event, FireHook() as asked:
-            yield HookReplied(request=asked.id, hook=asked.hook, said=event.said, call=asked.call)
+            yield HookEnded(request=asked.id, hook=asked.hook, said=event.said, call=asked.call)
         case ApprovalGiven() as event, AskApproval(due=due) if not _too_late(event, due):
-            yield ApprovalAnswered(request=event.request, decision=event.decision, by=event.by)
+            yield ApprovalResolved(request=event.request, decision=event.decision, by=event.by)
         case (UserSent() | UserSteered()) as event, _:
             yield InputReceived(id=event.id)
         case _:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from provers.audit.spend_book import SpendBook
     from turnwheel.effects.config import Config
     from turnwheel.effects.messages import ToolResult
-    from turnwheel.effects.notices import CallJudged, ToolEnded
+    from turnwheel.effects.notices import CallJudged, CallSettled
     from turnwheel.testing.steps import Transition
 
 
@@ -59,7 +59,7 @@ class Entry:
     approved: bool = False
     started: bool = False
     lost: bool = False
-    ended: ToolEnded | None = None
+    ended: CallSettled | None = None
     files: tuple[Binary, ...] = ()
 
     @property
@@ -94,7 +94,7 @@ def _childless(entry: Entry, config: Config) -> bool:
 
 
 def ending_faults(  # all that may be a reason to end
-    told: ToolEnded,
+    told: CallSettled,
     entry: Entry,
     now: Transition,
     offered: tuple[str, ...],
@@ -126,7 +126,7 @@ def ending_faults(  # all that may be a reason to end
 
 
 def _doubtful(  # as above
-    told: ToolEnded,
+    told: CallSettled,
     entry: Entry,
     now: Transition,
     offered: tuple[str, ...],
@@ -143,7 +143,7 @@ def _doubtful(  # as above
 
 
 def _cannot_run(
-    told: ToolEnded, entry: Entry, config: Config, offered: tuple[str, ...], purse: SpendBook
+    told: CallSettled, entry: Entry, config: Config, offered: tuple[str, ...], purse: SpendBook
 ) -> bool:
     """Whether *entry* cannot run: it is faulty, or for a child that is not there or has no budget."""
     if faulty(entry, offered, config) or _childless(entry, config):
@@ -176,7 +176,7 @@ def kept_faults(result: ToolResult, entry: Entry, config: Config) -> list[str]:
     return faults if right else [*faults, f"of {ended} {result.content!r} is kept, allowed are {limit}"]
 
 
-def _of_work(told: ToolEnded, entry: Entry, now: Transition) -> list[str]:
+def _of_work(told: CallSettled, entry: Entry, now: Transition) -> list[str]:
     """What ran ends as it says; where it is not waited for, a read was cancelled and the rest unknown."""
     event = now.event
     if isinstance(event, ToolFinished | AgentFinished) and entry.lost:
@@ -194,7 +194,7 @@ def _of_work(told: ToolEnded, entry: Entry, now: Transition) -> list[str]:
     return [] if twice and told.outcome is due else [f"{told} was at work at {event}"]
 
 
-def _again(told: ToolEnded, event: ToolFinished | AgentFinished) -> list[str]:
+def _again(told: CallSettled, event: ToolFinished | AgentFinished) -> list[str]:
     """What was run again ends as that says, and its result tells of the first try."""
     outcome = Outcome.UNKNOWN if event.outcome is Outcome.CANCELLED else event.outcome
     says = told.content.startswith(event.content) and "may have run" in told.content[len(event.content) :]

@@ -18,11 +18,11 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
+    CallSettled,
     DoneReason,
     InputBlocked,
     InputTaken,
     RunEnded,
-    ToolEnded,
 )
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.journal.encoding import decode_entry
@@ -34,8 +34,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.journal.fold import SessionState, apply_entry
-from turnwheel.engine.journal.reading import beginning
+from turnwheel.engine.journal.fold import SessionState, apply_entry, beginning
 from turnwheel.states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived
@@ -61,7 +60,7 @@ class Kept:
     applied: Counter[str] = attrs.field(factory=Counter)
     taken: list[str] = attrs.field(factory=list)
     stopped: set[str] = attrs.field(factory=set)
-    ended: list[ToolEnded] = attrs.field(factory=list)
+    ended: list[CallSettled] = attrs.field(factory=list)
     spent: Spent = Spent()
     faults: list[str] = attrs.field(factory=list)
 
@@ -120,7 +119,7 @@ class Kept:
         match effect:
             case InputTaken(ids=ids) | InputBlocked(ids=ids):
                 self.taken += ids
-            case ToolEnded():
+            case CallSettled():
                 self.ended.append(effect)
             case RunEnded(run=run, reason=reason, spent=spent):
                 self.spent += spent

@@ -15,7 +15,7 @@ from turnwheel.effects.events import (
     TimerFired,
 )
 from turnwheel.effects.notices import (
-    ApprovalAnswered,
+    ApprovalResolved,
     ApprovalWithdrawn,
     CallJudged,
     RunEnded,
@@ -73,7 +73,7 @@ class AskBook:
             match effect:
                 case AskApproval():
                     faults += self._asks(effect, now, index)
-                case ApprovalAnswered() | ApprovalWithdrawn():
+                case ApprovalResolved() | ApprovalWithdrawn():
                     faults += self._closed(effect, now)
                 case RunEnded() if self.open:
                     faults.append(f"the run ended while {list(self.open)} are open")
@@ -107,7 +107,7 @@ class AskBook:
             right = not isinstance(timer, SetTimer) and not within
         return [] if right else [f"{question} is followed by {timer}, and may wait {within}"]
 
-    def _closed(self, told: ApprovalAnswered | ApprovalWithdrawn, now: Transition) -> list[str]:
+    def _closed(self, told: ApprovalResolved | ApprovalWithdrawn, now: Transition) -> list[str]:
         """A question is told as closed: what was asked of the world for it is taken back."""
         question = self.open.pop(told.request, None)
         if question is None:

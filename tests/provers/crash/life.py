@@ -52,10 +52,10 @@ from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import (
     AgentNoticed,
+    CallSettled,
     Notice,
     RunEnded,
     RunStarted,
-    ToolEnded,
 )
 from turnwheel.effects.pieces import CallPiece, Piece
 from turnwheel.effects.records import SetThinking
@@ -185,7 +185,7 @@ class Life:
         while isinstance(notice, AgentNoticed):
             session, notice = f"{session}.{notice.call}", notice.notice
         match notice:
-            case ToolEnded(call=call, outcome=outcome):
+            case CallSettled(call=call, outcome=outcome):
                 self.notes.note("told", session=session, call=call, outcome=outcome)
             case RunStarted(run=run):
                 self.notes.note("start", session=session, run=run)

@@ -28,7 +28,7 @@ from turnwheel.effects.events import (
     ToolLost,
 )
 from turnwheel.effects.messages import Message, Outcome
-from turnwheel.effects.notices import RunEnded, RunStarted, ToolEnded
+from turnwheel.effects.notices import CallSettled, RunEnded, RunStarted
 from turnwheel.effects.records import AddUsage, AppendMessage, ReplaceHistory
 from turnwheel.effects.requests import AskApproval, RunTool
 from turnwheel.effects.usage import Usage
@@ -162,7 +162,7 @@ class Trail:
                 self.shape.append(_shape(message))
             case ReplaceHistory():
                 self.shape.append("a summary")
-            case ToolEnded(call=call, outcome=outcome):
+            case CallSettled(call=call, outcome=outcome):
                 self.told[call] = outcome
             case RunStarted(run=run):
                 self.runs["start", run] += 1

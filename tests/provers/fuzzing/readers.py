@@ -32,7 +32,7 @@ from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.engine.agent import Agent
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.machine import Machine
 from turnwheel.performers.hooks import accepted, heard

@@ -40,7 +40,7 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook
 from turnwheel.performers.tools import ToolContext, tool

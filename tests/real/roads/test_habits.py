@@ -13,10 +13,10 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import (
     AnswerDropped,
+    CallSettled,
     ReasoningDelta,
     RetryScheduled,
     TextDelta,
-    ToolEnded,
     TurnEnded,
     Warned,
 )
@@ -60,7 +60,7 @@ async def test_calls_come_in_many_shapes(road: Road) -> None:
         await road.watch(session)
         result = session.result()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Warm.")
-    assert sorted(ended.content for ended in road.seen(ToolEnded)) == [
+    assert sorted(ended.content for ended in road.seen(CallSettled)) == [
         "21 in Oslo",
         "21 in Rome",
         "21 in here",
@@ -77,7 +77,7 @@ async def test_calls_that_a_proxy_has_melted_into_one_do_not_run(road: Road) -> 
     road.play({"toolCalls": [rome, oslo]}, {"toolCalls": [rome]}, {"toolCalls": [oslo]}, {"content": "Warm."})
     async with road.agent(tools=[weather]) as agent:
         await road.watch(agent)
-    ended = road.seen(ToolEnded)
+    ended = road.seen(CallSettled)
     assert [one.outcome for one in ended] == [Outcome.ERROR, Outcome.OK, Outcome.OK]
     assert ended[0].content.startswith("Invalid arguments for weather: ")
     assert [one.content for one in ended[1:]] == ["21 in Rome", "21 in Oslo"]
@@ -138,7 +138,7 @@ async def test_a_finish_reason_is_no_sign_of_calls(finish: str, road: Road) -> N
         await road.watch(session)
         result = session.result()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "Warm.")
-    assert [ended.content for ended in road.seen(ToolEnded)] == ["21 in Rome"]
+    assert [ended.content for ended in road.seen(CallSettled)] == ["21 in Rome"]
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
@@ -155,7 +155,9 @@ async def test_a_call_of_a_tool_that_was_not_offered_is_not_run(finish: str, roa
         DoneReason.END_TURN,
         "Found." if finish == "stop" else "Never mind.",
     )
-    assert [ended.outcome for ended in road.seen(ToolEnded)] == ([] if finish == "stop" else [Outcome.ERROR])
+    assert [ended.outcome for ended in road.seen(CallSettled)] == (
+        [] if finish == "stop" else [Outcome.ERROR]
+    )
     assert len(road.seen(Warned)) == (1 if finish == "stop" else 0)
 
 
@@ -201,7 +203,7 @@ async def test_a_call_that_was_cut_off_by_the_limit_does_not_run(road: Road) -> 
     async with road.agent(tools=[weather]) as agent, agent.session() as session:
         await road.watch(session)
         assert (await session.run("Once more.")).text == "fine now"
-    assert {ended.outcome for ended in road.seen(ToolEnded)} <= {Outcome.SKIPPED}
+    assert {ended.outcome for ended in road.seen(CallSettled)} <= {Outcome.SKIPPED}
 
 
 # Errors

@@ -27,9 +27,9 @@ from turnwheel.effects.config import Steering
 from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import (
     AnswerDropped,
+    CallSettled,
     ModelCalled,
     TextDelta,
-    ToolEnded,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ async def test_a_steer_skips_the_rest_and_is_read_next(road: Road) -> None:
         await road.watch(session, "Add up a, b and c.")
         result = session.result()
     assert (result.reason, result.text) == (DoneReason.END_TURN, "3.")
-    assert sorted(ended.outcome for ended in road.seen(ToolEnded)) == [Outcome.OK, *[Outcome.SKIPPED] * 2]
+    assert sorted(ended.outcome for ended in road.seen(CallSettled)) == [Outcome.OK, *[Outcome.SKIPPED] * 2]
     said = road.said(road.heard()[-1])
     assert said[0] == ("user", "Add up a, b and c.")
     assert ("user", "Never mind the rest. Just the sum.") in said[2:]

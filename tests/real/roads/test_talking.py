@@ -23,9 +23,9 @@ from turnwheel.effects.messages import (
     Role,
 )
 from turnwheel.effects.notices import (
+    CallSettled,
     ReasoningDelta,
     TextDelta,
-    ToolEnded,
     ToolStarted,
     TurnEnded,
 )
@@ -75,9 +75,9 @@ async def test_calls_of_one_answer_run_together_and_their_results_go_back(road: 
     assert "".join(texts) == "I look both up.Cairo is the warmest, Oslo the coldest."
     assert len(texts) >= 10
     assert "".join(delta.text for delta in road.seen(ReasoningDelta)) == "Two cities, two lookups."
-    began_and_ended = [type(one) for one in road.notices if isinstance(one, ToolStarted | ToolEnded)]
+    began_and_ended = [type(one) for one in road.notices if isinstance(one, ToolStarted | CallSettled)]
     assert began_and_ended[:2] == [ToolStarted, ToolStarted]
-    assert {ended.content for ended in road.seen(ToolEnded)} == set(degrees.values())
+    assert {ended.content for ended in road.seen(CallSettled)} == set(degrees.values())
     assert [(turn.usage.input, turn.usage.output) for turn in road.seen(TurnEnded)] == [(40, 20)] * 3
 
     assert [len(request["messages"]) for request in road.heard()] == [1, 4, 6]
@@ -329,7 +329,7 @@ async def test_a_tool_that_raises_is_a_result_the_model_reads(road: Road) -> Non
     )
     async with road.agent(tools=[divide]) as agent:
         await road.watch(agent)
-    assert [ended.outcome for ended in road.seen(ToolEnded)] == [Outcome.ERROR, Outcome.ERROR]
+    assert [ended.outcome for ended in road.seen(CallSettled)] == [Outcome.ERROR, Outcome.ERROR]
     results = [words for role, words in road.said(road.heard()[-1]) if role == "tool"]
     assert "division by zero" in results[0]
     assert "missing" in results[1]

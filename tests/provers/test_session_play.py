@@ -9,6 +9,7 @@ from functools import partial
 from typing import final
 
 import pytest
+
 from provers.audit.journals import Kept
 from provers.choices import Seeded
 from provers.planned import DONE
@@ -23,7 +24,6 @@ from provers.simulation.sessions import (
 from provers.simulation.watched import PromiseBroken, copied, happen
 from provers.steps import Happening
 from provers.tasks import at_work, turns
-
 from turnwheel import Agent, DoneReason, MemoryStore, Result, Session
 from turnwheel.effects.config import Concurrency, Config, Steering
 from turnwheel.effects.errors import SessionClosed, StoreError
@@ -31,9 +31,11 @@ from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetThinking
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
-from turnwheel.engine.journal.reading import fold
+from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.journal import Journal
+
+pytestmark = pytest.mark.prover
 
 ROUNDS = 200
 """More often than that nobody is told to leave."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+
 from provers.choices import Seeded
 from provers.soak.__main__ import (
     Rest,
@@ -18,9 +19,10 @@ from provers.soak.__main__ import (
     slope,
 )
 from provers.soak.service import FlakyStore, Service
-
 from turnwheel.engine.session.session import Session
 from turnwheel.performers.stores.memory import MemoryStore
+
+pytestmark = pytest.mark.prover
 
 RESTS = tuple([Rest(turns=number * 1_000, blocks=50_000, threads=2, files=9) for number in range(1, 11)])
 """A day of which nothing is left."""

@@ -9,13 +9,14 @@ import sys
 import tempfile
 import time
 import tomllib
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-HERE = ROOT / "tests" / "mutants"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 RUNS = 1_500
 """Runs enough to find each mutant that playing finds; most are found within ten."""
 
@@ -34,6 +35,55 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 MUTANTS = [mutant for path in sorted(HERE.glob("*.toml")) for mutant in read(path)]
+
+
+SAMPLE = 60
+"""How many mutants of unchanged files are hunted beside those of changed ones."""
+
+
+def git(*arguments: str) -> list[str]:
+    """The lines that git answers; none where this is no checkout."""
+    asked = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return asked.stdout.splitlines() if asked.returncode == 0 else []
+
+
+def changed() -> frozenset[str]:
+    """The files that changed in the last day of the history, and those that are not committed."""
+    before = git("rev-list", "-1", "--before=1 day ago", "HEAD")
+    return frozenset([*git("diff", "--name-only", before[0])] if before else git("ls-files"))
+
+
+def chosen(how: str, today: int | None = None) -> frozenset[str]:
+    """
+    The names of the mutants to hunt: ``all``, or those of ``changed`` files and a sample of the others.
+
+    The sample moves on each day, so every mutant is hunted every week or so.
+    """
+    names = [mutant["name"] for mutant in MUTANTS]
+    if how == "all":
+        return frozenset(names)
+    files = changed()
+    others = sorted(
+        [one["name"] for one in MUTANTS if one["file"] not in files],
+        key=lambda name: zlib.crc32(name.encode()),
+    )
+    day = int(time.time() // 86_400) if today is None else today
+    first = day * SAMPLE % len(others) if others else 0
+    sample = [*others, *others][first : first + min(SAMPLE, len(others))]
+    return frozenset([*[one["name"] for one in MUTANTS if one["file"] in files], *sample])
+
+
+def wanted(items: list[pytest.Item], how: str) -> list[pytest.Item]:
+    """Those of *items* that hunt for what is chosen, and the finders that these need."""
+    names = chosen(how) if how != "none" else frozenset[str]()
+    tests = [job(one) for one in MUTANTS if one["name"] in names]
+    sound = {f"sound: {one['tests']}" if "tests" in one else "sound: playing" for one in tests}
+    kept: list[pytest.Item] = []
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is None or call.params["asked"]["name"] in {*names, *sound}:
+            kept.append(item)
+    return kept
 
 
 def job(mutant: dict[str, Any]) -> dict[str, Any]:
@@ -128,6 +178,11 @@ def test_a_mistake_is_found(asked: dict[str, Any], hunt: Hunt) -> None:
     over = hunt.over(asked["name"])
     assert over["code"] == 1, f"not found: {over['said']}"
     assert over["said"]
+
+
+def test_every_mutant_is_hunted_in_turn() -> None:
+    days = len(MUTANTS) // SAMPLE + 2
+    assert frozenset[str]().union(*[chosen("changed", day) for day in range(days)]) == chosen("all")
 
 
 def test_mutants_are_told_apart() -> None:

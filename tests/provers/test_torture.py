@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+
 from provers.crash.__main__ import cases, main
 from provers.crash.cases import Case, Undisturbed
 from provers.crash.process import (
@@ -19,6 +20,8 @@ from provers.crash.process import (
     Drained,
     Frozen,
 )
+
+pytestmark = pytest.mark.prover
 
 
 def run(*arguments: str, folder: Path, code: int = 0) -> str:

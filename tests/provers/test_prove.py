@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+
 from provers.model_check import __main__, search
 from provers.model_check.always import PROMISES
 from provers.model_check.atlas import everything, worlds
@@ -20,7 +21,6 @@ from provers.model_check.search import Proof
 from provers.model_check.worlds import World, settings
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.watched import PromiseBroken, Row, Watched
-
 from turnwheel.effects.config import (
     Concurrency,
     Gates,
@@ -51,8 +51,8 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.table import LEGAL
 
 WORLDS = tuple(worlds())
-ROOT = Path(__file__).resolve().parent
-pytestmark = pytest.mark.timeout(900)  # on a busy machine; alone it takes a tenth
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = [pytest.mark.prover, pytest.mark.timeout(900)]  # on a busy machine; alone it takes a tenth
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+
 from provers.audit.settings import branched_faults
 from provers.choices import (
     Seeded,
@@ -29,7 +30,6 @@ from provers.simulation.watched import (
     replay,
 )
 from provers.steps import Happening, restore_from_snapshot
-
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import (
@@ -41,13 +41,13 @@ from turnwheel.effects.events import (
     UserSteered,
 )
 from turnwheel.effects.notices import (
+    CallSettled,
     Compacted,
     CompactionFailed,
     FallbackUsed,
     LoopDetected,
     LoopStage,
     ResultsCleared,
-    ToolEnded,
 )
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
@@ -56,6 +56,8 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
+
+pytestmark = pytest.mark.prover
 
 RUNS = 1_500
 """So many runs, at least."""
@@ -135,8 +137,8 @@ HAPPENS: dict[str, Callable[[Effect], bool]] = {
         isinstance(effect, CallModel) and effect.purpose is Purpose.SUMMARY and effect.attempt > 1
     ),
     "a summary is given up": lambda effect: isinstance(effect, CompactionFailed),
-    "a result is cut": lambda effect: isinstance(effect, ToolEnded) and len(effect.content) > 400,
-    "a child is refused": lambda effect: isinstance(effect, ToolEnded) and "aside" in effect.content,
+    "a result is cut": lambda effect: isinstance(effect, CallSettled) and len(effect.content) > 400,
+    "a child is refused": lambda effect: isinstance(effect, CallSettled) and "aside" in effect.content,
     "a child gets less than it wants": lambda effect: (
         isinstance(effect, RunAgent) and effect.limits.tokens not in {None, 100_000, 300, 400}
     ),

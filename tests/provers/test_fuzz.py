@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from provers.fuzzing.__main__ import (
     HANGS,
     MEMORY,
@@ -31,7 +32,6 @@ from provers.fuzzing.mutations import cuts, mutated
 from provers.fuzzing.readers import READERS
 from provers.fuzzing.reading import ending_faults, pieces_faults
 from provers.streams import seeds
-
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.pieces import (
@@ -43,6 +43,8 @@ from turnwheel.effects.pieces import (
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.lenient_json import MOST
 from turnwheel.performers.models.wire import Broken, Complete
+
+pytestmark = pytest.mark.prover
 
 RUNS = 3_000
 

@@ -1,1 +1,0 @@
-"""The asyncio driver: performs effects and feeds back what happened. It decides nothing."""
