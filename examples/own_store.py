@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwheel.effects.errors import StoreConflict, StoreError
-from turnwheel.performers.stores.base import SessionInfo
+from turnwheel.performers import SessionInfo
 from turnwheel.testing.store_contract import checks, survives_kill
 
 

@@ -15,7 +15,7 @@ from turnwheel.effects.messages import Role, StopReason
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
-from turnwheel.performers.base import PerformContext
+from turnwheel.performers import PerformContext
 
 DOLLAR_A_CALL = Usage(input=1_000)
 PRICE = Price(input=1_000, output=0, source="made up", date="2026-11-21")

@@ -7,7 +7,6 @@ One row for each of our own words, so that nothing can end a run without a name 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Protocol, final
@@ -17,6 +16,7 @@ import attrs
 from ..effects.errors import ArgumentError
 from ..effects.notices import DoneReason, Notice
 from ..effects.permissions import PermissionMode
+from ..effects.secrets import is_secret
 from ..effects.validators import clean
 from ..states.rules.schema import arguments_of
 
@@ -29,9 +29,6 @@ Plain = dict[str, object]
 Events = tuple[Plain, ...]
 
 REDACTED = "[redacted]"
-
-SECRET = re.compile("token|secret|password|key|auth", re.IGNORECASE)
-"""Names of arguments that are secrets. One too many is hidden (`max_tokens`), rather than one too few."""
 
 DEEP = 32
 """Levels of an argument that are shown: a model may nest deeper than whoever reads can."""
@@ -63,7 +60,7 @@ def _plain(value: object, depth: int = 0, *, hide: bool = False) -> object:
             return "[...]"
         case dict():
             return {
-                key: REDACTED if hide and SECRET.search(key) else _plain(inner, depth + 1, hide=hide)
+                key: REDACTED if hide and is_secret(key) else _plain(inner, depth + 1, hide=hide)
                 for key, inner in value.items()
             }
         case list():

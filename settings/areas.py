@@ -25,7 +25,7 @@ from ..performers.hooks import HostHook, command_hook
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
-    from ..performers.hooks import Said
+    from ..performers.hooks import HookReturn
 
 # What a setting may be written as, in one line of text: a rule.
 
@@ -136,7 +136,7 @@ class CommandHook:
         """Its name, or its program's."""
         return self.name or Path(self.command[0]).name
 
-    def made(self, cwd: Path, name: str) -> HostHook[Awaitable[Said]]:
+    def made(self, cwd: Path, name: str) -> HostHook[Awaitable[HookReturn]]:
         """
         The hook, called *name* and run in *cwd*; raises `ConfigError` where its program is not there.
 

@@ -13,7 +13,8 @@ from ..effects.errors import ConfigError
 from ..engine.agent import Agent
 from ..engine.prices import price_of
 from ..performers.stores.sqlite import SQLiteStore
-from ..performers.tools import Tool, builtin_tools
+from ..performers.tools.builtin import builtin_tools
+from ..performers.tools.decorator import Tool
 from .areas import Prices
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ..effects.secrets import Secrets
 from ..effects.validators import of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent
 from ..engine.session.delivery import Delivery
-from ..performers.models.throttle import LIMIT
-from ..performers.tools import Tool
+from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.tools.decorator import Tool
 from .areas import (
     CommandHook,
     Debug,
@@ -124,7 +124,7 @@ class Settings:
     base_url: str | None = None
     api_key: str | None = attrs.field(default=None, repr=False, metadata=SECRET)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))
-    requests_at_once: int | None = attrs.field(default=LIMIT, validator=positive)
+    requests_at_once: int | None = attrs.field(default=MAX_CONCURRENT, validator=positive)
     prices: Prices = attrs.field(default=Prices.OWN, converter=Prices)
     system: str = ""
     instructions: tuple[str, ...] = attrs.field(default=(), converter=_texts, validator=tuple_of(str))

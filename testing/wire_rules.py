@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..effects.pieces import Piece
     from ..performers.models.lenient_json import Object
-    from ..performers.models.wire import Ending, Parser
+    from ..performers.models.wire import AnswerEnd, Parser
 
 CHAT_ID = re.compile(r"[^\s]{1,40}")
 """The id of a call at OpenAI."""
@@ -371,7 +371,7 @@ def reading_faults(parser: Callable[[], Parser], body: bytes) -> list[str]:
     return faults
 
 
-def _read(parser: Parser, parts: Iterable[bytes]) -> tuple[tuple[Piece, ...], Ending]:
+def _read(parser: Parser, parts: Iterable[bytes]) -> tuple[tuple[Piece, ...], AnswerEnd]:
     """The merged pieces of a body that arrives in *parts*, and its ending without pieces."""
     pieces = [piece for part in parts for piece in parser.feed(part)]
     ending = parser.end()

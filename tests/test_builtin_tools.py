@@ -19,16 +19,10 @@ from turnwheel.effects.config import Config, ModelSpec, SideEffect
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.requests import RunTool
+from turnwheel.performers import ToolContext, ToolRunner, builtin_tools
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.tools import (
-    ToolContext,
-    ToolRunner,
-    builtin,
-    builtin_tools,
-    files,
-)
-from turnwheel.performers.tools.builtin import bash, glob, grep, ls
-from turnwheel.performers.tools.files import edit, read, write
+from turnwheel.performers.tools import builtin, paths
+from turnwheel.performers.tools.builtin import bash, edit, glob, grep, ls, read, write
 from turnwheel.performers.tools.process import run
 from turnwheel.performers.tools.result import MAX_RESULT
 from turnwheel.performers.tools.search import choices, matches
@@ -174,7 +168,7 @@ def test_a_symlink_put_in_the_way_after_the_check_is_not_followed(
     """Between the check and the use anybody may exchange a directory; what is opened is what was checked."""
     (home / "sub").mkdir()
     (home / "sub" / "secret.txt").write_text("harmless")
-    place = files.locate(context, "sub/secret.txt")
+    place = paths.locate(context, "sub/secret.txt")
     (home / "sub").rename(home / "moved")
     (home / "sub").symlink_to(secret.parent)
     with pytest.raises(OSError, match=r"sub/secret\.txt"), place.parent():
@@ -186,13 +180,13 @@ def test_a_file_exchanged_for_a_symlink_after_the_check_is_not_followed(
 ) -> None:
     """Nor is one written through it."""
     (home / "a.txt").write_text("harmless")
-    place = files.locate(context, "a.txt")
+    place = paths.locate(context, "a.txt")
     (home / "a.txt").unlink()
     (home / "a.txt").symlink_to(secret)
     with pytest.raises(OSError, match=r"a\.txt"):
         place.read(100)
     with pytest.raises(ValueError, match=r"'a\.txt' is not a regular file"):
-        files.store(place, b"x")
+        builtin.store(place, b"x")
     assert secret.read_text() == "do not tell"
 
 
@@ -257,7 +251,7 @@ def test_a_directory_in_another_may_not_be_exchanged(home: Path, secret: Path) -
     inner.mkdir(parents=True)
     (inner / "secret.txt").write_text("harmless")
     wider = ToolContext(cwd=home, deps=None, directories=(home, inner))
-    place = files.locate(wider, "data/inner/secret.txt")
+    place = paths.locate(wider, "data/inner/secret.txt")
     (home / "data").rename(home / "moved")
     (home / "data").symlink_to(secret.parent.parent)
     (secret.parent).rename(secret.parent.with_name("inner"))
@@ -335,7 +329,7 @@ def test_read_returns_no_more_than_the_conversation_holds(
 ) -> None:
     """A file is read on by lines; what is cut because it is too long can only be read on by characters."""
     (home / "a.txt").write_text("".join(f"x{number}\n" for number in range(1, 301)))
-    text = str(read(attrs.evolve(context, room=room), "a.txt"))
+    text = str(read(attrs.evolve(context, result_limit=room), "a.txt"))
     assert text.endswith(end)
     assert room is None or len(text) <= max(room, 60)
     assert len([line for line in text.splitlines() if "\t" in line]) == shown
@@ -344,7 +338,7 @@ def test_read_returns_no_more_than_the_conversation_holds(
 def test_read_shows_one_line_at_least(context: Context, home: Path) -> None:
     """One that is longer than the conversation holds is cut there, where it can be read on."""
     (home / "a.txt").write_text("x" * 5_000 + "\nshort\n")
-    text = str(read(attrs.evolve(context, room=1_000), "a.txt"))
+    text = str(read(attrs.evolve(context, result_limit=1_000), "a.txt"))
     assert text == "     1\t" + "x" * 5_000 + "\n[lines 1 to 1 of 2; offset=2 goes on]"
 
 
@@ -387,7 +381,7 @@ def test_read_says_what_it_cannot_read(context: Context, home: Path) -> None:
     (home / "binary").write_bytes(b"RIFF\0\0\0\0WAVE")
     (home / "short").write_text("x\n")
     with (home / "huge").open("wb") as file:
-        file.truncate(files.MAX_BYTES + 1)
+        file.truncate(builtin.MAX_EDITED + 1)
     os.mkfifo(home / "pipe")
     problems = {
         ".": "Is a directory: '.'",
@@ -496,11 +490,11 @@ def test_edit_does_not_make_files(context: Context, home: Path) -> None:
 def test_a_file_changed_meanwhile_is_not_overwritten(context: Context, home: Path) -> None:
     """What somebody else wrote between our reading and our writing is kept."""
     (home / "a.txt").write_text("ours")
-    place = files.locate(context, "a.txt")
-    _, seen = files.load(place)
+    place = paths.locate(context, "a.txt")
+    _, seen = builtin.load(place)
     (home / "a.txt").write_text("theirs!")
-    with pytest.raises(ValueError, match="changed by somebody else"):
-        files.store(place, b"edited", seen)
+    with pytest.raises(ValueError, match="changed by another process"):
+        builtin.store(place, b"edited", seen)
     assert (home / "a.txt").read_text() == "theirs!"
     assert names(home) == ["a.txt"]
 

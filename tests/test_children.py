@@ -79,10 +79,10 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.open_work import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config, refuse
 from turnwheel.engine.session.environment import Environment
+from turnwheel.performers import ToolRunner
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.instructions import InstructionReader
 from turnwheel.performers.stores.base import Store
-from turnwheel.performers.tools import ToolRunner
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (

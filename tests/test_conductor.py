@@ -65,9 +65,9 @@ from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.open_work import calls_of
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.runner import POST_TRIES
+from turnwheel.performers import ToolRunner
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.performers.stores.base import Store
-from turnwheel.performers.tools import ToolRunner
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import (
     Reply,

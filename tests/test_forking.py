@@ -56,7 +56,7 @@ from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Forked, Stepped
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus
 from turnwheel.engine.session.listing import listed
-from turnwheel.performers.tools import ToolContext
+from turnwheel.performers import ToolContext
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (

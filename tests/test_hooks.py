@@ -30,13 +30,13 @@ from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
 from turnwheel.performers.base import LEAVING, PerformContext
 from turnwheel.performers.hooks import (
-    THREADS,
     HookCall,
     HookRunner,
     HostHook,
     command_hook,
     hook,
 )
+from turnwheel.performers.worker_pool import MAX_THREADS
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
@@ -489,7 +489,7 @@ async def test_hooks_that_hang_do_not_use_up_the_threads(
 
     quick, _ = both(lambda _: NO)
     runner = HookRunner([hang, quick])
-    await asyncio.gather(*[runner(request(hang), scene) for _ in range(2 * THREADS)])
+    await asyncio.gather(*[runner(request(hang), scene) for _ in range(2 * MAX_THREADS)])
     assert (await runner(request(quick), scene)).said == (HookSaid(name="sync", answer=NO),)
 
 

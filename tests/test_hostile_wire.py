@@ -73,11 +73,11 @@ from turnwheel.effects.pieces import (
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.fold import fold
+from turnwheel.performers import Endpoint, HTTPModel
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import Endpoint, HTTPModel
-from turnwheel.performers.models.errors import hidden, keys_in, without_login
-from turnwheel.performers.models.http import PART, decompressor
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.errors import keys_in, redact_keys, without_login
+from turnwheel.performers.models.http import MAX_PART, decompressor
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import Complete
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.states.rules.history_check import history_faults
@@ -394,7 +394,7 @@ KEY = "sk-ant/api03+0123456789=="
 )
 def test_a_key_is_hidden(said: str, told: str) -> None:
     """Wherever it stands, as it is or as a URL has it, and where it was cut."""
-    assert hidden(said, [KEY]) == told
+    assert redact_keys(said, [KEY]) == told
 
 
 @pytest.mark.parametrize(
@@ -403,6 +403,7 @@ def test_a_key_is_hidden(said: str, told: str) -> None:
         ({"authorization": f"Bearer {KEY}"}, (KEY,)),
         ({"x-api-key": KEY, "anthropic-version": "2023-06-01"}, (KEY,)),
         ({"Api-Key": KEY, "X-Auth-Token": "0123456789"}, (KEY, "0123456789")),
+        ({"Subscription-Key": KEY, "x-author": "Anna Smith", "x-monkey": "Chimpanzee"}, (KEY,)),
         ({"authorization": "Bearer key", "x-api-key": ""}, ()),
     ],
 )
@@ -469,4 +470,4 @@ def test_a_packed_body_is_unpacked_in_small_parts(coding: str) -> None:
     assert unpack is not None
     packed = gzip.compress(bytes(50_000_000)) if coding == "gzip" else zlib.compress(bytes(50_000_000))
     sizes = [len(part) for at in range(0, len(packed), 5_000) for part in unpack(packed[at : at + 5_000])]
-    assert (sum(sizes), max(sizes)) == (50_000_000, PART)
+    assert (sum(sizes), max(sizes)) == (50_000_000, MAX_PART)

@@ -12,7 +12,7 @@ from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import History
 from turnwheel.effects.requests import ReadInstructions
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.instructions import MAX_BYTES, InstructionReader
+from turnwheel.performers.instructions import MAX_INSTRUCTIONS, InstructionReader
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ async def test_what_is_not_there_is_no_fault(scene: PerformContext, home: Path, 
 
 async def test_a_long_file_is_cut_and_said_to_be(scene: PerformContext, home: Path) -> None:
     """The limit is in bytes; up to it nothing is missing."""
-    (home / "AGENTS.md").write_text("ä" * (MAX_BYTES // 2))
+    (home / "AGENTS.md").write_text("ä" * (MAX_INSTRUCTIONS // 2))
     text, faults = await read(scene, ("AGENTS.md",), home)
-    assert (text, faults) == (f"# AGENTS.md\n\n{'ä' * (MAX_BYTES // 2)}", ())
-    (home / "AGENTS.md").write_text("a" * (MAX_BYTES + 1))
+    assert (text, faults) == (f"# AGENTS.md\n\n{'ä' * (MAX_INSTRUCTIONS // 2)}", ())
+    (home / "AGENTS.md").write_text("a" * (MAX_INSTRUCTIONS + 1))
     text, faults = await read(scene, ("AGENTS.md",), home)
-    assert text == f"# AGENTS.md\n\n{'a' * MAX_BYTES}"
+    assert text == f"# AGENTS.md\n\n{'a' * MAX_INSTRUCTIONS}"
     assert faults == ("of the instructions AGENTS.md only the first 65,536 bytes were read",)
 
 

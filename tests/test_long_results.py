@@ -514,7 +514,7 @@ def context(room: int | None = None, **wholes: str) -> ToolContext[None]:
     async def whole(call: str) -> str | None:
         return wholes.get(call)
 
-    return ToolContext(cwd=Path("/"), deps=None, room=room, whole=whole)
+    return ToolContext(cwd=Path("/"), deps=None, result_limit=room, full_result=whole)
 
 
 @pytest.mark.parametrize(

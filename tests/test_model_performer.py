@@ -28,9 +28,9 @@ from turnwheel.effects.messages import StopReason, user
 from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.performers.base import PassThroughNotice as OnlySeen
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.performers.models.http import REFUSAL_WAIT
 
 Emitted = Event | OnlySeen

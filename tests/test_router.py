@@ -37,10 +37,10 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import Models, OpenAIChat, wire_of
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models import Models, OpenAIChat, wire_of
 from turnwheel.performers.models.router import WIRES
-from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.testing.wire_rules import reading_faults
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -288,7 +288,7 @@ def example() -> ModuleType:
 
 OWN = example()
 
-ANSWERS: list[tuple[bytes, list[Piece], Ending]] = [
+ANSWERS: list[tuple[bytes, list[Piece], AnswerEnd]] = [
     (
         LINES,
         [
@@ -317,7 +317,7 @@ ANSWERS: list[tuple[bytes, list[Piece], Ending]] = [
 @pytest.mark.parametrize(
     ("body", "pieces", "ending"), ANSWERS, ids=["call", "cut", "fault", "noise", "endless"]
 )
-def test_the_third_wires_answers_are_read(body: bytes, pieces: list[Piece], ending: Ending) -> None:
+def test_the_third_wires_answers_are_read(body: bytes, pieces: list[Piece], ending: AnswerEnd) -> None:
     """As its server means them, and a connection that broke is not forgotten."""
     parser = OWN.LinesParser()
     assert (parser.feed(body), parser.end()) == (pieces, ending)

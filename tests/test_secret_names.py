@@ -22,15 +22,15 @@ from turnwheel.effects.secrets import (
     words_of,
 )
 from turnwheel.performers.secrets import (
-    EACH,
+    ENTRY_COST,
     MemoryVault,
-    filled,
-    hidden_in,
-    is_telling,
-    masked,
+    fill_in,
+    is_searchable,
+    mask,
     redact,
-    stems_of,
-    without_secrets,
+    redact_text,
+    search_stems,
+    secret_test,
 )
 from turnwheel.states.rules.schema import problem
 
@@ -285,18 +285,18 @@ def test_anything_else_is_none(value: object) -> None:
 def test_texts_and_numbers_below_a_secret_name_are_taken_out(value: Json, expected: Json) -> None:
     """All of them, at any depth; a flag and nothing tell nothing."""
     there = frozenset({"pin", "token", "a", "b"})
-    assert redact(value, hidden_in(["pin"], Secrets(), there), shown) == expected
+    assert redact(value, secret_test(["pin"], Secrets(), there), shown) == expected
 
 
 @pytest.mark.parametrize("name", ["Pin", "PIN", "pin2", "api_key", "apiKey"])
 def test_a_name_that_a_tool_does_not_have_is_looked_at(name: str) -> None:
     """A model may spell it as it likes, or make one up; only of what is there its tool says what it is."""
     there = frozenset({"pin", "token", "user"})
-    is_named = hidden_in(["pin"], Secrets(), there)
+    is_named = secret_test(["pin"], Secrets(), there)
     assert is_named(name)
     assert not is_named("token")
     assert not is_named("User")
-    assert not hidden_in(["pin"], Secrets(plain=("api_key",)), there)("api_key")
+    assert not secret_test(["pin"], Secrets(plain=("api_key",)), there)("api_key")
 
 
 @pytest.mark.parametrize("part", ["x", "aB", "a_"])
@@ -338,16 +338,16 @@ def test_where_any_name_may_come_names_are_looked_at() -> None:
     """With the agent's own words for it."""
     value: Json = {"Authorization": "x", "pin": "y", "Accept": "z"}
     expected = {"Authorization": "<Authorization=x>", "pin": "<pin=y>", "Accept": "z"}
-    assert redact(value, hidden_in([ANY], Secrets(words=("pin",))), shown) == expected
+    assert redact(value, secret_test([ANY], Secrets(words=("pin",))), shown) == expected
 
 
 def test_values_are_put_back_as_they_were() -> None:
     """Alone with their type, in other text as text, and what is not known stays."""
     value: Json = {"a": STANDS, "b": [f"Bearer {STANDS}!"], "c": "[secret x ffffffffffff]", "d": 1}
-    assert filled(value, {DIGITS: 5}) == {"a": 5, "b": ["Bearer 5!"], "c": "[secret x ffffffffffff]", "d": 1}
-    assert filled(STANDS, {DIGITS: [1]}) == [1]
-    assert filled(STANDS, {DIGITS: "\\1"}) == "\\1"
-    assert filled(f"{STANDS}.", {DIGITS: "\\1"}) == "\\1."
+    assert fill_in(value, {DIGITS: 5}) == {"a": 5, "b": ["Bearer 5!"], "c": "[secret x ffffffffffff]", "d": 1}
+    assert fill_in(STANDS, {DIGITS: [1]}) == [1]
+    assert fill_in(STANDS, {DIGITS: "\\1"}) == "\\1"
+    assert fill_in(f"{STANDS}.", {DIGITS: "\\1"}) == "\\1."
 
 
 # Text
@@ -382,7 +382,7 @@ def test_values_are_put_back_as_they_were() -> None:
 def test_a_value_with_a_secret_name_is_taken_out_of_text(text: str, expected: str) -> None:
     """JSON wherever it stands, with all that is around it left alone, and what `env` prints."""
     secrets = Secrets()
-    assert without_secrets(text, secrets, stems_of(secrets), shown) == expected
+    assert redact_text(text, secrets, search_stems(secrets), shown) == expected
 
 
 def test_words_of_an_agents_own_are_found_in_text() -> None:
@@ -390,7 +390,7 @@ def test_words_of_an_agents_own_are_found_in_text() -> None:
     secrets = Secrets(words=("seat",), plain=("password",))
     text = '{"seat": "4a", "password": "x"}'
     assert (
-        without_secrets(text, secrets, stems_of(secrets), shown) == '{"seat": "<seat=4a>", "password": "x"}'
+        redact_text(text, secrets, search_stems(secrets), shown) == '{"seat": "<seat=4a>", "password": "x"}'
     )
 
 
@@ -417,7 +417,7 @@ def test_no_text_takes_long_to_look_through(text: str) -> None:
     """What a tool returns is anybody's: each character is looked at a few times and no more."""
     secrets = Secrets()
     begun = time.process_time()
-    without_secrets(f"{text} key", secrets, stems_of(secrets), shown)
+    redact_text(f"{text} key", secrets, search_stems(secrets), shown)
     assert time.process_time() - begun < 2
 
 
@@ -430,12 +430,12 @@ def test_no_text_takes_long_to_look_through(text: str) -> None:
 )
 def test_only_what_is_no_word_and_no_number_is_looked_for(value: str, tells: object) -> None:
     """Others turn up in any text."""
-    assert is_telling(value) is tells
+    assert is_searchable(value) is tells
 
 
 def test_of_two_values_the_longer_one_is_found() -> None:
     """One may be the beginning of the other."""
-    assert masked("ab-12-cd ab-12", {"ab-12": "1", "ab-12-cd": "2"}) == "2 1"
+    assert mask("ab-12-cd ab-12", {"ab-12": "1", "ab-12-cd": "2"}) == "2 1"
 
 
 # The vault
@@ -443,7 +443,7 @@ def test_of_two_values_the_longer_one_is_found() -> None:
 
 async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest() -> None:
     """It cannot grow for ever, and shows nothing."""
-    vault = MemoryVault(most=3 * EACH + 10)
+    vault = MemoryVault(most=3 * ENTRY_COST + 10)
     await vault.keep("s", "a", "1234")
     await vault.keep("t", "a", "5678")
     assert [await vault.find(session, "a") for session in ("s", "t", "u")] == ["1234", "5678", None]

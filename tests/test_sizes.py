@@ -77,62 +77,58 @@ from turnwheel.engine.journal.summary import MAX_TITLE as LONGEST_TITLE
 from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.delivery import BUFFER, Broker
+from turnwheel.performers import OpenAIChat, ToolContext, ToolRunner
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.hooks import MAX_OUTPUT as MAX_WRITING
-from turnwheel.performers.hooks import MAX_TEXT as MAX_SAYING
-from turnwheel.performers.hooks import HookCall, accepted, command_hook
-from turnwheel.performers.instructions import MAX_BYTES as MAX_INSTRUCTIONS
-from turnwheel.performers.instructions import InstructionReader
-from turnwheel.performers.models import OpenAIChat
+from turnwheel.performers.hooks import MAX_HOOK_OUTPUT as MAX_WRITING
+from turnwheel.performers.hooks import MAX_HOOK_TEXT as MAX_SAYING
+from turnwheel.performers.hooks import HookCall, checked_answer, command_hook
+from turnwheel.performers.instructions import MAX_INSTRUCTIONS, InstructionReader
 from turnwheel.performers.models.body import (
-    MAX_LINE,
-    MAX_NESTING,
-    MAX_PARTS,
-    MAX_WHOLE,
+    MAX_CHUNK_DEPTH,
+    MAX_EVENT,
+    MAX_UNSTREAMED,
+    MAX_VALUES,
     EventSplitter,
-    is_bearable,
+    is_decodable,
 )
-from turnwheel.performers.models.errors import MAX_MESSAGE as MAX_TOLD
+from turnwheel.performers.models.errors import MAX_FAILURE_TEXT as MAX_TOLD
 from turnwheel.performers.models.errors import shorten
 from turnwheel.performers.models.http import (
+    ANSWER_SECONDS,
     MAX_ANSWER,
+    MAX_CHARACTERS,
+    MAX_PART,
     MAX_PIECES,
     MAX_REFUSAL,
-    MAX_SAID,
-    PART,
-    WHOLE,
     CallAttempt,
     decompressor,
 )
-from turnwheel.performers.models.lenient_json import LONGEST, MOST
-from turnwheel.performers.models.openai_stream import ChatParser
-from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
+from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.performers.stores.memory import MemoryStore
-from turnwheel.performers.tools import ToolContext, ToolRunner
 from turnwheel.performers.tools.builtin import (
+    MAX_EDITED,
     MAX_ENTRIES,
     MAX_HITS,
+    MAX_LINES,
     bash,
+    edit,
     grep,
     ls,
-)
-from turnwheel.performers.tools.files import (
-    MAX_BYTES,
-    MAX_LINES,
-    edit,
     read,
 )
 from turnwheel.performers.tools.result import (
-    MAX_COUNT,
-    MAX_FILE,
-    MAX_FILES,
+    MAX_FILE_BYTES,
+    MAX_FILES_BYTES,
     MAX_OUTPUT,
     MAX_RESULT,
-    returned,
+    MAX_RESULT_FILES,
+    end_of_value,
 )
 from turnwheel.performers.tools.runner import MAX_PROGRESS
-from turnwheel.performers.tools.search import MAX_BYTES as MAX_SEARCHED
-from turnwheel.performers.tools.search import MAX_LINE as MAX_SHOWN
+from turnwheel.performers.tools.search import MAX_HIT as MAX_SHOWN
+from turnwheel.performers.tools.search import MAX_SEARCHED
 from turnwheel.settings.sources import MAX_FILE as MAX_SETTINGS
 from turnwheel.states.rules.answer_parts import MAX_CALLS
 from turnwheel.states.rules.schema import MAX_NESTING as MAX_LEVELS
@@ -216,14 +212,14 @@ def streamed(body: bytes) -> httpx.Response:
     return httpx.Response(200, stream=httpx.ByteStream(body))
 
 
-def read_as(body: bytes) -> Ending:
+def read_as(body: bytes) -> AnswerEnd:
     """How a stream of *body* ends."""
     parser = ChatParser()
     parser.feed(body)
     return parser.end()
 
 
-def cut_with(ending: Ending | ModelFinished | ModelFailed, message: str) -> None:
+def cut_with(ending: AnswerEnd | ModelFinished | ModelFailed, message: str) -> None:
     """*ending* is a cut, and says *message*."""
     assert isinstance(ending, Broken | ModelFailed)
     assert (ending.failure, message in ending.message) == (Failure.CUT, True), ending.message
@@ -241,12 +237,12 @@ class Gives:
         """All pieces."""
         return list(self.pieces) if data else []
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """A whole answer."""
         return cut or Complete(stop=StopReason.END_TURN)
 
 
-async def taken(*pieces: Piece) -> Ending:
+async def taken(*pieces: Piece) -> AnswerEnd:
     """How an answer of *pieces* ends."""
     exchange = CallAttempt(REQUEST, scene_of(), Gives(pieces), MAX_ANSWER)
     exchange.take(b"x")
@@ -288,14 +284,14 @@ async def _(_: Path) -> None:
         answer = await asked(httpx.Response(200, stream=Slow()), answer_timeout=0.05)
     assert isinstance(answer, ModelFailed)
     assert (answer.failure, "answer_timeout=0.05" in answer.message) == (Failure.TIMEOUT, True)
-    assert OpenAIChat(api_key="")._timeouts.answer == WHOLE  # pyright: ignore[reportPrivateUsage]  # nobody waits for it
+    assert OpenAIChat(api_key="")._timeouts.answer == ANSWER_SECONDS  # pyright: ignore[reportPrivateUsage]  # nobody waits for it
 
 
 @beyond("what an answer says, thinking and calls included")
 async def _(_: Path) -> None:
-    most = TextPiece("x" * MAX_SAID)
+    most = TextPiece("x" * MAX_CHARACTERS)
     assert isinstance(await taken(most), Complete)
-    cut_with(await taken(most, TextPiece("x")), f"says more than {MAX_SAID} characters")
+    cut_with(await taken(most, TextPiece("x")), f"says more than {MAX_CHARACTERS} characters")
 
 
 @beyond("the pieces of an answer")
@@ -315,53 +311,53 @@ async def _(_: Path) -> None:
 async def _(_: Path) -> None:
     unpack = decompressor("deflate")
     assert unpack is not None
-    assert [len(part) for part in unpack(zlib.compress(bytes(PART + 1)))] == [PART, 1]
+    assert [len(part) for part in unpack(zlib.compress(bytes(MAX_PART + 1)))] == [MAX_PART, 1]
 
 
 @beyond("a line or an event of a stream")
 async def _(_: Path) -> None:
-    for size, oversized in ((MAX_LINE, False), (MAX_LINE + 1, True)):
+    for size, oversized in ((MAX_EVENT, False), (MAX_EVENT + 1, True)):
         splitter = EventSplitter()
         splitter.feed(b"x" * size)
         assert splitter.oversized is oversized
-    part = b"data: " + b"x" * (MAX_LINE // 8 - 1)
-    for lines in ([b"data: " + b"x" * (MAX_LINE - 6)], [part] * 8):
+    part = b"data: " + b"x" * (MAX_EVENT // 8 - 1)
+    for lines in ([b"data: " + b"x" * (MAX_EVENT - 6)], [part] * 8):
         splitter = EventSplitter()
         assert len(splitter.feed(b"\n".join(lines) + b"\n\n")) == 1
         assert not splitter.oversized
-    for lines in ([b"data: " + b"x" * (MAX_LINE - 5)], [*[part] * 8, b"data:"]):
+    for lines in ([b"data: " + b"x" * (MAX_EVENT - 5)], [*[part] * 8, b"data:"]):
         cut_with(
-            read_as(b"\n".join(lines) + b"\n\n"), f"an event of the stream is larger than {MAX_LINE} bytes"
+            read_as(b"\n".join(lines) + b"\n\n"), f"an event of the stream is larger than {MAX_EVENT} bytes"
         )
 
 
 @beyond("an answer in one piece")
 async def _(_: Path) -> None:
     whole = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
-    assert isinstance(read_as(whole + b" " * (MAX_WHOLE - len(whole))), Complete)
-    cut_with(read_as(whole + b" " * (MAX_WHOLE - len(whole) + 1)), f"larger than {MAX_WHOLE} bytes")
+    assert isinstance(read_as(whole + b" " * (MAX_UNSTREAMED - len(whole))), Complete)
+    cut_with(read_as(whole + b" " * (MAX_UNSTREAMED - len(whole) + 1)), f"larger than {MAX_UNSTREAMED} bytes")
 
 
 @beyond("values in one chunk")
 async def _(_: Path) -> None:
-    assert is_bearable(b"[" + b"0," * (MAX_PARTS - 1) + b"0]")
-    assert not is_bearable(b"[" + b"0," * MAX_PARTS + b"0]")
+    assert is_decodable(b"[" + b"0," * (MAX_VALUES - 1) + b"0]")
+    assert not is_decodable(b"[" + b"0," * MAX_VALUES + b"0]")
     assert isinstance(
-        read_as(delta(content="a") + b"data: {" + b"[0]," * MAX_PARTS + b"}\n\n" + STOP), Complete
+        read_as(delta(content="a") + b"data: {" + b"[0]," * MAX_VALUES + b"}\n\n" + STOP), Complete
     )
 
 
 @beyond("levels in one chunk")
 async def _(_: Path) -> None:
     for brackets in (b"[]", b"{}"):
-        deep = brackets[:1] * MAX_NESTING + brackets[1:] * MAX_NESTING
-        assert is_bearable(deep)
-        assert not is_bearable(brackets[:1] + deep + brackets[1:])
+        deep = brackets[:1] * MAX_CHUNK_DEPTH + brackets[1:] * MAX_CHUNK_DEPTH
+        assert is_decodable(deep)
+        assert not is_decodable(brackets[:1] + deep + brackets[1:])
 
 
 @beyond("the id of a call, its tool's name, a stop sequence")
 async def _(_: Path) -> None:
-    for size, kept in ((LONGEST, "x" * LONGEST), (LONGEST + 1, "x" * LONGEST + "...")):
+    for size, kept in ((MAX_LABEL, "x" * MAX_LABEL), (MAX_LABEL + 1, "x" * MAX_LABEL + "...")):
         call = {"index": 0, "id": "x" * size, "function": {"name": "x" * size}}
         assert ChatParser().feed(delta(tool_calls=[call])) == [CallPiece(0, kept, kept)]
         met = {"index": 0, "delta": {}, "finish_reason": "stop_sequence", "stop_reason": "x" * size}
@@ -372,7 +368,7 @@ async def _(_: Path) -> None:
 
 @beyond("a number of tokens")
 async def _(_: Path) -> None:
-    for told, believed in ((MOST, MOST), (MOST + 1, 0)):
+    for told, believed in ((MAX_NUMBER, MAX_NUMBER), (MAX_NUMBER + 1, 0)):
         ending = read_as(event({"choices": [], "usage": {"prompt_tokens": told}}) + STOP)
         assert (ending.usage or Usage()).input == believed
 
@@ -433,9 +429,9 @@ def said_by(function: Callable[..., Any], home: Path, **arguments: object) -> An
 @beyond("a file that is read or edited")
 async def _(home: Path) -> None:
     path = home / "a"
-    path.write_bytes(b"x" * MAX_BYTES)
-    assert said_by(edit, home, path="a", old="x" * MAX_BYTES, new="y").startswith("replaced 1")
-    path.write_bytes(b"x" * (MAX_BYTES + 1))
+    path.write_bytes(b"x" * MAX_EDITED)
+    assert said_by(edit, home, path="a", old="x" * MAX_EDITED, new="y").startswith("replaced 1")
+    path.write_bytes(b"x" * (MAX_EDITED + 1))
     with pytest.raises(ValueError, match="has more than 10,000,000 bytes"):
         said_by(read, home, path="a")
     path.write_bytes(b"x" * 1_000)
@@ -541,20 +537,20 @@ async def _(home: Path) -> None:
 
 def files(*sizes: int) -> tuple[str, list[int]]:
     """What is said of files of *sizes* that a tool returned, and those that are kept."""
-    end = returned([Binary(media_type="image/png", data=bytes(size)) for size in sizes])
+    end = end_of_value([Binary(media_type="image/png", data=bytes(size)) for size in sizes])
     return end.content, [len(file.data) for file in end.files]
 
 
 @beyond("a file of a result")
 async def _(_: Path) -> None:
-    assert files(MAX_FILE)[1] == [MAX_FILE]
-    said, kept = files(MAX_FILE + 1)
+    assert files(MAX_FILE_BYTES)[1] == [MAX_FILE_BYTES]
+    said, kept = files(MAX_FILE_BYTES + 1)
     assert ("the limit for a file is 750,000 bytes]" in said, kept) == (True, [])
 
 
 @beyond("all files of a result")
 async def _(_: Path) -> None:
-    many = [MAX_FILE] * (MAX_FILES // MAX_FILE)
+    many = [MAX_FILE_BYTES] * (MAX_FILES_BYTES // MAX_FILE_BYTES)
     assert files(*many)[1] == many
     said, kept = files(*many, 1)
     assert ("the limit for all files of a result is 3,750,000 bytes]" in said, kept) == (True, many)
@@ -562,9 +558,9 @@ async def _(_: Path) -> None:
 
 @beyond("files of a result")
 async def _(_: Path) -> None:
-    assert len(files(*[1] * MAX_COUNT)[1]) == MAX_COUNT
-    said, kept = files(*[1] * (MAX_COUNT + 1))
-    assert ("the limit for a result is 20 files]" in said, len(kept)) == (True, MAX_COUNT)
+    assert len(files(*[1] * MAX_RESULT_FILES)[1]) == MAX_RESULT_FILES
+    said, kept = files(*[1] * (MAX_RESULT_FILES + 1))
+    assert ("the limit for a result is 20 files]" in said, len(kept)) == (True, MAX_RESULT_FILES)
 
 
 @beyond("what a tool says at once while it runs")
@@ -626,14 +622,16 @@ async def _(home: Path) -> None:
 @beyond("the reason, context or fault of a hook")
 async def _(_: Path) -> None:
     half = "x" * (MAX_SAYING // 2)
-    assert accepted("h", HookAnswer(reason="x" * MAX_SAYING)).answer.reason == "x" * MAX_SAYING
-    assert accepted("h", HookAnswer(context="x" * (MAX_SAYING + 1))).answer.context == half + MARK + half
+    assert checked_answer("h", HookAnswer(reason="x" * MAX_SAYING)).answer.reason == "x" * MAX_SAYING
+    assert (
+        checked_answer("h", HookAnswer(context="x" * (MAX_SAYING + 1))).answer.context == half + MARK + half
+    )
 
 
 @beyond("the arguments a hook gives a call")
 async def _(_: Path) -> None:
     for size, faulty in ((MAX_ARGUMENTS, False), (MAX_ARGUMENTS + 1, True)):
-        said = accepted("h", HookAnswer(arguments="{}".ljust(size)))
+        said = checked_answer("h", HookAnswer(arguments="{}".ljust(size)))
         assert (said.fault != "", said.answer.arguments == "") == (faulty, faulty)
 
 

@@ -57,10 +57,9 @@ from turnwheel.effects.pieces import (
     merged,
 )
 from turnwheel.effects.requests import CallModel, Conversation
+from turnwheel.performers import OpenAIChat, ToolContext, builtin_tools
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models import OpenAIChat
-from turnwheel.performers.models.transcript import transcript
-from turnwheel.performers.tools import ToolContext, builtin_tools
+from turnwheel.performers.models.encoding import transcript
 from turnwheel.states.rules import compaction, model_messages
 
 TOOLS = {tool.spec.name: tool for tool in builtin_tools()}

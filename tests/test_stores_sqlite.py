@@ -22,10 +22,10 @@ from turnwheel.effects.messages import StopReason
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import Durability, SQLiteStore
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores import sqlite
 from turnwheel.performers.stores.base import SessionInfo
-from turnwheel.performers.stores.sqlite import Durability, SQLiteStore
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver
 

@@ -23,15 +23,16 @@ from turnwheel.effects.events import Event, ToolFinished, ToolProgressed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, user
 from turnwheel.effects.requests import RunTool
-from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.tools import (
+from turnwheel.performers import (
     Tool,
     ToolContext,
     ToolRunner,
     tool,
 )
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.tools.result import MAX_RESULT
-from turnwheel.performers.tools.runner import MAX_PROGRESS, THREADS
+from turnwheel.performers.tools.runner import MAX_PROGRESS
+from turnwheel.performers.worker_pool import MAX_THREADS
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
@@ -384,20 +385,22 @@ async def test_a_context_says_how_much_a_conversation_holds_and_finds_the_rest(
     @tool
     async def look(context: ToolContext[None]) -> None:
         """Look around."""
-        seen.extend([context.room, await context.whole("call-1"), await context.whole("call-2")])
+        seen.extend(
+            [context.result_limit, await context.full_result("call-1"), await context.full_result("call-2")]
+        )
 
     async def whole(call: str) -> str | None:
         return "all of it" if call == "call-1" else None
 
     config = attrs.evolve(scene.config, compaction=Compaction(result_limit=limit))
-    await run(look, attrs.evolve(scene, config=config, whole=whole))
+    await run(look, attrs.evolve(scene, config=config, full_result=whole))
     assert seen == [limit, "all of it", None]
 
 
 async def test_a_context_made_by_hand_holds_all_and_has_no_rest() -> None:
     """A test of a tool need not say more."""
     context = ToolContext(cwd=Path("/"), deps=None)
-    assert (context.room, await context.whole("call-1")) == (None, None)
+    assert (context.result_limit, await context.full_result("call-1")) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "with\0null"])
@@ -482,7 +485,7 @@ async def test_what_is_said_at_once_meanwhile_is_bounded(scene: PerformContext, 
 
 async def test_sync_tools_run_side_by_side(scene: PerformContext) -> None:
     """As many as there are threads wait for each other; with fewer, none would get on."""
-    barrier = threading.Barrier(THREADS, timeout=PATIENCE)
+    barrier = threading.Barrier(MAX_THREADS, timeout=PATIENCE)
 
     @tool
     def meet() -> str:
@@ -490,7 +493,7 @@ async def test_sync_tools_run_side_by_side(scene: PerformContext) -> None:
         return "met"
 
     runner = ToolRunner([meet])
-    answers = await asyncio.gather(*[runner(request("meet"), scene) for _ in range(THREADS)])
+    answers = await asyncio.gather(*[runner(request("meet"), scene) for _ in range(MAX_THREADS)])
     assert {answer.content for answer in answers} == {"met"}
 
 
@@ -509,9 +512,9 @@ async def test_more_sync_tools_than_threads_wait_their_turn(scene: PerformContex
             running[0] -= 1
 
     runner = ToolRunner([count])
-    answers = await asyncio.gather(*[runner(request("count"), scene) for _ in range(5 * THREADS)])
+    answers = await asyncio.gather(*[runner(request("count"), scene) for _ in range(5 * MAX_THREADS)])
     assert {answer.outcome for answer in answers} == {Outcome.OK}
-    assert 0 < most[0] <= THREADS
+    assert 0 < most[0] <= MAX_THREADS
 
 
 @pytest.fixture
@@ -586,7 +589,9 @@ async def test_tools_that_hang_do_not_use_up_the_threads(
 
     quick, _ = both(lambda: "still here")
     runner = ToolRunner([hang, quick], grace=0.01)
-    hung = await asyncio.gather(*[runner(request("hang", timeout=0.05), scene) for _ in range(2 * THREADS)])
+    hung = await asyncio.gather(
+        *[runner(request("hang", timeout=0.05), scene) for _ in range(2 * MAX_THREADS)]
+    )
     assert {answer.outcome for answer in hung} == {Outcome.TIMED_OUT}
     assert (await runner(request("sync"), scene)).content == "still here"
 
@@ -600,14 +605,14 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
     @tool
     def hang(number: int) -> None:
         started.append(number)
-        if len(started) == THREADS:
+        if len(started) == MAX_THREADS:
             loop.call_soon_threadsafe(full.set)
         gate.wait()
 
     runner = ToolRunner([hang])
     tasks = [
         asyncio.create_task(runner(request("hang", f'{{"number":{number}}}'), scene))
-        for number in range(THREADS + 1)
+        for number in range(MAX_THREADS + 1)
     ]
     await asyncio.wait_for(full.wait(), PATIENCE)
     tasks[-1].cancel()
@@ -615,7 +620,7 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
     assert (answer.outcome, answer.content) == (Outcome.CANCELLED, "Cancelled")
     gate.set()
     await asyncio.gather(*tasks)
-    assert sorted(started) == list(range(THREADS))
+    assert sorted(started) == list(range(MAX_THREADS))
 
 
 async def cancelled(
@@ -734,7 +739,7 @@ def test_a_sync_tool_that_hangs_does_not_keep_the_interpreter() -> None:
         from turnwheel.effects.config import ModelSpec
         from turnwheel.effects.history import History
         from turnwheel.performers.base import PerformContext, SystemClock
-        from turnwheel.performers.tools import ToolRunner, tool
+        from turnwheel.performers import ToolRunner, tool
         from turnwheel.effects.requests import RunTool
 
         @tool

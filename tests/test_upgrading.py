@@ -38,7 +38,7 @@ from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.engine.open_work import questions
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.session.listing import listed
-from turnwheel.performers.tools import ToolRunner
+from turnwheel.performers import ToolRunner
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
     Reply,

@@ -51,13 +51,12 @@ from turnwheel.effects.requests import (
     Transcript,
 )
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import AnthropicMessages
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages
-from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.anthropic_stream import MessagesParser
-from turnwheel.performers.models.body import MAX_LINE, MAX_WHOLE
-from turnwheel.performers.models.errors import in_stream, refusal
-from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.models.anthropic import MessagesParser, MessagesWire
+from turnwheel.performers.models.body import MAX_EVENT, MAX_UNSTREAMED
+from turnwheel.performers.models.errors import refusal, stream_error
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.testing.wire_rules import messages_faults, reading_faults
 
 # Pieces and endings
@@ -139,7 +138,7 @@ TOOL_USE = ended(StopReason.TOOL_USE)
 OVERLOADED = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
 NO_END = cut("the stream ended without message_stop")
 
-ANSWERS: dict[str, tuple[bytes, list[Piece], Ending]] = {
+ANSWERS: dict[str, tuple[bytes, list[Piece], AnswerEnd]] = {
     "text": (BEGIN + text(0, "Hel", "", "lo") + END, [TextPiece("Hello")], ended()),
     "text in its start": (
         BEGIN + start(0, "text", text="Hel") + delta(0, "text_delta", text="lo") + END,
@@ -494,7 +493,7 @@ ANSWERS: dict[str, tuple[bytes, list[Piece], Ending]] = {
 }
 
 
-def read(*parts: bytes) -> tuple[list[Piece], Ending]:
+def read(*parts: bytes) -> tuple[list[Piece], AnswerEnd]:
     """The pieces and the ending of an answer that arrives in *parts*."""
     parser = MessagesParser()
     pieces = [piece for part in parts for piece in parser.feed(part)]
@@ -588,18 +587,18 @@ def test_no_json_crashes_the_parser(events: list[tuple[str, dict[str, Any]]]) ->
 def test_an_oversized_event_ends_the_answer() -> None:
     """Garbage without an end is not kept, and what comes behind it is not read."""
     parser = MessagesParser()
-    for _ in range(2 + MAX_LINE // 65_536):
+    for _ in range(2 + MAX_EVENT // 65_536):
         assert parser.feed(b"x" * 65_536) == []
     assert parser.feed(BEGIN + END) == []
-    assert parser.end() == cut(f"an event of the stream is larger than {MAX_LINE} bytes")
+    assert parser.end() == cut(f"an event of the stream is larger than {MAX_EVENT} bytes")
 
 
 def test_an_oversized_answer_that_is_not_streamed_is_not_kept() -> None:
     """Nor is one JSON object without an end."""
     parser = MessagesParser()
-    for _ in range(2 + MAX_WHOLE // 1_048_576):
+    for _ in range(2 + MAX_UNSTREAMED // 1_048_576):
         assert parser.feed(b"{" * 1_048_576) == []
-    assert parser.end() == cut(f"an unstreamed answer is larger than {MAX_WHOLE} bytes")
+    assert parser.end() == cut(f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes")
 
 
 def test_a_whole_answer_outlives_its_connection() -> None:
@@ -1330,7 +1329,7 @@ def test_an_error_in_a_stream_is_classified(status: int, kind: str, message: str
     """There is no status in a stream, and an error that says no more than that has cut it."""
     expected = Failure.CUT if failure is Failure.SERVER else failure
     assert status
-    assert in_stream(error(kind, message)) == cut(f"error in the stream: {message}", expected)
+    assert stream_error(error(kind, message)) == cut(f"error in the stream: {message}", expected)
 
 
 # Over a connection

@@ -33,14 +33,14 @@ from turnwheel.effects.pieces import (
 )
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
-from turnwheel.performers.models.anthropic_stream import MessagesParser
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import (
+    AnswerEnd,
     Broken,
     Complete,
-    Ending,
     Parser,
 )
 from turnwheel.states.rules.answer_parts import wishes
@@ -178,7 +178,7 @@ def error_of(path: Path) -> str:
     return ""
 
 
-def check_ending(path: Path, ending: Ending | ModelFinished | ModelFailed) -> None:
+def check_ending(path: Path, ending: AnswerEnd | ModelFinished | ModelFailed) -> None:
     """Hold *ending* against the recording."""
     told = expected_of(path)
     if message := error_of(path):
@@ -196,7 +196,7 @@ def bytes_of(path: Path) -> bytes:
     return path.with_name(path.name.replace(".expected.json", ".sse")).read_bytes()
 
 
-def read(parser: Parser, body: bytes) -> tuple[list[Piece], Ending]:
+def read(parser: Parser, body: bytes) -> tuple[list[Piece], AnswerEnd]:
     """All pieces and the ending of *body*."""
     pieces = parser.feed(body)
     ending = parser.end()

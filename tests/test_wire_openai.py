@@ -45,16 +45,15 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models.body import MAX_LINE, EventSplitter
+from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
 from turnwheel.performers.models.errors import (
-    MAX_MESSAGE,
-    in_stream,
+    MAX_FAILURE_TEXT,
     refusal,
     retry_after,
+    stream_error,
 )
-from turnwheel.performers.models.openai import ChatWire, ServerQuirks
-from turnwheel.performers.models.openai_stream import ChatParser
-from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.models.openai import ChatParser, ChatWire, ServerQuirks
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 
 # Events
 
@@ -115,7 +114,7 @@ def test_an_event_without_an_end_is_refused(part: bytes) -> None:
     """Neither a line nor an event of many lines is kept without bounds; what came before it counts."""
     splitter = EventSplitter()
     assert splitter.feed(b"data: before\n\n" + part) == [(b"", b"before")]
-    assert not any(splitter.feed(part) for _ in range(2 + MAX_LINE // 65_536))
+    assert not any(splitter.feed(part) for _ in range(2 + MAX_EVENT // 65_536))
     assert splitter.oversized
     assert splitter.end() == []
 
@@ -164,7 +163,7 @@ def ended(stop: StopReason = StopReason.END_TURN, usage: Usage = NOTHING, sequen
 A, B = CallPiece(0, "a", "f", '{"x":1}'), CallPiece(1, "b", "g", "{}")
 TOOL_USE = ended(StopReason.TOOL_USE)
 
-ANSWERS: dict[str, tuple[bytes, list[Piece], Ending]] = {
+ANSWERS: dict[str, tuple[bytes, list[Piece], AnswerEnd]] = {
     "text": (
         chunk({"content": "Hel"}) + chunk({"content": "lo"}) + STOP + DONE,
         [TextPiece("Hello")],
@@ -505,7 +504,7 @@ ANSWERS.update(
 )
 
 
-def read(parts: list[bytes]) -> tuple[list[Piece], Ending]:
+def read(parts: list[bytes]) -> tuple[list[Piece], AnswerEnd]:
     """The pieces and the ending of an answer that arrives in *parts*."""
     parser = ChatParser(stops=("END",))
     pieces = [piece for part in parts for piece in parser.feed(part)]
@@ -593,10 +592,10 @@ def test_no_json_crashes_the_parser(  # drawn by Hypothesis, by name
 def test_an_oversized_event_ends_the_answer() -> None:
     """Garbage without an end is not kept, and what comes behind it is not read."""
     parser = ChatParser()
-    for _ in range(2 + MAX_LINE // 65_536):
+    for _ in range(2 + MAX_EVENT // 65_536):
         assert parser.feed(b"x" * 65_536) == []
     assert parser.feed(STOP + DONE) == []
-    assert parser.end() == cut(f"an event of the stream is larger than {MAX_LINE} bytes")
+    assert parser.end() == cut(f"an event of the stream is larger than {MAX_EVENT} bytes")
 
 
 def test_a_whole_answer_outlives_its_connection() -> None:
@@ -1108,7 +1107,12 @@ REFUSALS: list[tuple[int, str, Failure, str]] = [
         "http 529: o",
     ),
     (400, '{"error":{"code":"tool_use_failed","message":"odd call"}}', Failure.CUT, "http 400: odd call"),
-    (418, "[" * 100_000, Failure.BAD_REQUEST, "http 418: " + "[" * MAX_MESSAGE + "... (100000 characters)"),
+    (
+        418,
+        "[" * 100_000,
+        Failure.BAD_REQUEST,
+        "http 418: " + "[" * MAX_FAILURE_TEXT + "... (100000 characters)",
+    ),
     (307, "", Failure.BAD_REQUEST, "http 307: redirected to 'https://there'; give that as the base URL"),
 ]
 
@@ -1154,7 +1158,7 @@ def test_a_conversation_that_is_too_long_is_recognised(wording: str) -> None:
     """Whoever says it, with an HTTP status or in a stream."""
     body = json.dumps({"error": {"message": wording, "code": 400}}).encode()
     assert refusal(400, {}, body, now=0.0).failure is Failure.OVERFLOW
-    assert in_stream(json.loads(body)).failure is Failure.OVERFLOW
+    assert stream_error(json.loads(body)).failure is Failure.OVERFLOW
 
 
 @pytest.mark.parametrize(
@@ -1177,7 +1181,7 @@ def test_a_conversation_that_is_too_long_is_recognised(wording: str) -> None:
 )
 def test_an_error_in_a_stream_is_classified(error: object, failure: Failure) -> None:
     """By name, by number, and where neither says more than "broken" it is a cut stream."""
-    assert in_stream({"error": error}).failure is failure
+    assert stream_error({"error": error}).failure is failure
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.encoding import Encoded
+from turnwheel.performers.models.encoding import EncodedConversation, shorten_middle, transcript
 from turnwheel.performers.models.openai import ChatWire
-from turnwheel.performers.models.transcript import shortened, transcript
 from turnwheel.performers.models.wire import Wire
 
 WIRES: dict[str, tuple[Wire, str]] = {
@@ -111,7 +110,7 @@ class End:
 
 
 @final
-class Counting(Encoded[End]):
+class Counting(EncodedConversation[End]):
     """Encodes a message as its text and counts how often it does."""
 
     def __init__(self) -> None:
@@ -267,7 +266,7 @@ def test_a_text_to_summarise_keeps_its_limit(lengths: list[int], limit: int, let
 @given(st.text(max_size=200), st.integers(0, 250))
 def test_a_shortened_text_says_how_much_is_missing(text: str, limit: int) -> None:
     """It has its beginning and its end, and no more than the limit."""
-    short = shortened(text, limit)
+    short = shorten_middle(text, limit)
     assert len(short) <= limit
     if len(text) <= limit:
         assert short == text

@@ -18,7 +18,7 @@ from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import Agent
 from ...performers.base import Performer
-from ...performers.models.router import DEFAULT, Models, wire_of
+from ...performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ...performers.stores.base import Store
 from ...settings import CommandHook, Prices, Settings
 from .run_options import (
@@ -217,10 +217,10 @@ def unfit(config: Config, model: str, base_url: str | None = None) -> str:
     if base_url is None and is_stand_in(config.model.name) != is_stand_in(model):
         if is_stand_in(model):
             return "the stand-in is asked by sessions that began with it, and by no others"
-        if wire_of(model) in {None, DEFAULT}:
+        if wire_of(model) in {None, DEFAULT_WIRE}:
             return "this session asks the scripted stand-in; begin another one for a model"
     try:
-        Models(wire_of(config.model.name) or DEFAULT, base_url=base_url, api_key="").check(model)
+        Models(wire_of(config.model.name) or DEFAULT_WIRE, base_url=base_url, api_key="").check(model)
     except ConfigError as error:
         return str(error)
     return ""

@@ -1,5 +1,5 @@
 """
-A process with its children: bounded in time and in output, and gone when we are done with it.
+A process with its children: bounded in time and in output, and ended with its caller.
 
 It leads a session of its own, so that its process group is everything it started, and a signal reaches them
 all. Only a child that starts a session itself gets away, as a daemon does on purpose.
@@ -17,22 +17,23 @@ from typing import cast, final
 
 import attrs
 
+# Seconds between SIGTERM and SIGKILL.
 TERM_GRACE = 0.5
-"""Seconds between SIGTERM and SIGKILL."""
 
+# Seconds between two looks whether a group is gone: the system reports the end of a child, not of a
+# grandchild.
 _POLL = 0.02
-"""Seconds between two looks whether a group is gone: nothing tells us of the end of a grandchild."""
 
+# Seconds we read on after the end, where a process that left the group keeps the output open.
 _DRAIN = 0.5
-"""Seconds we read on after the end, where a process that left the group keeps the output open."""
 
+# The descriptor of a process's error stream.
 _ERRORS = 2
-"""The descriptor of a process's error stream."""
 
 
 @final
 @attrs.frozen
-class Ended:
+class ProcessEnd:
     """
     How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out.
 
@@ -46,7 +47,7 @@ class Ended:
 
 async def run(
     command: Sequence[str], *, cwd: Path, seconds: float, keep: int, descriptors: Sequence[int] = ()
-) -> Ended:
+) -> ProcessEnd:
     """
     Run *command* to its end, for *seconds* at most.
 
@@ -68,7 +69,7 @@ async def run(
     return await _end_of(transport, listener, seconds)
 
 
-async def converse(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> Ended:
+async def run_with_input(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> ProcessEnd:
     """
     As `run`, for a *command* that reads what it is *given* and has all the time it wants.
 
@@ -84,27 +85,29 @@ async def converse(command: Sequence[str], *, given: bytes, cwd: Path, keep: int
         start_new_session=True,
     )
     stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-    stdin.write(given)  # one that does not read it is fine, too
+    # Not drained: a command that does not read it must not hold us up.
+    stdin.write(given)
     stdin.close()
     return await _end_of(transport, listener, None)
 
 
 async def _end_of(
     transport: asyncio.SubprocessTransport, listener: _Listener, seconds: float | None
-) -> Ended:
+) -> ProcessEnd:
     """How the process ended within *seconds*; nothing of it is left."""
-    # The exit is waited for and not the end of the output: a child in the background may hold that open.
+    # The exit is awaited and not the end of the output: a child in the background may hold that open.
     try:
         await asyncio.wait({listener.exited}, timeout=seconds)
         in_time = listener.exited.done()
     finally:
         try:
+            # The process has ended, but not its children: a server in the background would outlive its agent.
             await _end_group(transport.get_pid())
             await asyncio.wait({listener.closed}, timeout=_DRAIN)
         finally:
             transport.close()
     code = transport.get_returncode() if in_time else None
-    return Ended(listener.output.text(), code, listener.errors.text())
+    return ProcessEnd(listener.output.text(), code, listener.errors.text())
 
 
 @final
@@ -127,13 +130,15 @@ class _Listener(asyncio.SubprocessProtocol):
         self.exited.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the end is all we ask for
-        """Tell that nobody has the output open any more."""
+        """Tell that no process has the output open any more."""
         self.closed.set_result(None)
 
 
 @final
 class _Kept:
     """The beginning and the end of a stream, *keep* bytes of it together."""
+
+    # The end matters most: compilers and tests say there what went wrong. The beginning says what was run.
 
     def __init__(self, keep: int) -> None:
         self._half = keep // 2
@@ -160,7 +165,7 @@ class _Kept:
 
 
 async def _end_group(group: int) -> None:
-    """End whatever is left of *group*: politely, and after `TERM_GRACE` or when we are cancelled for good."""
+    """End what is left of *group*: with SIGTERM, and after `TERM_GRACE` or when we are cancelled, SIGKILL."""
     try:
         if _signal(group, signal.SIGTERM):
             for _ in range(round(TERM_GRACE / _POLL)):
@@ -172,7 +177,7 @@ async def _end_group(group: int) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send signal *number* to *group*; whether anybody is left in it."""
+    """Send signal *number* to *group*; whether a process is left in it."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -98,7 +98,7 @@ class CallBook:
         entry = self.calls[call]
         return entry.name, entry.arguments
 
-    def _note(self, call: str, **news: Any) -> None:  # noqa: ANN401  # fields of an entry
+    def _note(self, call: str, **news: Any) -> None:  # fields of an entry
         self.calls[call] = attrs.evolve(self.calls[call], **news)
 
     def take(self, now: Transition, around: Around) -> list[str]:

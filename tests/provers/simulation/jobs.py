@@ -41,9 +41,9 @@ from turnwheel.effects.requests import AskApproval, CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent
 from turnwheel.engine.journal.fold import fold
+from turnwheel.performers import ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook
-from turnwheel.performers.tools import ToolContext, tool
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.stores import StoreOver

@@ -76,7 +76,7 @@ def stray(
     return pick(choices, answers(pick(choices, ("", "r-0", "r-999", *closed)), at))[0]
 
 
-def _last(journal: Sequence[Happening], kind: Any) -> list[Event]:  # noqa: ANN401  # a class, or several
+def _last(journal: Sequence[Happening], kind: Any) -> list[Event]:  # a class, or several
     """The last events of *kind*, which come again."""
     found = [one for one in journal if not isinstance(one, Config) and isinstance(one, kind)]
     return found[-REPEATED:]
