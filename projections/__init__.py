@@ -13,12 +13,7 @@ plain JSON. The classes here keep what has been told. `docs/events.md` has the t
 from __future__ import annotations
 
 from .agent_events import AgentEvents
-from .json_events import (
-    Events,
-    Plain,
-    Projection,
-    to_sse,
-)
+from .json_events import Events, Plain, Projection, to_sse
 from .sdk import SdkMessages
 from .sse import SseEvents
 from .turns import TurnEvents

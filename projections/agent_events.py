@@ -9,19 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..effects.messages import (
-    Message,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-)
-from ..effects.notices import (
-    Compacted,
-    CompactionFailed,
-    Notice,
-    RunEnded,
-)
+from ..effects.messages import Message, Part, Reasoning, Text, ToolCall
+from ..effects.notices import Compacted, CompactionFailed, Notice, RunEnded
 from .json_events import NATURAL, STOPPED, WORDS, Events, Plain
 from .run_view import RunView, tell
 

@@ -14,17 +14,7 @@ from typing import final
 import attrs
 
 from ..effects.history import History
-from ..effects.messages import (
-    Finish,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
 from ..effects.notices import (
     AgentNoticed,
     AgentStarted,

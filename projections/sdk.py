@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ..effects.messages import (
-    Finish,
-    Message,
-    Outcome,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-)
+from ..effects.messages import Finish, Message, Outcome, Part, Reasoning, Role, Text, ToolCall
 from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -37,16 +28,7 @@ from ..effects.notices import (
     TurnEnded,
 )
 from ..effects.usage import Usage
-from .json_events import (
-    BUDGET,
-    MODES,
-    SUCCESS,
-    WORDS,
-    Events,
-    Plain,
-    shown,
-    subtype,
-)
+from .json_events import BUDGET, MODES, SUCCESS, WORDS, Events, Plain, shown, subtype
 from .run_view import RunView, tell
 
 if TYPE_CHECKING:

@@ -10,15 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Reasoning,
-    Role,
-    ToolCall,
-    ToolResult,
-)
+from ..effects.messages import Binary, Message, Outcome, Reasoning, Role, ToolCall, ToolResult
 from ..effects.notices import (
     AgentNoticed,
     AgentStarted,

@@ -14,16 +14,7 @@ from typing import Any, TypeVar, final
 import attrs
 
 from ..effects import Effect
-from ..effects.config import (
-    Approval,
-    ChildSpec,
-    Config,
-    ModelSpec,
-    SideEffect,
-    Steering,
-    ToolKind,
-    ToolSpec,
-)
+from ..effects.config import Approval, ChildSpec, Config, ModelSpec, SideEffect, Steering, ToolKind, ToolSpec
 from ..effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -54,15 +45,7 @@ from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
 from ..engine.machine import Machine
 from ..engine.transition import ignored
-from ..states.batch.batch import (
-    Asked,
-    Batch,
-    Call,
-    Running,
-    RunningChild,
-    Settled,
-    Timer,
-)
+from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
 from ..states.state import Done
 from .steps import steps
 

@@ -13,13 +13,7 @@ from typing import ClassVar, Self, final
 
 import attrs
 
-from ..effects.events import (
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    ToolFinished,
-)
+from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed, ToolFinished
 from ..effects.messages import Message, StopReason
 from ..effects.pieces import CallPiece, Piece, TextPiece
 from ..effects.requests import CallModel, Purpose, RunTool

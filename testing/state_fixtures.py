@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..effects.config import (
-    Concurrency,
-    Config,
-    Gates,
-    ModelSpec,
-    OnLost,
-    Policy,
-    Steering,
-)
+from ..effects.config import Concurrency, Config, Gates, ModelSpec, OnLost, Policy, Steering
 from ..effects.events import Approve, Deny, Failure
 from ..effects.hooks import Hook, HookAnswer, HookSpec
 from ..effects.pieces import CallPiece, ReasoningPiece, TextPiece

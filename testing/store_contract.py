@@ -21,13 +21,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from . import store_promises
-from .store_promises import (
-    BrokenStore,
-    Check,
-    Lasts,
-    Open,
-    same,
-)
+from .store_promises import BrokenStore, Check, Lasts, Open, same
 
 if TYPE_CHECKING:
     from ..performers.stores.base import Store

@@ -129,7 +129,7 @@ from turnwheel.performers.tools.result import (
 from turnwheel.performers.tools.runner import MAX_PROGRESS
 from turnwheel.performers.tools.search import MAX_HIT as MAX_SHOWN
 from turnwheel.performers.tools.search import MAX_SEARCHED
-from turnwheel.settings.sources import MAX_FILE as MAX_SETTINGS
+from turnwheel.settings.reading import MAX_SETTINGS
 from turnwheel.states.rules.answer_parts import MAX_CALLS
 from turnwheel.states.rules.schema import MAX_NESTING as MAX_LEVELS
 from turnwheel.states.rules.schema import arguments_of
