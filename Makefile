@@ -54,7 +54,8 @@ mutants: $(INSTALLED)
 	$(BIN)/python -m pytest -q --mutants $(HUNT) tests/mutants
 
 scenarios: $(INSTALLED)
-	$(BIN)/python -m pytest -q tests/test_scenarios.py --rewrite
+	$(BIN)/python tests/scenarios/record.py
+	$(BIN)/python tests/states/test_stories.py
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -36,6 +36,7 @@ from ..states.state import (
     State,
     Thinking,
 )
+from .rendering import state_line
 from .transition import advance
 
 if TYPE_CHECKING:
@@ -236,8 +237,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         return f"{self!r}\n\n```mermaid\n{mermaid(self.state.label)}\n```\n"
 
     def __repr__(self) -> str:
-        waits = f", waits for {', '.join(self.state.open)}" if self.state.open else ""
-        return f"<Machine {self.memory.run!r}: {self.state.label}{waits}>"
+        return f"<Machine {self.memory.run!r}: {state_line(self.state)}>"
 
 
 def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:

@@ -138,10 +138,25 @@ def usage_(store: Path, session: str, *, as_json: bool) -> None:
 @click.command(short_help="Write a session as one JSON document.")
 @SESSION
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file.")
+@click.option("--scenario", is_flag=True, help="As a story of commands and outcomes, to be replayed.")
 @store
-def export(store: Path, session: str, output: Path | None) -> None:
-    """Write session ID as one JSON document: all runs and all that was ever said in them."""
-    document = with_store(store, lambda kept: archive.export(kept, session))
+def export(store: Path, session: str, output: Path | None, *, scenario: bool) -> None:
+    """
+    Write session ID as one JSON document: all runs and all that was ever said in them.
+
+    With --scenario it is a text that tests can replay: what happened, and what the machine made of it.
+    """
+
+    async def act(kept: Store) -> bytes:
+        if not scenario:
+            return await archive.export(kept, session)
+        from .scenario_export import scenario_of  # noqa: PLC0415  # the kit for tests takes its time
+
+        if not (entries := await kept.load(session)):
+            raise UnknownSession(session)
+        return scenario_of(entries, session).removesuffix("\n").encode()
+
+    document = with_store(store, act)
     if output is not None:
         try:
             output.write_bytes(document + b"\n")

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -161,18 +162,18 @@ class World:
     """
     Where one scenario is played: a store, a clock that stands still, and processes that share them.
 
-    *ran* are the tools that were begun, in order.
+    *ran* are the tools that were begun, each with its call, in order. Ids are numbered from *first* on.
     """
 
-    def __init__(self) -> None:
-        self.store: Store = MemoryStore()
-        self.clock = AutoClock(1_000.0)
+    def __init__(self, store: Store | None = None, now: float = 1_000.0, first: int = 1) -> None:
+        self.store: Store = store or MemoryStore()
+        self.clock = AutoClock(now)
         self.ran: list[str] = []
         self.slow = False
-        self._ids = count(1)
+        self._ids = count(first)
         self._gate = asyncio.Event()
 
-    def process(  # each of them is somebody who acts
+    def process(
         self,
         *replies: Reply,
         session: str = "s",
@@ -226,7 +227,7 @@ class World:
         return ToolFinished(
             at=scene.clock.now(),
             request=request.id,
-            content=str(arguments.get("says", f"{request.tool} did")),
+            content=str(arguments.get("says", f"{request.tool} did")).encode("utf-8", "replace").decode(),
             outcome=Outcome(arguments.get("outcome", OUTCOMES.get(request.tool, Outcome.OK))),
             seconds=1.5,
             files=files if arguments.get("file") else (),
@@ -249,10 +250,10 @@ class World:
 
 
 def heard_of(name: str, answer: HookAnswer | str) -> HookSaid:
-    """What the hook *name* is heard to say; a text is what is wrong with it."""
-    return (
-        HookSaid(name=name, fault=answer) if isinstance(answer, str) else HookSaid(name=name, answer=answer)
-    )
+    """The answer of the hook *name*; a text is its fault."""
+    if isinstance(answer, str):
+        return HookSaid(name=name, fault=answer)
+    return HookSaid(name=name, answer=answer)
 
 
 async def read(request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
@@ -261,7 +262,7 @@ async def read(request: ReadInstructions, scene: PerformContext) -> Instructions
     return InstructionsRead(at=at, request=request.id, text="Be kind.", faults=faults)
 
 
-Reaction = Callable[[Any], Awaitable[object]]
+Reaction = Callable[[], Awaitable[object]]
 
 
 async def play(
@@ -277,7 +278,7 @@ async def play(
         async for notice in notices:
             inner = notice.notice if isinstance(notice, AgentNoticed) else notice
             if (react := reactions.pop(type(inner), None)) is not None:
-                await react(inner)
+                await react()
     await session.close()
 
 
@@ -301,20 +302,9 @@ async def answer(session: Session, *decisions: Any) -> None:
     await session.close()
 
 
-Scenario = Callable[[World], Awaitable[None]]
-SCENARIOS: dict[str, Scenario] = {}
-
-
-def scenario(play_it: Scenario) -> Scenario:
-    """Have *play_it* played, under the name it has."""
-    SCENARIOS[play_it.__name__.replace("_", "-")] = play_it
-    return play_it
-
-
 # Talking
 
 
-@scenario
 async def plain(world: World) -> None:
     """Two runs over one conversation."""
     session = world.process(says("Hello, Ann."), says("Well."), system="Be brief.", stop=("STOP",))
@@ -322,7 +312,6 @@ async def plain(world: World) -> None:
     await session.run("How are you?")
 
 
-@scenario
 async def streaming(world: World) -> None:
     """Thinking, text and a call in pieces, one that is not streamed, each way an answer can end."""
     thought = (ReasoningPiece("Let me "), ReasoningPiece("see"), ReasoningPiece(signature="sig"))
@@ -341,7 +330,6 @@ async def streaming(world: World) -> None:
         await session.run(prompt)
 
 
-@scenario
 async def unicode(world: World) -> None:
     """Text of all kinds, in every place; what no encoder takes is cleaned."""
     text = 'grüß 你好 👩‍👩‍👧 \u202e\x00\x1f\u2028 \\ " </s>'
@@ -352,32 +340,25 @@ async def unicode(world: World) -> None:
     await session.retitle(text)
 
 
-@scenario
 async def files(world: World) -> None:
     """Pictures that come with a prompt, with a steer and out of a tool."""
     picture = Binary(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + bytes(64), name="one.png")
     session = world.process(calls(("look", {"file": True})), says("a picture"))
-
-    async def steer(_: object) -> None:
-        await session.steer("and this", files=(picture, picture))
-
-    async with aclosing(session.stream("what is this?", files=(picture,))) as notices:
-        async for notice in notices:
-            if isinstance(notice, ToolStarted):
-                await steer(notice)
+    async for notice in session.stream("what is this?", files=(picture,)):
+        if isinstance(notice, ToolStarted):
+            await session.steer("and this", files=(picture, picture))
     await session.close()
 
 
 # Tools
 
 
-@scenario
 async def tools(world: World) -> None:
     """A tool of each kind, those that fail, that are not there, not allowed, and called wrongly."""
     world.release()
     wrong = Reply(pieces=(CallPiece(0, "", "look", '{"at":'),), stop=StopReason.TOOL_USE)
     typed = calls(("look", {"at": 7}))
-    session = world.process(
+    await world.process(
         calls(("look", {"at": "a"}), ("put", {"at": "b"}), ("send", {})),
         calls(("fail", {}), ("nowhere", {}), ("pay", {})),
         calls(*[("look", {"outcome": str(outcome)}) for outcome in (Outcome.CRASHED, Outcome.TIMED_OUT)]),
@@ -389,37 +370,31 @@ async def tools(world: World) -> None:
             Rule(verdict=Verdict.ALLOW, tool="send", where=(("a", "*"),)),
         ),
         policy=Policy(on_denial=OnDenial.GO_ON),
-    )
-    await session.run("go")
+    ).run("go")
 
 
-@scenario
 async def side_by_side(world: World) -> None:
     """Calls that are at work together, and one that waits for them."""
     world.release()
-    session = world.process(
+    await world.process(
         calls(
             ("look", {}), ("dig", {}), ("put", {"at": "a"}), ("put", {"at": "b"}), ("build", {}), ("look", {})
         ),
         says("done"),
         policy=Policy(concurrency=Concurrency.PARALLEL, max_parallel=3),
-    )
-    await session.run("go")
+    ).run("go")
 
 
-@scenario
 async def long_result(world: World) -> None:
     """Of a long result the conversation holds the beginning and the end."""
-    session = world.process(
+    await world.process(
         calls(("look", {"says": "line\n" * 400})), says("done"), compaction=Compaction(result_limit=200)
-    )
-    await session.run("go")
+    ).run("go")
 
 
 # Questions
 
 
-@scenario
 async def approvals(world: World) -> None:
     """Yes, yes with other arguments, always, and no."""
     replies = [calls(("pay", {"at": str(number)}), ("look", {})) for number in range(4)]
@@ -428,7 +403,6 @@ async def approvals(world: World) -> None:
     await answer(session, Approve(), Approve(arguments='{"at":"more"}'), Deny(message="too much"), always)
 
 
-@scenario
 async def denied_for_good(world: World) -> None:
     """A no that ends the run, and one that is an error like any."""
     session = world.process(calls(("pay", {}), ("look", {})))
@@ -439,7 +413,6 @@ async def denied_for_good(world: World) -> None:
     await answer(world.process(calls(("pay", {}), ("look", {})), policy=policy), Deny())
 
 
-@scenario
 async def too_late(world: World) -> None:
     """Nobody answers in time."""
     session = world.process(
@@ -448,9 +421,8 @@ async def too_late(world: World) -> None:
     await session.run("go", wait=True)
 
 
-@scenario
 async def open_question(world: World) -> None:
-    """A run that rests, one of whose questions is answered, and nobody has taken that up."""
+    """A run that rests; one of its questions is answered, and the answer is not taken up."""
     replies = calls(("peek", {"at": "a"}), ("peek", {"at": "b"}), ("look", {}))
     session = world.process(replies, policy=Policy(concurrency=Concurrency.PARALLEL_READS))
     result = await session.run("go")
@@ -458,20 +430,14 @@ async def open_question(world: World) -> None:
     await session.send("and then?", id="next", sender="chat")
 
 
-# What people do meanwhile
+# Inputs meanwhile
 
 
-@scenario
 async def steering(world: World) -> None:
     """Something said into a run in each way; one comes while a question is open."""
     for number, how in enumerate(Steering):
         session = world.process(calls(("look", {}), ("put", {}), ("look", {})), says("I see"), says("more"))
-
-        async def steer(
-            _: object, number: int = number, how: Steering = how, session: Session = session
-        ) -> None:
-            await session.steer(f"take care {number}", how, id=f"steer-{number}")
-
+        steer = partial(session.steer, f"take care {number}", how, id=f"steer-{number}")
         await play(session, f"go {number}", on={ToolStarted: steer})
     session = world.process(calls(("pay", {}), ("look", {})), says("not paid"))
     await session.run("pay")
@@ -479,23 +445,17 @@ async def steering(world: World) -> None:
     await session.resume()
 
 
-@scenario
 async def steered_answer(world: World) -> None:
     """Something is said while a model answers, and it cannot wait."""
     session = world.process(stalls("I was about to"), says("as you wish"))
-
-    async def steer(_: object) -> None:
-        await session.steer("no, that", Steering.NOW)
-
-    await play(session, on={TextDelta: steer})
+    await play(session, on={TextDelta: partial(session.steer, "no, that", Steering.NOW)})
 
 
-@scenario
 async def interrupts(world: World) -> None:
     """While a model answers, while tools are at work, twice, and while a run rests."""
 
     async def stop(session: Session, times: int, prompt: str, at: type) -> None:
-        async def interrupt(_: object) -> None:
+        async def interrupt() -> None:
             for _ in range(times):
                 await session.interrupt()
 
@@ -510,29 +470,22 @@ async def interrupts(world: World) -> None:
     await session.resume()
 
 
-@scenario
 async def given_up(world: World) -> None:
     """One call of several is given up; the run goes on."""
     session = world.process(calls(("dig", {}), ("look", {})), says("done"))
+    async for notice in session.stream("go"):
+        if isinstance(notice, ToolStarted) and notice.tool == "dig":
+            await session.cancel(notice.call)
+    await session.close()
 
-    async def cancel(started: ToolStarted) -> None:
-        await session.cancel(started.call)
 
-    await play(session, on={ToolStarted: cancel})
-
-
-@scenario
 async def controls(world: World) -> None:
     """Another model, mode and budget of thinking: between runs, in one, and one that cannot be."""
     settings: dict[str, Any] = {"models": (OTHER,)}
     session = world.process(calls(("look", {})), calls(("pay", {})), says("paid"), **settings)
     await session.control(SetModel(model="wire:other"))
     await session.control(SetThinking(tokens=1_000))
-
-    async def trust(_: object) -> None:
-        await session.control(SetMode(mode=PermissionMode.BYPASS))
-
-    await play(session, on={TurnEnded: trust})
+    await play(session, on={TurnEnded: partial(session.control, SetMode(mode=PermissionMode.BYPASS))})
     session = world.process(calls(("pay", {})), says("planned"), **settings)
     await session.control(SetMode(mode=PermissionMode.PLAN))
     await session.control(SetThinking(tokens=None))
@@ -540,7 +493,6 @@ async def controls(world: World) -> None:
     await world.process(says("with one model")).run("again")
 
 
-@scenario
 async def inbox(world: World) -> None:
     """Prompts that wait: of one sender, of two, sent twice, and two that became one."""
     policy = Policy(coalesce=5.0)
@@ -574,7 +526,6 @@ HOOKS = tuple([HookSpec(name=name, hook=hook) for name, hook in AT.items()])
 ABOUT_PAY = tuple([attrs.evolve(hook, tool="pay") if hook.name == "before" else hook for hook in HOOKS])
 
 
-@scenario
 async def hooks(world: World) -> None:
     """At every place: what they add, change, and that they have a fault."""
     said: dict[str, HookAnswer | str] = {
@@ -586,7 +537,7 @@ async def hooks(world: World) -> None:
         "compact": HookAnswer(),
         "child": HookAnswer(go_on=True, reason="Look again."),
     }
-    session = world.process(
+    await world.process(
         calls(("pay", {"at": "a"}), ("fail", {})),
         calls(("run_agent", {"agent": "scout", "prompt": "look"})),
         says("done"),
@@ -595,11 +546,9 @@ async def hooks(world: World) -> None:
         hooks=ABOUT_PAY,
         instructions=("a.md", "b.md"),
         **CHILDREN,
-    )
-    await session.run("go")
+    ).run("go")
 
 
-@scenario
 async def hooks_against(world: World) -> None:
     """A hook keeps a call from running, the run from stopping, and at last the prompt from coming in."""
     no = HookAnswer(verdict=Verdict.DENY, reason="not today")
@@ -629,7 +578,6 @@ def hires(*names: str) -> Reply:
     return calls(*[("run_agent", {"agent": name, "prompt": f"{name}, go"}) for name in names])
 
 
-@scenario
 async def child(world: World) -> None:
     """A child that looks, asks a person, and is done."""
     lines = {"payer": [calls(("look", {}), ("pay", {"at": "a"})), says("it is paid")]}
@@ -639,7 +587,6 @@ async def child(world: World) -> None:
     await world.process(says("done"), lines={"payer": [says("it is paid")]}, **CHILDREN).resume()
 
 
-@scenario
 async def two_children(world: World) -> None:
     """Side by side, each with what is set aside for it; for a third one nothing is left."""
     children = (
@@ -647,7 +594,7 @@ async def two_children(world: World) -> None:
         PAYER,
         ChildSpec(name="digger", tools=("dig",), limits=Limits(tokens=10_000)),
     )
-    session = world.process(
+    await world.process(
         hires("scout", "payer", "digger"),
         says("done"),
         lines={"scout": [calls(("look", {})), says("found")], "payer": [says("no need")]},
@@ -655,11 +602,9 @@ async def two_children(world: World) -> None:
         policy=Policy(concurrency=Concurrency.PARALLEL_READS),
         children=children,
         tools=(*TOOLS, attrs.evolve(SPAWN, side_effect=READS)),
-    )
-    await session.run("go")
+    ).run("go")
 
 
-@scenario
 async def child_left(world: World) -> None:
     """A parent and a child in the middle of something, both lost."""
     lines = {"scout": [calls(("look", {}), ("dig", {}))]}
@@ -667,28 +612,21 @@ async def child_left(world: World) -> None:
     await leave(session, ToolStarted, number=2)
 
 
-@scenario
 async def child_asks(world: World) -> None:
     """A parent that rests on its child's question."""
     lines = {"payer": [calls(("pay", {"at": "a"}))]}
     await world.process(hires("payer"), lines=lines, **CHILDREN).run("go")
 
 
-@scenario
 async def child_interrupted(world: World) -> None:
     """A child is cancelled with its parent; what it used is paid for."""
     session = world.process(hires("scout"), lines={"scout": [calls(("dig", {}))]}, **CHILDREN)
-
-    async def stop(_: object) -> None:
-        await session.interrupt()
-
-    await play(session, on={ToolStarted: stop})
+    await play(session, on={ToolStarted: session.interrupt})
 
 
 # Long runs
 
 
-@scenario
 async def compaction(world: World) -> None:
     """Summarised twice, once more after a failure, and then not."""
     session = world.process(
@@ -699,7 +637,6 @@ async def compaction(world: World) -> None:
         await session.run(f"{number} {LONG}")
 
 
-@scenario
 async def no_summary(world: World) -> None:
     """A summary that says nothing, one that a hook is against, and what is too large for good."""
     session = world.process(
@@ -717,17 +654,14 @@ async def no_summary(world: World) -> None:
     await session.run("and now?")
 
 
-@scenario
 async def clearing(world: World) -> None:
     """Old results are left out of what is shown."""
     looks = [
         calls(("look", {"at": str(number), "says": f"{number} " * 100}), usage=UNTOLD) for number in range(6)
     ]
-    session = world.process(*looks, says("done"), compaction=Compaction(clear_over=3, clear_keep=1))
-    await session.run("go")
+    await world.process(*looks, says("done"), compaction=Compaction(clear_over=3, clear_keep=1)).run("go")
 
 
-@scenario
 async def cut_off(world: World) -> None:
     """Answers that end at their token limit: gone on with, and given up."""
     cut = StopReason.MAX_TOKENS
@@ -737,7 +671,6 @@ async def cut_off(world: World) -> None:
     await world.process(says("once", stop=cut), model=SMALL, policy=policy).run("tell")
 
 
-@scenario
 async def retries(world: World) -> None:
     """Each failure that is tried again, one that asks for a time, and one that is not tried again."""
     tried = (Failure.RATE_LIMIT, Failure.OVERLOADED, Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION)
@@ -754,7 +687,6 @@ async def retries(world: World) -> None:
     await session.run("again")
 
 
-@scenario
 async def fallback(world: World) -> None:
     """Another model answers for the rest of the run; and where none does, that is the end."""
     settings: dict[str, Any] = {
@@ -770,17 +702,14 @@ async def fallback(world: World) -> None:
     await session.run("again")
 
 
-@scenario
 async def circles(world: World) -> None:
     """Told, then without the tool, then stopped."""
-    session = world.process(
+    await world.process(
         *[calls(("look", {"at": "a"})) for _ in range(7)],
         loops=Loops(warn=2, withdraw=3, stop=5, same=None, turns=1),
-    )
-    await session.run("go")
+    ).run("go")
 
 
-@scenario
 async def limits(world: World) -> None:
     """Each kind of limit is reached, and the session's own."""
     looks = [
@@ -801,7 +730,6 @@ async def limits(world: World) -> None:
 # Sessions
 
 
-@scenario
 async def branches(world: World) -> None:
     """Gone back to the end of a run, to the beginning, and on from there."""
     session = world.process(says("one"), calls(("look", {})), says("two"), says("three"), says("four"))
@@ -814,7 +742,6 @@ async def branches(world: World) -> None:
     await session.branch(first)
 
 
-@scenario
 async def fork(world: World) -> None:
     """A copy that goes its own way, and the session it is of, where something waits."""
     session = world.process(calls(("pay", {})), says("paid"), says("more"), titles=Titles.INLINE)
@@ -827,7 +754,6 @@ async def fork(world: World) -> None:
     await session.resume()
 
 
-@scenario
 async def fork_at_step(world: World) -> None:
     """Copies of a session in the middle of its run: asked anew, allowed, and gone on with another answer."""
     session = world.process(calls(("pay", {})), says("paid"))
@@ -841,7 +767,6 @@ async def fork_at_step(world: World) -> None:
     await session.fork("answered", at=steps[ModelFinished], instead="so be it")
 
 
-@scenario
 async def titles(world: World) -> None:
     """By a model that is asked, and by a person."""
     session = world.process(says("Hello."), says('"A greeting."'), says("Bye."), titles=Titles.MODEL)
@@ -853,42 +778,37 @@ async def titles(world: World) -> None:
     await session.close()
 
 
-# What is left behind
+# Left behind
 
 
-@scenario
 async def left_streaming(world: World) -> None:
     """A model was answering."""
     await leave(world.process(stalls("I was about to say")), TextDelta)
 
 
-@scenario
 async def left_at_work(world: World) -> None:
     """A read, an idempotent and an unsafe tool were at work at once, and one had not begun."""
     policy = Policy(concurrency=Concurrency.PARALLEL)
-    tools = tuple([tool for tool in TOOLS if tool.name != "pay"])
-    tools = (*tools, ToolSpec(name="pay", approval="never"))
+    tools = (*[tool for tool in TOOLS if tool.name != "pay"], ToolSpec(name="pay", approval="never"))
     wishes = calls(("send", {}), ("build", {}), ("pay", {}))
     await leave(world.process(wishes, policy=policy, tools=tools), ToolStarted, number=2)
 
 
-@scenario
 async def left_reading(world: World) -> None:
     """Reads were at work, one of which had ended."""
-    policy = Policy(concurrency=Concurrency.PARALLEL_READS)
-    await leave(
-        world.process(calls(("look", {}), ("dig", {}), ("dig", {})), policy=policy), ToolStarted, number=3
+    policy, wishes = (
+        Policy(concurrency=Concurrency.PARALLEL_READS),
+        calls(("look", {}), ("dig", {}), ("dig", {})),
     )
+    await leave(world.process(wishes, policy=policy), ToolStarted, number=3)
 
 
-@scenario
 async def left_waiting(world: World) -> None:
     """A retry was waited for."""
     world.slow = True
     await leave(world.process(fails(Failure.OVERLOADED)), RetryScheduled)
 
 
-@scenario
 async def left_summarising(world: World) -> None:
     """A summary was asked for."""
     session = world.process(says("one", usage=FULL), model=SMALL)
@@ -896,7 +816,6 @@ async def left_summarising(world: World) -> None:
     await leave(session, CompactionStarted, "and?")
 
 
-@scenario
 async def left_asking(world: World) -> None:
     """A question was open that has a time, and so its timer was."""
     world.slow = True
@@ -904,7 +823,6 @@ async def left_asking(world: World) -> None:
     await leave(session, ApprovalRequested)
 
 
-@scenario
 async def taken_over(world: World) -> None:
     """Lost and gone on with, twice, at last by a process that is set up otherwise."""
     await leave(world.process(calls(("send", {}), ("look", {}))), ToolStarted)
@@ -914,7 +832,6 @@ async def taken_over(world: World) -> None:
     await answer_open(session)
 
 
-@scenario
 async def run_again(world: World) -> None:
     """A tool may have run, and a person says that it runs again, three times, and then that it does not."""
     policy = Policy(on_lost=OnLost.ASK)
@@ -928,12 +845,11 @@ async def run_again(world: World) -> None:
         await leave(session, ToolStarted, None) if number < 3 else await session.resume()
 
 
-@scenario
 async def handed_over(world: World) -> None:
-    """Told to leave while a tool was at work: of what came behind it nobody had begun anything."""
+    """Told to leave while a tool was at work: the calls behind it had not begun."""
     session, leaving = world.process(calls(("dig", {}), ("send", {}))), list[asyncio.Future[None]]()
 
-    async def drain(_: object) -> None:
+    async def drain() -> None:
         leaving.append(asyncio.ensure_future(session.drain()))
         await asyncio.sleep(0)
         world.release()
@@ -950,7 +866,14 @@ async def answer_open(session: Session) -> None:
     await session.resume()
 
 
-# What is kept
+SCENARIOS: dict[str, Callable[[World], Awaitable[None]]] = {
+    name.replace("_", "-"): play_it
+    for name, play_it in list(globals().items())
+    if getattr(play_it, "__annotations__", {}) == {"world": "World", "return": "None"}
+}
+"""Every function above that plays in a world and gives nothing, by its name."""
+
+# The end of a session
 
 
 def told(session: Session) -> dict[str, Any]:

@@ -40,7 +40,7 @@ SWAPPED: dict[type[ast.AST], str] = {
 PURE = {"plays": (300, 0, ""), "tests": "-m provers.model_check --processes 1 --only question"}
 AROUND = {
     "plays": (60, 25, ""),
-    "tests": "tests/test_driver.py tests/test_crash.py tests/test_session.py tests/test_conductor.py",
+    "tests": "tests/engine/driver tests/engine/session/test_session.py tests/engine/session/test_runner.py",
 }
 """What is to find mistakes in states, and in the engine around them."""
 

@@ -75,7 +75,7 @@ PASSED = (
 )
 """
 A machine that was set going passes through these states within one `advance`, so nothing comes meanwhile; who
-steps by hand gets there, as `test_table` does.
+steps by hand gets there, as `test_rows` does.
 """
 
 REACHABLE: frozenset[Row] = frozenset(

@@ -256,7 +256,9 @@ async def day(asked: argparse.Namespace, folder: Path) -> list[str]:
         print(", ".join([f"{name} {count:,}" for name, count in each.most_common()]))  # as above
     blocks, resident = growth(rests)
     cycles = (rests[-1].cycles - rests[0].cycles) / (rests[-1].turns - rests[0].turns)
-    print(f"a turn leaves {blocks:.4f} blocks and {resident:.1f} bytes, and {cycles:.0f} objects in cycles")  # as above
+    print(
+        f"a turn leaves {blocks:.4f} blocks and {resident:.1f} bytes, and {cycles:.0f} objects in cycles"
+    )  # as above
     return [*wrong, *faults(rests, before, after)]
 
 

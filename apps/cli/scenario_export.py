@@ -1,0 +1,206 @@
+"""A session's journal as a scenario: what happened, as commands, and what the machine made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from enum import Enum
+from typing import Any, final
+
+import attrs
+
+from ...effects import is_request
+from ...effects.config import Config
+from ...effects.errors import ConfigError
+from ...effects.events import (
+    ApprovalGiven,
+    Approve,
+    ControlReceived,
+    Event,
+    Interrupted,
+    ModelFinished,
+    TimerFired,
+    ToolFinished,
+    UserSent,
+    UserSteered,
+)
+from ...effects.messages import Outcome
+from ...effects.pieces import CallPiece, Piece, TextPiece
+from ...effects.requests import Request
+from ...effects.usage import Usage
+from ...engine.codec import converter
+from ...engine.journal.entries import (
+    Branched,
+    Entry,
+    Forked,
+    HandedOver,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    time_of,
+)
+from ...engine.journal.fold import beginning, read
+from ...engine.machine import Machine
+from ...engine.recovery import recover
+from ...engine.rendering import history_lines
+from ...testing.scenarios import ScenarioError, read_scenario, rewritten
+from ...testing.scenarios_world import ScenarioWorld
+
+
+def scenario_of(entries: Sequence[bytes], session: str) -> str:
+    """
+    The journal *entries* of *session* as a scenario, with what the bare machine makes of it recorded.
+
+    Times count from a second before the session began. Raises `ConfigError` for a session that is no one
+    line of events: it went back, is a fork, or two processes spoke at once.
+    """
+    told, folded = _Told(), beginning(entries)
+    blocks = [f"# What happened in session {session}."]
+    for entry, effects in read(entries, session, folded):
+        blocks += told.commands(entry)
+        told.requests |= {effect.id: effect for effect in effects if is_request(effect)}
+        told.open = () if folded.machine is None else folded.machine.state.open
+        told.machine = folded.machine
+    text = "\n\n".join(blocks) + "\n"
+    try:
+        scenario = read_scenario(text, session)
+        world = ScenarioWorld(scenario.config)
+        recorded = [[line for one in block for line in world.perform(one)] for block in scenario.blocks]
+    except ScenarioError as error:
+        msg = f"session {session!r} is no one line of events; another process spoke meanwhile"
+        raise ConfigError(msg) from error
+    if _outcome(world.machine) != _outcome(folded.machine):
+        msg = f"session {session!r} is no one line of events; another process spoke meanwhile"
+        raise ConfigError(msg)
+    return rewritten(text, recorded)
+
+
+def _outcome(machine: Machine | None) -> tuple[str, ...]:
+    return () if machine is None else (machine.state.label, *history_lines(machine.memory.history))
+
+
+@final
+class _Told:
+    """Entries as commands; *requests* were made until now, *open* are those that wait in *machine*."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, Request] = {}
+        self.open: tuple[str, ...] = ()
+        self.machine: Machine | None = None
+        self._config: Config | None = None
+        self._runs: dict[str, str] = {}
+        self._begun: float | None = None
+        self._waiting: list[UserSent | ControlReceived] = []
+        self._recovered: tuple[Event, ...] = ()
+
+    def commands(self, entry: Entry) -> Iterator[str]:
+        """The commands that *entry* comes to."""
+        self._begun = time_of(entry) - 1.0 if self._begun is None else self._begun
+        match entry:
+            case Branched() | Forked() | HandedOver(unbegun=(_, *_)):
+                msg = "a session that went back, was handed over or is a fork is no one line of events"
+                raise ConfigError(msg)
+            case Posted(event=UserSent() | ControlReceived() as event):
+                self._waiting.append(event)
+            case RunOpened(run=run, config=config):
+                self._runs[run] = f"run{len(self._runs) + 1}" if self._runs else "run"
+                if config != self._config:
+                    yield f"agent {json.dumps(_pruned(config))}"
+                self._config = config
+                # A setting comes before the prompt that opens the run, or it would hold a moment later.
+                for event in sorted(self._waiting, key=lambda one: isinstance(one, UserSent)):
+                    yield self._timed(self._worded(event), event)
+                self._waiting = []
+            case TakenOver(at=at, config=config) if self.machine is not None:
+                self._recovered = recover(self.machine, at).events
+                self._config = config or self._config
+                settings = f" {json.dumps(_pruned(config))}" if config else ""
+                yield f"restart{settings} at={at - self._begun:.3f}"
+            case Stepped(event=event) if event not in self._recovered:
+                self._waiting = [one for one in self._waiting if one != event]
+                yield self._timed(self._worded(event), event)
+            case _:
+                pass  # what is posted into a run is told when the run takes it up
+
+    def _timed(self, command: str, event: Event) -> str:
+        return f"{command} at={event.at - (self._begun or 0.0):.3f}"
+
+    def _worded(  # noqa: PLR0911  # one return for each kind of event
+        self, event: Event
+    ) -> str:
+        """*event* as a person would write it; one that has no words of its own, as JSON."""
+        match event:
+            case UserSent(files=()):
+                how = "send" if event in self._waiting[:-1] else "prompt"
+                sender = f" from={json.dumps(event.sender)}" if event.sender else ""
+                return f"{how} {json.dumps(event.text)}{sender}"
+            case Interrupted():
+                return "interrupt"
+            case TimerFired():
+                return "timer fires"
+            case UserSteered(files=()):
+                return f"steer {event.how} {json.dumps(event.text)}"
+            case ToolFinished(files=()):
+                how = "returns" if event.outcome is Outcome.OK else f"fails {event.outcome}"
+                result = f"{json.dumps(event.content)} seconds={event.seconds}"
+                return f"tool {self._name(event.request)} {how} {result}"
+            case ApprovalGiven(decision=Approve(arguments=""), by=""):
+                return f"approve {self._name(event.request)}"
+            case ModelFinished(usage=Usage(cache_write=0, reasoning=0, estimated=0)):
+                return _answer(event) or self._raw(event)
+            case _:
+                return self._raw(event)
+
+    def _raw(self, event: Event) -> str:
+        plain = json.dumps(converter.unstructure(event, Event))
+        for run, name in self._runs.items():
+            plain = plain.replace(f'"{run}-', f'"{name}-')
+        return f"event {plain}"
+
+    def _name(self, request: str) -> str:
+        """What the open *request* goes by: its tool, and its number among those of that tool."""
+        kind, tool = type(self.requests[request]), getattr(self.requests[request], "tool", "")
+        named = [name for name in self.open if type(self.requests[name]) is kind]
+        alike = [name for name in named if getattr(self.requests[name], "tool", "") == tool]
+        return tool if alike[:1] == [request] else f"{tool}#{alike.index(request) + 1}"
+
+
+def _answer(event: ModelFinished) -> str:
+    """The command that an answer of texts and whole calls is; empty for another one."""
+    words = [_piece(piece) for piece in event.pieces]
+    if not all(words):
+        return ""
+    used = f"{event.usage.input}/{event.usage.output}/{event.usage.cached}"
+    sequence = f" sequence={json.dumps(event.sequence)}" if event.sequence else ""
+    ended = f"stop={event.stop} used={used} seconds={event.seconds}{sequence}"
+    return f"model {', '.join(words) or 'ends'} {ended}"
+
+
+def _piece(piece: Piece) -> str:
+    match piece:
+        case TextPiece(text=text):
+            return f"says {json.dumps(text)}"
+        case CallPiece(name=name, arguments=arguments) if name:
+            return f"calls {json.dumps(name)} {json.dumps(arguments)}"
+        case _:
+            return ""
+
+
+def _pruned(value: Any) -> Any:  # noqa: ANN401  # whatever a setting holds
+    """*value*, of which fields at their default are left out, as what JSON is made of."""
+    if attrs.has(type(value)):
+        fields = [
+            (field.name, field.default, getattr(value, field.name)) for field in attrs.fields(type(value))
+        ]
+        return {name: _pruned(each) for name, default, each in fields if each != default}
+    match value:
+        case tuple():
+            return [_pruned(each) for each in value]
+        case Enum():
+            return value.value
+        case Decimal():
+            return str(value)
+        case _:
+            return value

@@ -1,0 +1,390 @@
+"""
+Scenarios: stories in text, each followed by what the machine did, in the manner of etcd's raft.
+
+    # A denial ends the batch: the calls behind it are skipped.
+    # shows: a-no-goes-back-to-the-model
+    agent tools=(look read_only, pay)
+
+    prompt "Pay the invoice"
+    model calls pay {"amount": 5}, look {}
+    ----
+    ...
+
+A file opens with a sentence in a comment and the settings of the agent. Blocks follow: commands, ``----`` and
+the text that was recorded, up to an empty line. `read_scenario` parses a file, `play_scenario` in
+`scenarios_world`, where the commands are, plays it, and `rewritten` puts what it led to in place of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, Final, final
+
+import attrs
+
+from ..effects.config import (
+    ChildSpec,
+    Compaction,
+    Config,
+    Limits,
+    Loops,
+    ModelSpec,
+    Policy,
+    Price,
+    Retries,
+    ToolSpec,
+)
+from ..effects.errors import TurnwheelError
+from ..effects.hooks import HookSpec
+from ..effects.permissions import Rule
+from ..engine.codec import converter
+
+DIVIDER = "----"
+"""The line between commands and the recorded text."""
+
+SHOWS = "# shows:"
+"""What a comment begins with that names the behaviours which a scenario shows."""
+
+
+@final
+class ScenarioError(ValueError):
+    """*problem* at *line* and *column*, both from 1, of the scenario *where*."""
+
+    def __init__(self, problem: str, line: int, column: int = 1, where: str = "scenario") -> None:
+        super().__init__(problem, line, column, where)
+        self.problem, self.line, self.column, self.where = problem, line, column, where
+
+    def __str__(self) -> str:
+        return f"{self.where}:{self.line}:{self.column}: {self.problem}"
+
+
+@final
+@attrs.frozen
+class Quoted:
+    """A *text* that stood in quotes; ``"na "*3`` is one said three times."""
+
+    text: str
+
+
+@final
+@attrs.frozen
+class JsonText:
+    """A JSON object, as its *text* stands in the line."""
+
+    text: str
+
+
+Word = str | Quoted | JsonText
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Phrase:
+    """Words and ``name=value`` options up to a comma; *column* is where it begins, from 1."""
+
+    words: tuple[Word, ...]
+    options: Mapping[str, Value]
+    column: int = 1
+
+
+Value = Word | tuple[Phrase, ...]
+"""What an option is set to; in brackets stand phrases."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Command:
+    """One line: its phrases, its number and its text."""
+
+    phrases: tuple[Phrase, ...]
+    line: int
+    text: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """A story: the *sentence* that sums it up, the behaviours it *shows*, and its blocks."""
+
+    name: str
+    sentence: str
+    shows: tuple[str, ...]
+    config: Config
+    blocks: tuple[tuple[Command, ...], ...]
+    recorded: tuple[tuple[str, ...], ...]
+
+
+def read_scenario(text: str, name: str = "scenario") -> Scenario:
+    """The scenario that *text* is; *name* stands in errors. Raises `ScenarioError` with line and column."""
+    lines = text.split("\n")
+    comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    shows = [line.removeprefix(SHOWS).split(",") for line in lines if line.startswith(SHOWS)]
+    try:
+        blocks = list(_blocks(lines))
+        settings: list[Command] = []
+        while blocks and _is_settings(blocks[0][0]):
+            settings += blocks.pop(0)[0]
+        config = configured(settings)
+    except ScenarioError as error:
+        raise ScenarioError(error.problem, error.line, error.column, name) from error
+    return Scenario(
+        name=name,
+        sentence=comments[0] if comments else "",
+        shows=tuple([key.strip() for keys in shows for key in keys]),
+        config=config,
+        blocks=tuple([commands for commands, _ in blocks]),
+        recorded=tuple([recorded for _, recorded in blocks]),
+    )
+
+
+def _is_settings(commands: tuple[Command, ...]) -> bool:
+    return all(command.phrases[0].words[:1] == ("agent",) for command in commands)
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[tuple[Command, ...], tuple[str, ...]]]:
+    commands: list[Command] = []
+    recorded: list[str] | None = None
+    begin, times = 0, 1
+    for number, line in enumerate([*lines, ""], 1):
+        if not line.startswith(" ") and times > 1:
+            commands[begin:] = commands[begin:] * times
+            times = 1
+        if recorded is not None and line.strip():
+            recorded.append(line.rstrip())
+        elif line.strip() == DIVIDER:
+            if not commands:
+                msg = "no command stands before the divider; write one, or remove it"
+                raise ScenarioError(msg, number)
+            recorded = []
+        elif not line.strip():
+            if commands:
+                yield tuple(commands), tuple(recorded or ())
+            commands, recorded = [], None
+        elif repeated := re.fullmatch(r"repeat (\d+)", line):
+            begin, times = len(commands), int(repeated.group(1))  # what is indented below it, so many times
+        elif not line.startswith("#"):
+            commands.append(Command(phrases=_Scanner(line, number).phrases(), line=number, text=line.strip()))
+
+
+def rewritten(text: str, recorded: Iterable[Iterable[str]]) -> str:
+    """*text* with the lines *recorded* for each of its blocks of commands, in their order."""
+    lines: list[str] = []
+    new, begun = iter(recorded), False
+    for paragraph in re.split(r"\n[ \t]*\n", text.strip("\n")):
+        said = [line for line in paragraph.split("\n") if line.strip()]
+        head = said[: said.index(DIVIDER)] if DIVIDER in said else said
+        lines += ["", *head] if lines else head
+        begun = begun or not all(line.startswith(("#", "agent ")) for line in head)
+        if begun and not all(line.startswith("#") for line in head):
+            lines += [DIVIDER, *next(new)]
+    return "\n".join(lines) + "\n"
+
+
+# Words of a line
+
+_TOKEN = re.compile(r'\s*(?:([a-z_]+)=|([,()])|([^\s,()"{}]+)|(?=["{]))')
+_TIMES = re.compile(r"\*(\d+)")
+
+
+@final
+class _Scanner:
+    """Reads the phrases of one *line*, which has this *number*."""
+
+    def __init__(self, line: str, number: int) -> None:
+        self._line, self._number, self._at = line.rstrip(), number, 0
+
+    def phrases(self, end: str = "") -> tuple[Phrase, ...]:
+        """The phrases up to *end*, a bracket, or up to the end of the line."""
+        phrases: list[Phrase] = []
+        words, options, column = list[Word](), dict[str, Value](), 1
+        while self._at < len(self._line):
+            name, mark, word = self._next()
+            if name:
+                options[name] = self._value()
+            elif mark:
+                if words or options or mark != end or phrases:  # nothing stands in (), not one empty phrase
+                    phrases.append(Phrase(words=tuple(words), options=options, column=column))
+                words, options, column = [], {}, self._at + 1
+                if mark == end:
+                    return tuple(phrases)
+                if mark != ",":
+                    msg = f"{mark} is not expected here"
+                    raise self._error(msg)
+            else:
+                words.append(word or self._json())
+        if end:
+            msg = "the bracket is not closed"
+            raise self._error(msg)
+        return (*phrases, Phrase(words=tuple(words), options=options, column=column))
+
+    def _error(self, problem: str) -> ScenarioError:
+        return ScenarioError(problem, self._number, self._at + 1)
+
+    def _next(self) -> tuple[str, str, str]:
+        """The name of an option, a mark or a bare word; none of them where a text or an object begins."""
+        found = _TOKEN.match(self._line, self._at)
+        if found is None:
+            msg = f"no word begins with {self._line[self._at :].strip()[:1]!r}"
+            raise self._error(msg)
+        self._at = found.end()
+        name, mark, word = found.groups(default="")
+        return name, mark, word
+
+    def _json(self) -> Word:
+        start = self._at
+        try:
+            value, self._at = json.JSONDecoder().raw_decode(self._line, start)
+        except ValueError as error:
+            msg = f"this is no JSON: {error}"
+            raise self._error(msg) from error
+        if not isinstance(value, str):
+            return JsonText(self._line[start : self._at])
+        times = _TIMES.match(self._line, self._at)
+        self._at = times.end() if times else self._at
+        return Quoted(value * int(times.group(1)) if times else value)
+
+    def _value(self) -> Value:
+        if self._line[self._at : self._at + 1] == "(":
+            self._at += 1
+            return self.phrases(")")
+        name, mark, word = self._next()
+        if name or mark:
+            msg = "an option needs a value"
+            raise self._error(msg)
+        return word or self._json()
+
+
+# Settings
+
+
+def configured(commands: Iterable[Command], base: Config | None = None) -> Config:
+    """The configuration that lines of settings make of *base*, or of an agent without tools."""
+    made = Config(model=ModelSpec(name="main")) if base is None else base
+    for command in commands:
+        for phrase in command.phrases:
+            try:
+                made = with_settings(made, phrase)
+            except (TypeError, ValueError, KeyError, TurnwheelError) as error:
+                msg = f"settings: {error}"
+                raise ScenarioError(msg, command.line, phrase.column) from error
+    return made
+
+
+_POLICY: Final = frozenset(field.name for field in attrs.fields(Policy))
+
+
+def with_settings(config: Config, phrase: Phrase) -> Config:
+    """*config* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
+    for word in phrase.words[1:]:
+        config = converter.structure(json.loads(text_of(word)), Config)
+    options = phrase.options
+    policy = {name: _plain(value) for name, value in options.items() if name in _POLICY}
+    fields = {
+        name: _SETTINGS[name](value) if name in _SETTINGS else _plain(value)
+        for name, value in options.items()
+        if name not in _POLICY
+    }
+    return attrs.evolve(config, policy=attrs.evolve(config.policy, **policy), **fields)
+
+
+def text_of(word: Value) -> str:
+    """The text of *word*, whether it stands in quotes or not."""
+    return word.text if isinstance(word, Quoted | JsonText) else str(word)
+
+
+def _plain(value: Value) -> Any:  # noqa: ANN401  # whatever the setting takes, which checks it
+    """*value* as a number, true, false or None where it is a bare word that says so, else as text."""
+    match value:
+        case "none":
+            return None
+        case str() if re.fullmatch(r"true|false|-?\d+(\.\d+)?", value):
+            return json.loads(value)
+        case tuple():
+            return tuple([_plain(word) for phrase in value for word in phrase.words])
+        case _:
+            return text_of(value)
+
+
+def _phrases(value: Value) -> tuple[Phrase, ...]:
+    if isinstance(value, tuple):
+        return value
+    msg = f"{text_of(value)!r} has to stand in brackets"
+    raise TypeError(msg)
+
+
+def _fields(phrases: Value, *names: str) -> dict[str, Any]:
+    """The options in brackets, as fields; bare words become the fields called *names*."""
+    fields: dict[str, Any] = {}
+    for phrase in _phrases(phrases):
+        fields |= {name: _plain(word) for name, word in zip_longest(names, phrase.words) if word is not None}
+        fields |= {name: _plain(value) for name, value in phrase.options.items()}
+    return fields
+
+
+_TOOL_WORDS: Final[Mapping[Word, Mapping[str, Any]]] = {
+    **{word: {"side_effect": word} for word in ("read_only", "idempotent", "unsafe")},
+    **{word: {"approval": word} for word in ("always", "never")},
+    "agent": {"kind": "agent"},
+    "edits": {"edits": True},
+}
+
+
+def _tool(phrase: Phrase) -> ToolSpec:
+    """``look read_only never timeout=5 needs=path``, where *needs* is a text that it must be given."""
+    fields = {name: _plain(value) for name, value in phrase.options.items()}
+    for word in phrase.words[1:]:
+        fields |= _TOOL_WORDS[word]
+    if (needed := fields.pop("needs", None)) is not None:
+        schema = {"type": "object", "properties": {needed: {"type": "string"}}, "required": [needed]}
+        fields["schema"] = json.dumps(schema)
+    if "resources" in fields:
+        fields["resources"] = (fields["resources"],)
+    return ToolSpec(name=text_of(phrase.words[0]), **fields)
+
+
+def _model(value: Value) -> ModelSpec:
+    """``(main window=1000 price=1/5)``, a price in USD per million tokens of input and output."""
+    fields: dict[str, Any] = {"name": "main", **_fields(value, "name")}
+    if (price := fields.pop("price", None)) is not None:
+        read, _, wrote = str(price).partition("/")
+        fields["price"] = Price(input=read, output=wrote)
+    return ModelSpec(**fields)
+
+
+def _child(phrase: Phrase) -> ChildSpec:
+    """``kid tools=(look) turns=2 tokens=500``: limits stand beside the rest."""
+    fields = _fields((phrase,), "name")
+    limits = {field.name: fields.pop(field.name, None) for field in attrs.fields(Limits)}
+    if any(limits.values()):
+        fields["limits"] = Limits(**limits)
+    return ChildSpec(**fields)
+
+
+def _rule(phrase: Phrase) -> Rule:
+    """``deny write path=/etc/*``: the verdict, the tool, and globs for arguments."""
+    verdict, tool = map(text_of, phrase.words)
+    where = tuple([(name, text_of(value)) for name, value in phrase.options.items()])
+    return Rule(verdict=verdict, tool=tool, where=where)
+
+
+def _each(make: Callable[[Phrase], object]) -> Callable[[Value], tuple[object, ...]]:
+    return lambda value: tuple([make(phrase) for phrase in _phrases(value)])
+
+
+_SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
+    "model": _model,
+    "models": _each(lambda phrase: _model((phrase,))),
+    "tools": _each(_tool),
+    "children": _each(_child),
+    "rules": _each(_rule),
+    "hooks": _each(lambda phrase: HookSpec(**_fields((phrase,), "name", "hook"))),
+    "limits": lambda value: Limits(**_fields(value)),
+    "session_limits": lambda value: Limits(**_fields(value)),
+    "retries": lambda value: Retries(**_fields(value)),
+    "compaction": lambda value: Compaction(**_fields(value)),
+    "loops": lambda value: Loops.never() if value == "never" else Loops(**_fields(value)),
+}
+"""How the settings are read that are more than a word."""

@@ -1,0 +1,235 @@
+"""Replay: a session is read step by step as it was, and no call is made again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from provers.choices import Seeded
+from provers.simulation.jobs import World, job
+from provers.simulation.player import Player
+from provers.simulation.watched import copied, happen
+
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    MemoryStore,
+    SQLiteStore,
+    tool,
+)
+from turnwheel.effects import Effect, is_notice
+from turnwheel.effects.config import Config
+from turnwheel.effects.errors import JournalError, UnknownSession
+from turnwheel.effects.events import ModelFailed, ModelFinished, UserSent
+from turnwheel.effects.notices import (
+    AgentNoticed,
+    Notice,
+    TextDelta,
+    ToolOutput,
+)
+from turnwheel.effects.requests import CallModel
+from turnwheel.engine.inspect.replay import (
+    ReplayedStep,
+    as_plain,
+    line,
+    replay,
+    replayed,
+)
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import (
+    Entry,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    Titled,
+)
+from turnwheel.engine.machine import Machine
+from turnwheel.performers.base import PerformContext, Performer
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.scripted import (
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
+
+
+@tool(side_effect="read_only")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def agent_of(model: Performer[CallModel], store: Store | None = None, **settings: Any) -> tuple[Agent, Store]:
+    """An agent that looks, over *model* and a store."""
+    store = store or MemoryStore()
+    performers: Any = {CallModel: model}
+    return Agent(model="scripted", performers=performers, tools=[look], store=store, **settings), store
+
+
+async def steps_of(store: Store, session: str = "s") -> list[ReplayedStep]:
+    """All steps of *session*."""
+    return [step async for step in replay(store, session)]
+
+
+async def worked(seed: int) -> tuple[World, list[Notice]]:
+    """A world in which a job was done, and the notices of its session."""
+    world = World(Seeded(seed))
+    async with world.agent().session("s") as session:
+        seen = [notice async for notice in session.stream(job(1))]
+    return world, seen
+
+
+def kept(player: Player) -> tuple[list[bytes], list[Machine], Machine]:
+    """The journal that *player* plays, the machine as it was after each of its entries, and at the end."""
+    played = player.play()
+    live = copied(played.began)
+    machines = [copied(live)] * len(player.posts)
+    live.advance()
+    entries: list[Entry] = [Posted(event=post) for post in player.posts]
+    entries.append(RunOpened(at=0.0, run=played.began.memory.run, config=player.config))
+    machines.append(copied(live))
+    for what in played.journal:
+        happen(live, what)
+        if isinstance(what, Config):
+            entries.append(TakenOver(at=0.0, config=what))
+        else:
+            entries.append(Stepped(event=what, label=live.state.label))
+        machines.append(copied(live))
+    return [encode_entry(entry) for entry in entries], machines, played.end
+
+
+def test_each_step_is_what_the_machine_was_and_did() -> None:
+    """State, memory and settings after each entry, and all effects in their order, of any played run."""
+    for seed in range(60):
+        entries, machines, end = kept(Player(Seeded(seed)))
+        steps = list(replayed(entries, "s"))
+        begun = [(step, machine) for step, machine in zip(steps, machines, strict=True) if step.machine]
+        assert [step.machine for step, _ in begun] == [machine for _, machine in begun], seed
+        assert steps[-1].machine == end, seed
+        assert [step.number for step in steps] == list(range(len(entries))), seed
+        assert [step.before for step in steps[1:]] == [step.state for step in steps[:-1]], seed
+
+
+def one_by_one(effects: Sequence[Effect]) -> list[Notice]:
+    """The notices that a journal knows one by one: pieces of a stream are merged in it."""
+    passing = TextDelta | ToolOutput | AgentNoticed
+    return [each for each in effects if is_notice(each) and not isinstance(each, passing)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_replay_gives_the_notices_again_and_changes_nothing(seed: int) -> None:
+    world, seen = await worked(seed)
+    store = world.store.kept
+    before, ran = [await store.load("s"), await store.list()], dict(world.ran)
+    steps = await steps_of(store)
+    assert one_by_one([effect for step in steps for effect in step.effects]) == one_by_one(seen)
+    session = await world.agent().session("s").load()
+    assert (steps[-1].machine, steps[-1].spent) == (session.machine, session.spent)
+    assert before == [await store.load("s"), await store.list()]
+    assert world.ran == ran
+    assert set(ran.values()) == {1}
+
+
+async def test_a_step_has_its_event_its_effects_and_its_account() -> None:
+    """Before the first run there is no machine. One can be led elsewhere, and the step stays as it is."""
+    agent, store = agent_of(ScriptedModel(calls(("look", {})), says("It is there.")))
+    run = (await agent.session("s").run("look", id="mine")).run
+    steps = await steps_of(store)
+    kinds = "UserSent RunOpened Titled ModelStreamed ModelFinished ToolFinished ModelStreamed ModelFinished"
+    assert " ".join([type(step.event or step.entry).__name__ for step in steps]) == kinds
+    labels = ["", *["streaming"] * 3, "executing", "streaming", "streaming", "done"]
+    assert [step.label for step in steps] == labels
+    assert [step.run for step in steps] == ["", *[run] * 7]
+    assert [step.spent.turns for step in steps] == [0, 0, 0, 0, 1, 1, 1, 2]
+    first, event = steps[0], steps[0].event
+    assert (first.machine, first.config, first.effects, first.session) == (None, None, (), "s")
+    assert isinstance(event, UserSent)
+    assert (event.id, first.at) == ("mine", event.at)
+    machine, last = steps[-2].machine, steps[-1].event
+    assert machine is not None
+    assert isinstance(last, ModelFinished)
+    machine.advance(last)
+    assert (machine.done, steps[-2].label) == (True, "streaming")
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (b"{", "entry 4 of session 's' cannot be read"),
+        (b'{"v":3,"at":1.0,"run":"nowhere","type":"Branched"}', "entry 4 of session 's' goes"),
+        (
+            b'{"v":3,"event":{"at":1.0,"type":"Interrupted"},"label":"done","type":"Stepped"}',
+            "entry 4 .* leads to",
+        ),
+    ],
+)
+async def test_a_damaged_journal_is_replayed_up_to_the_damage(broken: bytes, why: str) -> None:
+    """All steps before it are given, then the error with its number; without a session there is none."""
+    world, _ = await worked(1)
+    steps = replayed([*(await world.store.kept.load("s"))[:4], broken], "s")
+    assert [step.number for step in islice(steps, 4)] == [0, 1, 2, 3]
+    with pytest.raises(JournalError, match=why):
+        next(steps)
+    with pytest.raises(UnknownSession):
+        await steps_of(MemoryStore())
+
+
+async def test_a_session_at_work_elsewhere_is_replayed_as_far_as_it_has_come(tmp_path: Path) -> None:
+    model, asked = ScriptedModel(calls(("look", {})), stalls("Well")), asyncio.Event()
+
+    async def ask(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
+        if model.requests:
+            asked.set()
+        return await model(request, scene)
+
+    writing, reading = SQLiteStore(tmp_path / "s.db"), SQLiteStore(tmp_path / "s.db")
+    agent, _ = agent_of(ask, writing)
+    async with agent.session("s") as session:
+        running = asyncio.ensure_future(session.run("look"))
+        await asked.wait()
+        steps = await steps_of(reading)
+        labels = ["", "streaming", "streaming", "executing", "streaming"]
+        assert [step.label for step in steps if not isinstance(step.entry, Titled)] == labels
+        await session.interrupt()
+        assert (await running).text == "Well"
+    await reading.close()
+    await writing.close()
+
+
+async def test_a_child_is_named_with_its_session_which_can_be_replayed() -> None:
+    """While it is at work; a fork names the session where it was at work."""
+    hires = calls(("run_agent", {"agent": "scout", "prompt": "look"}))
+    model = ScriptedModel(hires, calls(("look", {})), says("Seen."), says("Done."))
+    agent, store = agent_of(model, children=[ChildSpec(name="scout", tools=("look",))])
+    async with agent.session("s") as session:
+        await session.run("go")
+        await (await session.fork("t")).close()
+    for name in ("s", "t"):
+        steps = await steps_of(store, name)
+        (link,) = {link for step in steps for link in step.children}
+        assert link.session == f"s.{link.call}"
+        assert {step.session for step in steps[:-1]} == {"s"}
+        assert steps[-1].session == name
+        child = await steps_of(store, link.session)
+        assert (child[-1].label, child[-1].session) == ("done", link.session)
+
+
+async def test_a_line_of_json_has_all_of_a_step_and_is_always_the_same() -> None:
+    world, _ = await worked(2)
+    entries = await world.store.kept.load("s")
+    lines = [line(step) for step in replayed(entries, "s")]
+    assert lines == [line(step) for step in replayed(entries, "s")]
+    plain = [json.loads(each) for each in lines]
+    assert plain == [as_plain(step) for step in replayed(entries, "s")]
+    for number, (step, data) in enumerate(zip(plain, entries, strict=True)):
+        assert step["number"] == number
+        assert {"v": 3, **step["entry"]} == json.loads(data)
+        assert all("type" in effect for effect in step["effects"])
+    assert (plain[-1]["state"]["type"], plain[-1]["label"]) == ("Done", "done")

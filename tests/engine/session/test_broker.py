@@ -1,0 +1,214 @@
+"""The broker: many subscribers, each with its own buffer, and a publisher that none of them can hold up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.notices import (
+    DoneReason,
+    Notice,
+    RunEnded,
+    TextDelta,
+)
+from turnwheel.effects.usage import Spent
+from turnwheel.engine.session.delivery import BUFFER, Broker, Subscription
+
+
+def text(number: int) -> TextDelta:
+    """A notice that may be lost."""
+    return TextDelta(str(number))
+
+
+def end(number: int) -> RunEnded:
+    """A notice that must arrive."""
+    return RunEnded(run=str(number), reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
+
+
+async def rest(subscription: Subscription) -> list[Notice]:
+    """The notices that *subscription* still has, after its broker was closed."""
+    return [notice async for notice in subscription]
+
+
+async def waiting(subscription: Subscription) -> asyncio.Task[Notice | None]:
+    """A reader that waits for the next notice."""
+
+    async def read() -> Notice | None:
+        return await anext(subscription, None)
+
+    reader = asyncio.ensure_future(read())
+    await asyncio.sleep(0)
+    return reader
+
+
+async def test_each_subscriber_sees_every_notice_since_it_came_in_order() -> None:
+    broker = Broker()
+    one, other = broker.subscribe(), broker.subscribe()
+    broker.publish(text(0))
+    late = broker.subscribe()
+    broker.publish(text(1))
+    broker.close()
+    seen = [await rest(each) for each in (one, other, late)]
+    assert seen == [[text(0), text(1)], [text(0), text(1)], [text(1)]]
+
+
+@pytest.mark.parametrize(
+    ("published", "seen", "dropped"),
+    [
+        ([text(0), text(1), text(2), text(3)], [text(0), text(1)], 2),  # the newest are missing
+        ([text(0), text(1), end(2)], [text(1), end(2)], 1),  # an end takes the place of the oldest other
+        ([end(0), end(1), end(2), text(3), end(4)], [end(0), end(1), end(2), end(4)], 1),  # the buffer grows
+    ],
+    ids=["texts", "an end", "ends"],
+)
+async def test_a_full_buffer_drops_texts_and_counts_them(
+    published: list[Notice], seen: list[Notice], dropped: int
+) -> None:
+    broker = Broker(size=2)
+    slow = broker.subscribe()
+    for notice in published:
+        broker.publish(notice)
+    broker.close()
+    assert (slow.dropped, await rest(slow)) == (dropped, seen)
+
+
+def test_the_default_buffer_is_as_large_as_it_says() -> None:
+    broker = Broker()
+    slow = broker.subscribe()
+    for number in range(BUFFER + 1):
+        broker.publish(text(number))
+    assert (BUFFER, slow.dropped) == (64, 1)
+
+
+@given(size=st.integers(1, 5), moves=st.lists(st.sampled_from(["text", "end", "read"]), max_size=60))
+def test_a_subscriber_sees_a_subsequence_with_every_end(size: int, moves: list[str]) -> None:
+    """However it reads: in order, nothing twice, every end, and each missing notice has been counted."""
+
+    async def played() -> None:
+        broker, published = Broker(size), list[Notice]()
+        seen = list[Notice]()
+        subscription = broker.subscribe()
+        for number, move in enumerate(moves):
+            if move != "read":
+                published.append(text(number) if move == "text" else end(number))
+                broker.publish(published[-1])
+            elif len(published) - subscription.dropped > len(seen):
+                seen.append(await anext(subscription))
+        broker.close()
+        left = await rest(subscription)
+        seen += left
+        everything = iter(published)
+        assert all(notice in everything for notice in seen)
+        assert [one for one in seen if isinstance(one, RunEnded)] == [
+            one for one in published if isinstance(one, RunEnded)
+        ]
+        assert len(seen) + subscription.dropped == len(published)
+        assert sum(isinstance(notice, TextDelta) for notice in left) <= size
+
+    asyncio.run(played())
+
+
+async def test_close_lets_readers_finish_and_lets_go_of_those_that_wait() -> None:
+    broker = Broker()
+    behind, waits = broker.subscribe(), broker.subscribe()
+    reader = await waiting(waits)
+    broker.publish(text(1))
+    assert await reader == text(1)
+    reader = await waiting(waits)
+    broker.close()
+    broker.close()
+    broker.publish(text(2))
+    assert await reader is None
+    assert await rest(behind) == [text(1)]
+    assert await rest(broker.subscribe()) == []
+
+
+async def test_leaving_forgets_the_notices_that_were_not_read() -> None:
+    broker = Broker()
+    async with broker.subscribe() as subscription:
+        broker.publish(text(1))
+    broker.publish(text(2))
+    await subscription.aclose()
+    assert (await rest(subscription), subscription.dropped) == ([], 0)
+
+
+async def test_closing_a_subscription_ends_the_reader_that_waits_for_it() -> None:
+    subscription = Broker().subscribe()
+    reader = await waiting(subscription)
+    await subscription.aclose()
+    assert await reader is None
+
+
+async def test_a_cancelled_reader_is_over() -> None:
+    broker = Broker()
+    cancelled, other = broker.subscribe(), broker.subscribe()
+    reader = await waiting(cancelled)
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
+    broker.publish(text(1))
+    broker.close()
+    assert reader.cancelled()
+    assert (await rest(cancelled), await rest(other)) == ([], [text(1)])
+
+
+async def test_a_reader_that_breaks_off_is_forgotten() -> None:
+    """The buffer goes with the loop that read it, though it was never closed."""
+    broker = Broker()
+
+    async def first() -> Notice | None:
+        async for notice in broker.subscribe():
+            return notice
+        return None
+
+    reader = asyncio.ensure_future(first())
+    await asyncio.sleep(0)
+    broker.publish(text(1))
+    assert await reader == text(1)
+    del reader
+    gc.collect()
+    assert len(broker._buffers) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
+
+
+async def test_a_task_that_only_waits_for_notices_is_kept() -> None:
+    """The event loop holds its tasks weakly; the broker holds those that wait."""
+    broker, seen, over = Broker(), list[Notice](), asyncio.Event()
+
+    async def watch() -> None:
+        seen.extend([notice async for notice in broker.subscribe()])
+        over.set()
+
+    asyncio.ensure_future(watch()).set_name("held by no variable")
+    await asyncio.sleep(0)
+    gc.collect()
+    broker.publish(text(1))
+    broker.close()
+    async with asyncio.timeout(20):
+        await over.wait()
+    assert seen == [text(1)]
+
+
+def test_a_reader_whose_event_loop_is_gone_holds_up_no_other() -> None:
+    broker = Broker()
+    broken, fine = broker.subscribe(), broker.subscribe()
+    reader = broken.__anext__()
+
+    async def left_behind() -> None:
+        future = reader.send(None)  # a step by hand: a task would not be left behind without a fuss
+        future.add_done_callback(lambda _: None)
+
+    asyncio.run(left_behind())
+    broker.publish(text(1))
+    reader.close()
+    broker.close()
+    assert asyncio.run(rest(fine)) == [text(1)]
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 1.5, "64"])
+def test_a_buffer_holds_at_least_one(size: object) -> None:
+    with pytest.raises(ConfigError, match=f"size must be a whole number above 0; got {size!r}"):
+        Broker(size=size)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong on purpose

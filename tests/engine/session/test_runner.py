@@ -1,0 +1,523 @@
+"""Several processes with one session: an input through any of them, at any moment, counts once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+import pytest
+from engine.session.conftest import House, Tape, Watch, said, until
+from provers.tasks import turns
+
+from turnwheel import (
+    Approve,
+    Deny,
+    MemoryStore,
+    Policy,
+    Session,
+)
+from turnwheel.effects.errors import (
+    JournalError,
+    SessionClosed,
+    StoreConflict,
+    StoreError,
+    UnknownRequest,
+)
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CallSettled,
+    InputReceived,
+    InterruptRequested,
+    RunEnded,
+    SettingChanged,
+    TextDelta,
+    ToolStarted,
+)
+from turnwheel.effects.records import SetModel
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
+from turnwheel.engine.machine import Machine
+from turnwheel.engine.open_work import calls_of
+from turnwheel.engine.session.runner import POST_TRIES
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import ManualClock
+from turnwheel.testing.scripted import (
+    Reply,
+    calls,
+    says,
+    stalls,
+)
+from turnwheel.testing.stores import StoreOver
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+MOMENTS = range(70)
+"""Turns of the event loop that the longest run here takes, and some more."""
+
+GO_ON = [says(f"answer {number}") for number in range(9)]
+"""The answers to a process that goes on with a run."""
+
+# Through one that does not drive
+
+
+def machine_of(session: Session) -> Machine:
+    """The machine of *session*, which has one."""
+    assert session.machine is not None
+    return session.machine
+
+
+SAY: dict[str, Callable[[Session], Awaitable[object]]] = {
+    "send": lambda session: session.send("and?", id="and?"),
+    "steer": lambda session: session.steer("wait", id="wait"),
+    "control": lambda session: session.control(SetModel(model="other")),
+    "interrupt": lambda session: session.interrupt(),
+    "cancel": lambda session: session.cancel(calls_of(machine_of(session))[0]),
+    "approve": lambda session: session.approve(session.waiting[0].id),
+}
+
+NOTICED = {
+    "send": InputReceived,
+    "steer": InputReceived,
+    "control": SettingChanged,
+    "interrupt": InterruptRequested,
+    "cancel": CallSettled,
+    "approve": ApprovalResolved,
+}
+
+PLACES: dict[str, tuple[Reply, type]] = {
+    "streaming": (says("half of it"), TextDelta),
+    "running": (calls(("dig", {}), ("look", {})), ToolStarted),
+    "asked": (calls(("pay", {})), ApprovalRequested),
+    "resting": (calls(("pay", {})), ApprovalRequested),
+    "finished": (says("all of it"), RunEnded),
+}
+"""The first answer of a run, and the notice after which an input comes."""
+
+HEARD = [
+    # When and which input; the texts that were read, what ran, why the last run ended, the models asked.
+    ("streaming", "send", (["go", "and?"], [], "end_turn", "one one")),
+    ("streaming", "steer", (["go", "wait"], [], "end_turn", "one one")),
+    ("streaming", "control", (["go"], [], "end_turn", "one")),
+    ("streaming", "interrupt", (["go"], [], "interrupted", "one")),
+    ("running", "send", (["go", "and?"], ["dig", "look"], "end_turn", "one one one")),
+    ("running", "steer", (["go", "wait"], ["dig"], "end_turn", "one one")),
+    ("running", "control", (["go"], ["dig", "look"], "end_turn", "one other")),
+    ("running", "interrupt", (["go"], ["dig"], "interrupted", "one")),
+    ("running", "cancel", (["go"], ["dig", "look"], "end_turn", "one one")),
+    ("asked", "send", (["go", "and?"], ["pay 1"], "end_turn", "one one one")),
+    ("asked", "steer", (["go", "wait"], [], "end_turn", "one one")),
+    ("asked", "control", (["go"], ["pay 1"], "end_turn", "one other")),
+    ("asked", "interrupt", (["go"], [], "interrupted", "one")),
+    ("asked", "cancel", (["go"], [], "end_turn", "one one")),
+    ("asked", "approve", (["go"], ["pay 1"], "end_turn", "one one")),
+    ("resting", "send", (["go", "and?"], ["pay 1"], "end_turn", "one one one")),
+    ("resting", "steer", (["go", "wait"], [], "end_turn", "one one")),
+    ("resting", "control", (["go"], ["pay 1"], "end_turn", "one other")),
+    ("resting", "interrupt", (["go"], [], "interrupted", "one")),
+    ("resting", "cancel", (["go"], [], "end_turn", "one one")),
+    ("resting", "approve", (["go"], ["pay 1"], "end_turn", "one one")),
+    ("finished", "send", (["go", "and?"], [], "end_turn", "one one")),
+    ("finished", "steer", (["go", "wait"], [], "end_turn", "one one")),
+    ("finished", "control", (["go"], [], "end_turn", "one")),
+    ("finished", "interrupt", (["go"], [], "end_turn", "one")),
+]
+
+
+@pytest.mark.parametrize(("when", "what", "expected"), HEARD)
+async def test_an_input_through_another_process_is_heard_by_the_one_that_drives(
+    house: House, when: str, what: str, expected: tuple[list[str], list[str], str, str]
+) -> None:
+    house.held = {1} if when == "streaming" else ()
+    script, reached = PLACES[when]
+    here, there = house.process(script, *GO_ON), house.process()
+    watch = Watch(here, wait=when != "resting")
+    await watch.until(reached)
+    if when in {"resting", "finished"}:
+        await watch.task
+    await until(lambda: when != "running" or house.ran)
+    await there.load()
+    await SAY[what](there)
+    if when in {"asked", "running", "streaming"}:
+        await watch.until(NOTICED[what])
+    house.release()
+    if when == "asked" and what in {"send", "control"}:
+        await there.approve(here.waiting[0].id)
+    await watch.task
+
+    later = house.process(*GO_ON)
+    await house.finish(later)
+    asked = [request.model for model in house.models for request in model.requests]
+    assert (said(later), house.ran, str(later.result().reason), " ".join(asked)) == expected
+
+
+LATE = [
+    ("send", ["go", "and?"], ["end_turn", "end_turn"]),
+    ("steer", ["go", "wait"], ["end_turn", "end_turn"]),
+    ("control", ["go"], ["end_turn"]),
+    ("interrupt", ["go"], ["end_turn"]),
+]
+
+
+@pytest.mark.parametrize(("what", "read", "reasons"), LATE)
+async def test_an_input_that_comes_too_late_for_a_run_is_for_the_next(
+    house: House, what: str, read: list[str], reasons: list[str]
+) -> None:
+    house.held, house.poll = {1}, 3_600.0
+    here, there = house.process(*GO_ON), house.process()
+    watch = Watch(here)
+    await watch.until(TextDelta)
+    await SAY[what](there)
+    house.release()
+    await watch.task
+    assert (said(here), watch.reasons) == (read, reasons)
+    await here.run("more")
+    assert (said(here), here.result().reason) == ([*read, "more"], "end_turn")
+    asked = [request.model for request in house.models[0].requests]
+    assert asked[-1] == ("other" if what == "control" else "one")
+
+
+# At every moment
+
+
+async def begun(house: House, moment: int) -> tuple[Session, Watch]:
+    """A process that has driven a run with a question for *moment* turns."""
+    wishes = calls(("look", {"at": "a"}), ("pay", {}), ("look", {"at": "b"}))
+    here = house.process(wishes, *GO_ON)
+    watch = Watch(here, wait=False)
+    await turns(moment)
+    return here, watch
+
+
+@pytest.mark.parametrize("make", [MemoryStore, Tape])
+@pytest.mark.parametrize("both", [False, True])
+async def test_prompts_of_every_moment_get_a_run_each_in_their_order(
+    make: Callable[[], Store], *, both: bool
+) -> None:
+    for moment in MOMENTS[1::2]:
+        house = House(make())
+        here, watch = await begun(house, moment)
+        there = house.process()
+        senders = {"one": there, "two": here} if both else {"one": there}
+        await asyncio.gather(*[session.send(name, id=name) for name, session in senders.items()])
+        await there.send("three", id="three")
+        await watch.task
+
+        later = house.process(*GO_ON)
+        await house.finish(later)
+        entries = await house.entries()
+        posted = [getattr(entry.event, "id", "") for entry in entries if isinstance(entry, Posted)]
+        posted = [name for name in posted if name]
+        opened = [entry for entry in entries if isinstance(entry, RunOpened)]
+        assert sorted(posted) == sorted(["go", *senders, "three"]), moment
+        assert (said(later), len(opened)) == (posted, len(posted)), moment
+        assert house.ran == ["look a", "pay 1", "look b"], moment
+
+
+@pytest.mark.parametrize("make", [MemoryStore, Tape])
+async def test_an_input_that_comes_twice_at_every_moment_is_one(make: Callable[[], Store]) -> None:
+    for moment in MOMENTS[1:]:
+        house = House(make())
+        here, watch = await begun(house, moment)
+        there = house.process()
+        await asyncio.gather(
+            there.send("once", id="x"), here.send("once", id="x"), there.steer("once", id="x")
+        )
+        await watch.task
+        later = house.process(*GO_ON)
+        await later.load()
+        assert [mail.id for mail in later.queue].count("x") <= 1, moment
+        await later.steer("once", id="x")
+        await house.finish(later)
+        assert said(later) == ["go", "once"], moment
+        posted = [entry for entry in await house.entries() if isinstance(entry, Posted)]
+        assert [getattr(entry.event, "id", "") for entry in posted].count("x") == 1, moment
+
+
+@pytest.mark.parametrize("make", [MemoryStore, Tape])
+async def test_of_two_answers_to_one_question_one_counts_and_the_other_raises(
+    make: Callable[[], Store],
+) -> None:
+    for moment in MOMENTS[:12]:
+        house = House(make())
+        resting = await house.process(calls(("pay", {}))).run("go")
+        question = resting.waiting[0].id
+        one, two = house.process(), house.process()
+
+        async def late(session: Session, moment: int, question: str) -> None:
+            await turns(moment)
+            await session.approve(question, Deny())
+
+        first, second = await asyncio.gather(
+            one.approve(question, Approve(arguments='{"amount": 5}')),
+            late(two, moment, question),
+            return_exceptions=True,
+        )
+        told = [type(each) for each in (first, second) if each is not None]
+        assert told == [UnknownRequest], moment
+        later = house.process(*GO_ON)
+        await house.finish(later)
+        assert house.ran == ([] if second is None else ["pay 5"]), moment
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("driven", [False, True])
+@pytest.mark.parametrize("fault", ["before", "after"])
+async def test_an_input_that_could_not_be_kept_can_be_sent_again(
+    tape: Tape, fault: str, *, driven: bool
+) -> None:
+    house = House(tape)
+    here = house.process(calls(("dig", {})), *GO_ON)
+    watch = Watch(here)
+    await until(lambda: house.ran)
+    session = here if driven else house.process()
+    tape.fault = fault
+    with pytest.raises(StoreError, match=fault):
+        await session.send("hello", id="x")
+    tape.fault = ""
+    await session.send("hello", id="x")
+    house.release()
+    await watch.task
+    assert (watch.reasons, said(here)) == (["end_turn", "end_turn"], ["go", "hello"])
+
+
+@pytest.mark.parametrize("driven", [False, True])
+async def test_a_post_that_is_given_up_at_any_moment_is_kept_once_or_not_at_all(*, driven: bool) -> None:
+    kept = []
+    for moment in range(12):
+        house = House(Tape())
+        here = house.process(calls(("dig", {})), *GO_ON)
+        watch = Watch(here)
+        await turns(20)
+        session = here if driven else house.process()
+        sending = asyncio.ensure_future(session.send("hello", id="x"))
+        await turns(moment)
+        sending.cancel()
+        await asyncio.wait({sending})
+        kept.append(sum(isinstance(entry, Posted) for entry in await house.entries()) - 1)
+        await session.send("hello", id="x")
+        house.release()
+        await watch.task
+        assert said(here) == ["go", "hello"], moment
+    assert (kept[0], kept[-1]) == (0, 1)
+
+
+async def test_an_input_is_given_up_where_others_write_to_the_journal_all_the_time() -> None:
+    tape, tries = Tape(), list[str]()
+
+    async def go_on(session: str, _: Sequence[bytes]) -> None:
+        tries.append(session)
+        await tape.kept.append(session, len(tries) - 1, [encode_entry(TakenOver(at=1.0))])
+
+    tape.meddlers.append(go_on)
+    with pytest.raises(StoreError, match="session 's': other processes keep writing to it; try again"):
+        await House(tape).process().send("hello")
+    assert len(tries) == POST_TRIES
+
+
+async def test_a_look_into_the_store_that_fails_does_not_end_the_run(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(calls(("dig", {})), *GO_ON), house.process()
+    watch = Watch(here)
+    await until(lambda: house.ran)
+    await there.send("hello")
+    tape.fault = "load"
+    await turns(50)
+    assert here.running
+    tape.fault = ""
+    await watch.until(InputReceived)
+    house.release()
+    await watch.task
+    assert said(here) == ["go", "hello"]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_stream_that_has_ended_leaves_no_task(house: House, *, leaves: bool) -> None:
+    here = house.process(says("a b c"))
+    async with aclosing(here.stream("go")) as notices:
+        async for notice in notices:
+            if leaves and isinstance(notice, TextDelta):
+                break
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_error_of_a_store_that_is_no_store_error_is_raised() -> None:
+    class Broken(StoreOver):
+        async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+            if start:
+                msg = "a bug of the store's"
+                raise TypeError(msg)
+            return await super().load(session, start)
+
+    with pytest.raises(TypeError, match="a bug of the store's"):
+        await House(Broken()).process(says("hi")).run("go")
+
+
+@pytest.mark.parametrize(
+    ("script", "reached"),
+    [(stalls("half"), TextDelta), (calls(("dig", {})), ToolStarted), (calls(("pay", {})), ApprovalRequested)],
+    ids=["model", "tool", "person"],
+)
+async def test_a_process_that_is_overtaken_stops_at_once(house: House, script: Reply, reached: type) -> None:
+    here, there = house.process(script), house.process(says("mine"))
+    watch = Watch(here)
+    await watch.until(reached)
+    other = Watch(there, None, wait=False)
+    with pytest.raises(StoreConflict, match="another process went on with it"):
+        await watch.task
+    house.release()
+    await other.task
+    await house.finish(here)
+
+
+async def test_a_journal_that_cannot_be_read_further_is_refused_each_time(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(says("hi")), house.process()
+    await here.run("go")
+    await there.load()
+    await here.send("hello")
+    await tape.kept.append("s", len(await house.entries()), [b"{"])
+    for _ in range(3):
+        with pytest.raises(JournalError, match="entry 5 of session 's' cannot be read"):
+            await there.load()
+    assert [mail.text for mail in there.queue] == ["hello"]
+
+
+async def test_an_input_to_a_session_that_was_deleted_begins_it_again(tape: Tape) -> None:
+    house = House(tape)
+    here, there = house.process(says("hi")), house.process(says("new"))
+    await here.run("go")
+    await there.load()
+    await tape.delete("s")
+    await there.send("hello")
+    assert (await there.resume()).text == "new"
+    assert said(there) == ["hello"]
+
+
+# Who runs it
+
+
+async def test_a_clock_that_is_ahead_delays_no_answer(house: House) -> None:
+    house.clock.move(3_600.0)
+    await house.process().send("soon", sender="a")
+    house.clock.move(-3_600.0)
+    here = house.process(says("now"), policy=Policy(coalesce=2.0))
+    assert (await here.resume()).text == "now"
+    assert house.clock.slept == []
+
+
+async def test_an_interrupt_holds_from_the_first_moment_of_a_run_on() -> None:
+    for moment in range(1, 12):
+        house = House(Tape())
+        here = house.process(stalls("once"))
+        running = asyncio.ensure_future(here.run("go"))
+        await turns(moment)
+        await here.interrupt()
+        assert (await running).reason == "interrupted", moment
+
+
+async def test_a_sender_who_says_more_within_the_window_is_waited_for_again() -> None:
+    house, clock = House(MemoryStore()), ManualClock()
+    here = house.process(*GO_ON, policy=Policy(coalesce=2.0), clock=clock)
+    await here.send("1", sender="a")
+    running = asyncio.ensure_future(here.resume())
+    for text, sender in (("2", "a"), ("3", "")):
+        await turns(5)
+        clock.move(1.5)
+        await here.send(text, sender=sender)
+    clock.move(0.25)
+    await turns(5)
+    assert not here.running
+    clock.move(0.25)
+    await running
+    assert said(here) == ["1\n2", "3"]
+
+
+async def test_a_stream_that_was_dropped_is_waited_for_however_long_its_work_takes_to_stop(
+    house: House,
+) -> None:
+    here = house.process(calls(("linger", {})), *GO_ON)
+    async for notice in here.stream("go"):
+        if isinstance(notice, ToolStarted):
+            break
+    sending = asyncio.ensure_future(here.send("more"))
+    house.release()
+    assert (await here.resume()).text == "answer 1"
+    await sending
+    assert said(here) == ["go", "more"]
+
+
+# Letting go of it
+
+
+@pytest.mark.parametrize(
+    ("script", "how", "reason"),
+    [
+        (says("hi"), "finish", "end_turn"),
+        (stalls("hi"), "interrupt", "interrupted"),
+        (stalls("hi"), "leave", "unfinished"),
+        (calls(("pay", {})), "finish", "unfinished"),
+    ],
+)
+async def test_the_end_of_a_session_is_reported_once_with_its_reason(
+    house: House, script: Reply, how: str, reason: str
+) -> None:
+    here = house.process(script)
+    watch = Watch(here, wait=False)
+    if how != "finish":
+        await watch.until(TextDelta)
+    if how == "interrupt":
+        await here.interrupt()
+    if how != "leave":
+        await watch.task
+    await asyncio.gather(here.close(), here.close())
+    await here.close()
+    await watch.task
+    assert house.ended == [("s", reason)]
+
+
+async def test_a_session_that_never_ran_has_no_end(house: House) -> None:
+    async with house.process() as there:
+        await there.send("hello")
+    assert house.ended == []
+
+
+async def test_what_is_closed_says_so(house: House) -> None:
+    here = house.process()
+    await here.close()
+    for what in ("send", "steer", "control", "interrupt"):
+        with pytest.raises(SessionClosed, match="session 's' is closed"):
+            await SAY[what](here)
+    with pytest.raises(SessionClosed):
+        await here.load()
+    with pytest.raises(SessionClosed):
+        await here.run("go")
+
+
+@pytest.mark.parametrize("at", [TextDelta, RunEnded])
+async def test_the_reader_of_a_stream_may_close_the_session(house: House, at: type) -> None:
+    here = house.process(says("a b c"))
+    async for notice in here.stream("go"):
+        if isinstance(notice, at):
+            await here.close()
+    assert here.unfinished is (at is TextDelta)
+
+
+async def test_letting_go_that_is_given_up_at_any_moment_still_lets_go() -> None:
+    for moment in range(1, 60, 7):
+        house = House(MemoryStore())
+        here = house.process(calls(("linger", {})))
+        watched, watch = here.subscribe(), Watch(here)
+        await watch.until(ToolStarted)
+        await turns(5)
+        closing = asyncio.ensure_future(here.close())
+        await turns(moment)
+        closing.cancel()
+        await asyncio.wait({closing})
+        await here.close()
+        await watch.task
+        assert house.ended == [("s", "unfinished")], moment
+        assert [notice async for notice in watched] == watch.notices

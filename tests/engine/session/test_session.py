@@ -1,0 +1,124 @@
+"""A session's object: one run at a time, one writer, and a journal that is held to what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+import structlog
+from engine.session.conftest import House, until
+
+from turnwheel import Approve, Deny, MemoryStore
+from turnwheel.effects.errors import (
+    JournalError,
+    SessionBusy,
+    SessionClosed,
+    StoreConflict,
+    UnknownRequest,
+    UnknownSession,
+)
+from turnwheel.effects.notices import ApprovalRequested, ToolStarted
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Stepped
+from turnwheel.testing.scripted import calls, says, stalls
+
+
+@pytest.mark.parametrize(
+    ("decision", "ran"),
+    [
+        (Approve(), ["pay 1"]),
+        (Approve(arguments='{"amount": 9}'), ["pay 9"]),
+        (Approve(arguments='{"amount": "much"}'), []),
+        (Deny(message="too dear"), []),
+    ],
+)
+async def test_an_answer_is_taken_up_while_the_stream_is_read(
+    one: House, decision: Approve | Deny, ran: list[str]
+) -> None:
+    session = one.session(calls(("pay", {})), says("so be it"))
+    async for notice in session.stream("go"):
+        if isinstance(notice, ApprovalRequested):
+            await session.approve(notice.request, decision)
+    assert (session.result().text, one.ran) == ("so be it", ran)
+
+
+async def test_a_second_run_is_refused_and_changes_nothing(one: House) -> None:
+    session = one.session(calls(("pay", {}), text="well"))
+    first, second = (asyncio.ensure_future(session.run(name)) for name in "ab")
+    with pytest.raises(SessionBusy, match="session 's' has a run under way"):
+        await second
+    await first
+    with pytest.raises(SessionBusy):
+        await session.run("another")
+    assert session.history[0].text == "a"
+
+
+async def test_two_processes_cannot_both_go_on(one: House) -> None:
+    async with one.session(calls(("look", {}))) as session, aclosing(session.stream("go")) as notices:
+        async for notice in notices:
+            if isinstance(notice, ToolStarted):
+                break
+    first, second = one.session(stalls("mine")), one.session(says("no, mine"), says("well!"))
+    under_way = asyncio.ensure_future(first.resume())
+    await until(lambda: first.running)
+    assert (await second.resume()).text == "no, mine"
+    with pytest.raises(StoreConflict, match="another process went on with it"):
+        await under_way
+    assert (await second.run("well?")).text == "well!"
+    assert (await first.resume()).text == "well!"
+
+
+async def test_a_question_is_answered_once_by_the_first_who_does(one: House) -> None:
+    """The answer is kept when `approve` returns, for any process that goes on."""
+    question = (await one.session(calls(("pay", {}))).run("go")).waiting[0]
+    first, second = one.session(), one.session()
+    await second.load()
+    await first.approve(question.id, Approve(arguments='{"amount": 5}'))
+    await first.close()
+    with pytest.raises(UnknownRequest, match="open: none"):
+        await second.approve(question.id, Deny())
+    assert (await one.session(says("paid")).resume()).text == "paid"
+    assert one.ran == ["pay 5"]
+
+
+async def test_a_journal_that_does_not_follow_is_refused(one: House) -> None:
+    await one.session(says("hi")).run("go")
+    entries = list(await one.store.load("s"))
+    (*_, last) = await one.steps()
+    store = MemoryStore()
+    await store.append("s", 0, [*entries[:-1], encode_entry(Stepped(event=last, label="executing"))])
+    with pytest.raises(JournalError, match=r"entry 4 of session 's': ModelFinished leads to done here"):
+        await House(store).session().load()
+
+
+async def test_a_session_that_is_unknown_or_closed_says_so(one: House) -> None:
+    session = one.session()
+    with pytest.raises(UnknownSession, match="no session 's' in this store"):
+        await session.resume()
+    await session.close()
+    await session.close()
+    with pytest.raises(SessionClosed, match="session 's' is closed"):
+        await session.run("hi")
+
+
+async def test_there_is_one_log_line_per_step_and_none_unless_asked(
+    one: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = one.session(*(calls(("look", {})), says("hi")) * 2)
+    await session.run("go")
+    assert capsys.readouterr() == ("", "")
+    try:
+        with structlog.testing.capture_logs() as lines:
+            structlog.configure(processors=structlog.get_config()["processors"])
+            run = (await session.run("go")).run
+    finally:
+        structlog.reset_defaults()
+    assert [(line["step"], line["event_type"], line["state"]) for line in lines] == [
+        (1, "ModelStreamed", "streaming"),
+        (2, "ModelFinished", "executing"),
+        (3, "ToolFinished", "streaming"),
+        (4, "ModelStreamed", "streaming"),
+        (5, "ModelFinished", "done"),
+    ]
+    assert {("s", run)} == {(line["session"], line["run"]) for line in lines}

@@ -1,0 +1,159 @@
+"""The agent: what it is made of, its ways in, and what it refuses to be made of."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    Limits,
+    MemoryStore,
+    tool,
+)
+from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
+from turnwheel.effects.messages import Outcome
+from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.requests import CallModel
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    says,
+    stalls,
+)
+from turnwheel.testing.stores import FaultyStore
+
+
+@tool
+def pay(amount: int = 1) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
+    """An agent over a script."""
+    model = ScriptedModel(*replies)
+    given: dict[str, Any] = {"model": "scripted", "tools": [pay], **settings}
+    return Agent(performers={CallModel: model}, **given), model
+
+
+async def test_run_sync_works_where_a_loop_runs_already() -> None:
+    agent, _ = scripted(says("hi"), says("again"))
+    assert [agent.run_sync("go").text, agent.run_sync("go").text] == ["hi", "again"]
+
+
+def test_run_sync_raises_an_error_of_its_thread() -> None:
+    agent, _ = scripted(says("hi"), store=FaultyStore(works=False))
+    with pytest.raises(OSError, match="no space left"):
+        agent.run_sync("go")
+
+
+def test_a_sync_run_that_is_interrupted_has_stopped_when_it_returns() -> None:
+    """Ctrl-C does not leave a tool at work behind the caller's back."""
+    program = """
+import asyncio, os, signal, threading
+from turnwheel import Agent, tool
+from turnwheel.effects.requests import CallModel
+from turnwheel.testing.scripted import ScriptedModel, calls, says
+
+@tool(side_effect="read_only")
+async def slow() -> str:
+    "Take long."
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(2)
+    print("finished after all", flush=True)
+    return ""
+
+agent = Agent(model="m", tools=[slow], performers={CallModel: ScriptedModel(calls(("slow", {})), says("no"))})
+try:
+    agent.run_sync("go")
+except KeyboardInterrupt:
+    print("stopped", threading.active_count(), flush=True)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert ended.stdout == "stopped 1\n"
+
+
+async def test_leaving_a_stream_early_leaves_no_task() -> None:
+    agent, _ = scripted(stalls("hm"))
+    before = asyncio.all_tasks()
+    async with aclosing(agent.stream("go")) as notices:
+        async for notice in notices:
+            if isinstance(notice, TextDelta):
+                break
+    assert before == asyncio.all_tasks()
+
+
+@pytest.mark.parametrize("child", [False, True])
+async def test_a_question_that_could_never_be_answered_is_a_no(*, child: bool) -> None:
+    """Without a store and an approver the session is gone when its run returns."""
+    spawn = calls(("run_agent", {"agent": "payer", "prompt": "pay"}))
+    script = [calls(("pay", {})), says("could not")]
+    agent, asked = scripted(
+        *[spawn] * child, *script, says("well"), children=(ChildSpec(name="payer", tools=("pay",)),)
+    )
+    assert (await agent.run("go")).text == ("well" if child else "could not")
+    assert [one.outcome for one in asked.seen[1 + child][-1].results] == [Outcome.DENIED]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"limits": Limits(usd=1)}, "a limit in USD needs a price for 'scripted'"),
+        ({"tools": [pay, pay]}, "pay"),
+        ({"tools": [len]}, "<built-in function len> is no tool"),
+        ({"cwd": "/nowhere/at/all"}, "/nowhere/at/all"),
+        ({"model": ""}, "ModelSpec.name must not be empty; got ''"),
+        ({"stop": "abc"}, r"several texts are wanted, not one: write \('abc',\)"),
+        ({"rules": ("pay",)}, r"Config.rules must be a tuple of Rule; got \('pay',\)"),
+        ({"limits": None}, "Config.limits must be a Limits; got None"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, object], why: str) -> None:
+    with pytest.raises(CallerError, match=why):
+        scripted(**settings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"turns": True}, "Limits.turns must be a number above 0"),
+        ({"tokens": "5"}, "Limits.tokens must be a number above 0"),
+        ({"usd": "abc"}, "'abc' is no amount of money"),
+        ({"usd": float("nan")}, "nan is no amount of money"),
+    ],
+)
+def test_a_wrong_limit_is_named(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Limits(**wrong)
+
+
+def test_a_wire_that_is_not_there_is_named() -> None:
+    """Behind a base_url any name will do."""
+    one_of: tuple[dict[str, Any], ...] = ({"model": "cohere:command"}, {"models": ["cohere:command"]})
+    for settings in one_of:
+        with pytest.raises(ConfigError, match="no wire 'cohere' for model 'cohere:command'"):
+            Agent(**settings)
+    assert Agent(model="qwen3:8b", base_url="http://127.0.0.1:1/v1").config.model.name == "qwen3:8b"
+
+
+@pytest.mark.parametrize("name", [5, b"s"])
+async def test_a_session_is_called_by_a_text(name: Any) -> None:
+    agent, _ = scripted(says("so"), store=MemoryStore())
+    why = re.escape(f"the id of a session is text; got {name!r}")
+    with pytest.raises(ArgumentError, match=why):
+        agent.session(name)
+    session = agent.session("s")
+    await session.run("go")
+    with pytest.raises(ArgumentError, match=why):
+        await session.fork(name)

@@ -1,0 +1,258 @@
+"""The asyncio driver: its steps, how it stops and rests, and performers that fail."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import Any
+
+import pytest
+
+from turnwheel.effects import Effect
+from turnwheel.effects.config import ChildSpec, Config, ModelSpec, Retries, ToolSpec
+from turnwheel.effects.errors import NoPerformer
+from turnwheel.effects.events import (
+    AgentFinished,
+    ApprovalGiven,
+    Approve,
+    Deny,
+    Event,
+    Interrupted,
+    ModelFinished,
+    ModelStreamed,
+    ToolFinished,
+)
+from turnwheel.effects.messages import Outcome, StopReason
+from turnwheel.effects.notices import TextDelta
+from turnwheel.effects.pieces import CallPiece, TextPiece
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.driver import Driver
+from turnwheel.engine.journal.encoding import encode_entry
+from turnwheel.engine.journal.entries import Stepped
+from turnwheel.engine.machine import Machine
+from turnwheel.engine.transition import ignored
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.scripted import (
+    ScriptedModel,
+    ScriptedTools,
+    calls,
+    says,
+    stalls,
+)
+
+CONFIG = Config(
+    model=ModelSpec(name="scripted"),
+    tools=(
+        ToolSpec(name="look", side_effect="read_only"),
+        ToolSpec(name="write"),
+        ToolSpec(name="hire", kind="agent", approval="never"),
+    ),
+    children=(ChildSpec(name="kid"),),
+    retries=Retries(base=1.0, jitter=0.0),
+)
+AT = 100.0
+HIRES = calls(("hire", {"agent": "kid", "prompt": "go"}))
+
+
+def driver_of(model: Any, **settings: Any) -> Driver:
+    """A driver whose model is *model*; other performers stand in *settings* by their kind."""
+    kinds: dict[str, type] = {"tool": RunTool, "approver": AskApproval, "timer": SetTimer, "child": RunAgent}
+    performers = {kind: settings.pop(name) for name, kind in kinds.items() if name in settings}
+    return Driver(
+        machine=Machine.start(CONFIG, "go", run="r"), performers={CallModel: model, **performers}, **settings
+    )
+
+
+async def driven(driver: Driver, *, anew: bool = True, wait: bool = False) -> list[Effect]:
+    """All effects until *driver* rests or its run is over."""
+    effects = driver.machine.advance(at=AT) if anew else ()
+    async with asyncio.timeout(5):
+        return [effect async for effect in driver.effects(effects, wait=wait)]
+
+
+# Steps
+
+
+class Recorder:
+    """A journal that keeps every applied event as it is."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+
+    async def applied(self, event: Event, label: str, *_: object) -> None:
+        self.entries.append(encode_entry(Stepped(event=event, label=label)))
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+
+async def test_pieces_that_wait_together_are_one_step() -> None:
+    async def burst(request: CallModel, scene: PerformContext) -> ModelFinished:
+        for before in range(100):
+            piece = (TextPiece("x"),)
+            scene.emit(ModelStreamed(at=AT, request=request.id, before=before, count=1, pieces=piece))
+        return ModelFinished(at=AT, request=request.id, stop=StopReason.END_TURN, usage=Usage(input=1))
+
+    recorder = Recorder()
+    shown = [
+        effect for effect in await driven(driver_of(burst, journal=recorder)) if isinstance(effect, TextDelta)
+    ]
+    assert (len(shown), len(recorder.entries)) == (100, 2)
+
+
+async def test_events_that_do_not_apply_are_not_journaled() -> None:
+    recorder = Recorder()
+    driver = driver_of(ScriptedModel(says("hi")), journal=recorder)
+    driver.post(ToolFinished(at=AT, request="unknown", content=""))
+    effects = await driven(driver)
+    assert sum(ignored((effect,)) for effect in effects) == 1
+    assert not any(b"unknown" in entry for entry in recorder.entries)
+
+
+# Stopping
+
+
+async def test_leaving_early_ends_the_work() -> None:
+    driver = driver_of(ScriptedModel(stalls("hm")))
+    before = asyncio.all_tasks()
+    async with aclosing(driver.effects(driver.machine.advance(at=AT))) as effects:
+        async for effect in effects:
+            if isinstance(effect, TextDelta):
+                break
+    assert before == asyncio.all_tasks()
+
+
+async def test_work_that_is_cancelled_before_it_began_still_answers() -> None:
+    """An interrupt that comes with the answer that starts a tool does not leave the run waiting."""
+
+    async def at_once(request: CallModel, scene: PerformContext) -> ModelFinished:
+        call = (CallPiece(0, "a", "look", "{}"),)
+        usage = Usage(input=1)
+        scene.emit(
+            ModelFinished(at=AT, request=request.id, stop=StopReason.TOOL_USE, usage=usage, pieces=call)
+        )
+        scene.emit(Interrupted(at=AT))
+        return ModelFinished(at=AT, request="unknown", stop=StopReason.END_TURN, usage=Usage())
+
+    driver = driver_of(at_once, tool=ScriptedTools(look=str))
+    await driven(driver)
+    assert driver.machine.done
+    assert driver.machine.memory.history[-1].results[0].outcome is Outcome.CANCELLED
+
+
+# Performers that fail
+
+
+@pytest.mark.parametrize("fault", [ValueError("bug"), asyncio.CancelledError(), None])
+async def test_a_performer_of_tools_that_fails_is_a_crashed_tool(fault: BaseException | None) -> None:
+    """One that raises, and one that answers with something else: the run goes on."""
+
+    async def broken(_: RunTool, __: PerformContext) -> Any:  # wrong on purpose
+        if fault is not None:
+            raise fault
+
+    driver = driver_of(ScriptedModel(calls(("look", {})), says("sorry")), tool=broken)
+    await driven(driver)
+    history = driver.machine.memory.history
+    assert history[2].results[0].outcome in {Outcome.CRASHED, Outcome.CANCELLED}
+    assert fault is not None or "answered" in history[2].results[0].content
+    assert history[-1].text == "sorry"
+
+
+async def test_an_effect_without_a_performer_is_an_error_that_guesses_why() -> None:
+    driver = Driver(machine=Machine.start(CONFIG, "go"), performers={})
+    with pytest.raises(NoPerformer, match="no performer for CallModel: was one left out"):
+        await driven(driver)
+
+
+# Resting
+
+
+async def test_a_question_without_an_approver_rests_until_its_answer_is_posted() -> None:
+    driver = driver_of(ScriptedModel(calls(("write", {})), says("ok")), tool=ScriptedTools(write=str))
+    machine = driver.machine
+    await driven(driver)
+    assert machine.state.label == "confirming"
+    driver.post(ApprovalGiven(at=AT, request=machine.state.open[0], decision=Deny(message="no")))
+    await driven(driver, anew=False)
+    assert machine.done
+
+
+async def test_a_caller_that_waits_hears_each_time_a_run_rests() -> None:
+    labels: list[str] = []
+
+    def rested() -> None:
+        labels.append(machine.state.label)
+        assert driver.resting
+        driver.post(ApprovalGiven(at=AT, request=machine.state.open[0], decision=Approve()))
+        assert not driver.resting
+
+    model = ScriptedModel(calls(("write", {}), ("write", {})), says("ok"))
+    driver = driver_of(model, tool=ScriptedTools(write=str), rested=rested)
+    machine = driver.machine
+    await driven(driver, wait=True)
+    assert labels == ["confirming", "confirming"]
+    assert machine.done
+
+
+class Kid:
+    """Performs a child that rests the first *rests* times, and then works until it is stopped."""
+
+    def __init__(self, rests: int) -> None:
+        self.rests = rests
+        self.begun = 0
+        self.at_rest = set[str]()
+
+    def resting(self, request: RunAgent) -> bool:
+        return request.call in self.at_rest
+
+    async def __call__(self, request: RunAgent, scene: PerformContext) -> AgentFinished | None:
+        self.begun += 1
+        if self.begun <= self.rests:
+            return None
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        at, spent = scene.clock.now(), Spent(seconds=2.0)
+        return AgentFinished(
+            at=at, request=request.id, content="stopped", outcome=Outcome.CANCELLED, spent=spent
+        )
+
+
+async def test_a_child_that_was_left_to_later_is_run_again_to_be_stopped() -> None:
+    kid = Kid(1)
+    driver = driver_of(ScriptedModel(HIRES), child=kid)
+    await driven(driver)
+    assert (driver.machine.state.label, driver.resting) == ("dispatching", True)
+    driver.post(Interrupted(at=AT))
+    await driven(driver, anew=False)
+    assert driver.machine.done
+    assert [result.content for result in driver.machine.memory.history[-1].results] == ["stopped"]
+    assert driver.machine.memory.spent.seconds == 2.0
+    assert kid.begun == 2
+
+
+async def test_a_run_rests_when_its_child_says_that_it_does() -> None:
+    kid, rested = Kid(0), list[str]()
+    driver = driver_of(
+        ScriptedModel(HIRES),
+        child=kid,
+        rested=lambda: rested.append("rested"),
+    )
+    async with asyncio.timeout(5):
+        async for effect in driver.effects(driver.machine.advance(at=AT)):
+            if isinstance(effect, RunAgent):
+                assert not driver.resting  # the child is still to be begun
+                asyncio.get_running_loop().call_soon(kid.at_rest.add, effect.call)
+                asyncio.get_running_loop().call_soon(driver.inbox.wake)
+    assert driver.machine.state.label == "dispatching"
+    assert rested == []  # it is over, since no caller waits

@@ -1,0 +1,299 @@
+"""Who may run a call: the mode, the tool, the rules, the hooks and a person, and which of them wins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwheel.effects.config import Policy, ToolSpec
+from turnwheel.effects.errors import ArgumentError
+from turnwheel.effects.events import ApproveAlways
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
+from turnwheel.effects.notices import CallJudged
+from turnwheel.effects.permissions import (
+    Basis,
+    PermissionMode,
+    Rule,
+    Verdict,
+    resolved,
+)
+from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
+from turnwheel.states.rules.hooks import Opinion
+from turnwheel.states.rules.permission import Judgement, PermissionPolicy
+from turnwheel.testing.harness import (
+    TOOLS,
+    MachineHarness,
+    calls,
+    config,
+)
+
+MODES = tuple(PermissionMode)
+ALLOW, ASK, DENY = (Rule(verdict=verdict, tool="*") for verdict in Verdict)
+GUARD = HookSpec(name="guard", hook=Hook.PRE_TOOL_USE)
+
+
+def grid(text: str) -> list[tuple[str, str, str]]:
+    """The cells of *text*, a table with a head and a first column: row, column and what stands there."""
+    head, *lines = [[cell.strip() for cell in line.split("|")] for line in text.strip("\n").splitlines()]
+    return [
+        (name, column, cell) for name, *cells in lines for column, cell in zip(head[1:], cells, strict=True)
+    ]
+
+
+def what_happened(run: MachineHarness) -> str:
+    """What the last judgement was and rests on, where what followed is what it says; else what is wrong."""
+    judged = run.got(CallJudged)[-1]
+    started = bool(run.got(RunTool) + run.got(RunAgent))
+    followed = {
+        (True, False, ""): Verdict.ALLOW,
+        (False, True, ""): Verdict.ASK,
+        (False, False, "denied"): Verdict.DENY,
+    }
+    outcome = run.outcomes[-1][1] if run.results else ""
+    happened = followed.get((started, bool(run.got(AskApproval)), outcome))
+    if judged.verdict is not happened:
+        return f"{judged} was followed by {run.effects}"
+    return f"{judged.verdict} {judged.ground}"
+
+
+# The mode and the tool, where no person, rule or hook speaks
+
+BY_MODE = """
+      | default    | accept_edits | plan       | dont_ask   | bypass
+look  | allow tool | allow tool   | allow tool | allow tool | allow mode
+peek  | ask tool   | ask tool     | ask tool   | deny mode  | allow mode
+write | ask tool   | ask tool     | deny mode  | deny mode  | allow mode
+edit  | ask tool   | allow mode   | deny mode  | deny mode  | allow mode
+note  | allow tool | allow tool   | deny mode  | allow tool | allow mode
+send  | allow tool | allow tool   | deny mode  | allow tool | allow mode
+hire  | ask tool   | ask tool     | deny mode  | deny mode  | allow mode
+"""
+"""
+A read, a read that asks, a write, an edit, a write that never asks, and two ways to a child.
+
+Plan mode is for looking only: what never asks does not run in it either.
+"""
+
+
+@pytest.mark.parametrize(("tool", "mode", "expected"), grid(BY_MODE))
+def test_the_mode_and_the_tool_decide_where_no_rule_or_hook_does(tool: str, mode: str, expected: str) -> None:
+    run = MachineHarness(config(policy=Policy(mode=PermissionMode(mode))))
+    run.say(*calls(tool))
+    assert what_happened(run) == expected
+
+
+# Rules, hooks and people
+
+BY_VOICE = """
+                     | default     | plan      | dont_ask    | bypass
+rule allow           | allow rule  | deny mode | allow rule  | allow mode
+rule ask             | ask rule    | deny mode | deny mode   | allow mode
+rule deny            | deny rule   | deny rule | deny rule   | deny rule
+grant                | allow grant | deny mode | allow grant | allow mode
+hook allow           | allow hook  | deny mode | allow hook  | allow mode
+hook ask             | ask hook    | deny mode | deny mode   | allow mode
+hook deny            | deny hook   | deny hook | deny hook   | deny hook
+rule allow, rule ask | ask rule    | deny mode | deny mode   | allow mode
+rule allow, rule deny| deny rule   | deny rule | deny rule   | deny rule
+rule ask, rule deny  | deny rule   | deny rule | deny rule   | deny rule
+grant, rule ask      | allow grant | deny mode | allow grant | allow mode
+grant, rule deny     | deny rule   | deny rule | deny rule   | deny rule
+grant, hook ask      | ask hook    | deny mode | deny mode   | allow mode
+grant, hook deny     | deny hook   | deny hook | deny hook   | deny hook
+hook allow, rule ask | ask rule    | deny mode | deny mode   | allow mode
+hook allow, rule deny| deny rule   | deny rule | deny rule   | deny rule
+hook ask, rule allow | ask hook    | deny mode | deny mode   | allow mode
+hook deny, rule allow| deny hook   | deny hook | deny hook   | deny hook
+hook deny, rule deny | deny rule   | deny rule | deny rule   | deny rule
+"""
+"""A write, about which a rule, a person who said "always", and a hook say something, alone or two of them."""
+
+
+@pytest.mark.parametrize(("voices", "mode", "expected"), grid(BY_VOICE))
+def test_who_wins_where_several_speak(voices: str, mode: str, expected: str) -> None:
+    said = voices.split(", ")
+    rules = tuple([rule for rule in (ALLOW, ASK, DENY) if f"rule {rule.verdict}" in said])
+    verdicts = [Verdict(one.removeprefix("hook ")) for one in said if one.startswith("hook")]
+    run = MachineHarness(
+        config(policy=Policy(mode=PermissionMode(mode)), rules=rules, hooks=(GUARD,) if verdicts else ())
+    )
+    if "grant" in said:
+        run.machine.memory = attrs.evolve(run.machine.memory, granted=(ALLOW,))
+    run.say(*calls("write"))
+    for verdict in verdicts:
+        run.answer(HookAnswer(verdict=verdict))
+    assert what_happened(run) == expected
+
+
+VOICES: tuple[tuple[tuple[Rule, ...], tuple[Rule, ...], Opinion | None], ...] = tuple(
+    itertools.product(
+        [(), (ALLOW,), (ASK,), (ALLOW, ASK), (ASK, ALLOW)],
+        [(), (ALLOW,)],
+        [None, Opinion(), *[Opinion(verdict=verdict, because="guard") for verdict in Verdict]],
+    )
+)
+"""All that can be said at once: rules, what a person granted, the opinion of hooks."""
+
+each_law = pytest.mark.parametrize("mode", MODES)
+each_tool = pytest.mark.parametrize("spec", TOOLS, ids=lambda spec: spec.name)
+
+
+def judgements(mode: PermissionMode, spec: ToolSpec, *more: Rule) -> Iterator[tuple[Judgement, Judgement]]:
+    """The judgement on a call of *spec* whatever is said, and that where *more* rules stand besides."""
+    for rules, granted, opinion in VOICES:
+        law = PermissionPolicy(mode=mode, rules=rules, granted=granted)
+        besides = attrs.evolve(law, rules=(*rules, *more))
+        yield law.judge(spec, {}, opinion), besides.judge(spec, {}, opinion)
+
+
+@each_law
+@each_tool
+def test_a_rule_that_denies_holds_whatever_else_is_said(mode: PermissionMode, spec: ToolSpec) -> None:
+    for _, found in judgements(mode, spec, DENY):
+        assert (found.verdict, found.ground, found.detail) == (Verdict.DENY, Basis.RULE, "deny *")
+
+
+@each_law
+@each_tool
+def test_a_rule_that_allows_never_undoes_a_denial_or_a_question_by_name(
+    mode: PermissionMode, spec: ToolSpec
+) -> None:
+    for before, after in judgements(mode, spec, ALLOW):
+        if before != after:
+            assert before.ground in {Basis.TOOL, Basis.MODE}
+            assert after == Judgement(Verdict.ALLOW, Basis.RULE, "allow *")
+            assert mode is not PermissionMode.PLAN or spec.name in {"look", "peek"}
+
+
+@each_law
+@each_tool
+def test_a_rule_that_asks_never_lets_anything_run(mode: PermissionMode, spec: ToolSpec) -> None:
+    strictness = [Verdict.ALLOW, Verdict.ASK, Verdict.DENY]
+    for before, after in judgements(mode, spec, ASK):
+        assert strictness.index(after.verdict) >= strictness.index(before.verdict)
+
+
+@pytest.mark.parametrize(
+    ("mode", "never"),
+    [
+        (PermissionMode.DONT_ASK, Verdict.ASK),
+        (PermissionMode.BYPASS, Verdict.ASK),
+        (PermissionMode.PLAN, Verdict.ALLOW),
+    ],
+)
+def test_what_a_mode_never_does(mode: PermissionMode, never: Verdict) -> None:
+    for spec in TOOLS:
+        if mode is PermissionMode.PLAN and spec.name in {"look", "peek"}:
+            continue
+        for found in itertools.chain.from_iterable(judgements(mode, spec, ALLOW, ASK)):
+            assert found.verdict is not never
+
+
+# Arguments that match
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments", "covered"),
+    [
+        ((), {"path": "a"}, True),
+        ((("path", "src/*"),), {"path": "src/a/b.py"}, True),
+        ((("path", "src/*"),), {"path": "etc/passwd"}, False),
+        ((("path", "src/*"),), {}, False),
+        ((("path", "A"),), {"path": "a"}, False),
+        ((("n", "1?"),), {"n": 12}, True),
+        ((("force", "true"),), {"force": True}, True),
+        ((("names", '["a"*'),), {"names": ["a", "b"]}, True),
+        ((("path", "*"), ("mode", "r")), {"path": "a", "mode": "w"}, False),
+        ((("path", "*.md"), ("mode", "r")), {"path": "a.md", "mode": "r"}, True),
+        ((("command", "git *"),), {"command": "git status\nrm -r ."}, True),
+    ],
+)
+@pytest.mark.parametrize("verdict", Verdict)
+def test_what_a_rule_covers(
+    verdict: Verdict, where: tuple[tuple[str, str], ...], arguments: dict[str, object], *, covered: bool
+) -> None:
+    assert Rule(verdict=verdict, tool="to?l", where=where).covers("tool", arguments) == covered
+    assert not Rule(verdict=verdict, tool="other", where=where).covers("tool", arguments)
+
+
+@pytest.mark.parametrize("made", [Rule, HookSpec, ApproveAlways])
+@pytest.mark.parametrize("wrong", [{"path": "*"}, ("path", "*"), (("path",),), (("path", 1),), "path", None])
+def test_a_condition_that_is_none_is_refused_where_it_is_written(made: type, wrong: object) -> None:
+    needed = {Rule: {"verdict": "deny", "tool": "*"}, HookSpec: {"name": "x", "hook": "stop"}}.get(made, {})
+    with pytest.raises(ArgumentError, match=f"{made.__name__}.where must be pairs of a name and a glob"):
+        made(where=wrong, **needed)
+
+
+COVERED = """
+                        | allow src/* | deny src/* | allow /etc/* | deny /etc/* | ask /etc/*
+src/a.py                | yes         | yes        | no           | no          | no
+./src/a.py              | no          | yes        | no           | no          | no
+src//a.py               | yes         | yes        | no           | no          | no
+src/./a.py              | yes         | yes        | no           | no          | no
+src/sub/../a.py         | yes         | yes        | no           | no          | no
+src/../etc/passwd       | no          | yes        | no           | no          | no
+src/../../etc/passwd    | no          | yes        | no           | no          | no
+lib/../src/a.py         | no          | yes        | no           | no          | no
+../src/a.py             | no          | no         | no           | no          | no
+srcs/a.py               | no          | no         | no           | no          | no
+/etc/passwd             | no          | no         | yes          | yes         | yes
+//etc/passwd            | no          | no         | no           | yes         | yes
+/./etc/passwd           | no          | no         | no           | yes         | yes
+/tmp/../etc/passwd      | no          | no         | no           | yes         | yes
+/tmp/./..//etc/passwd   | no          | no         | no           | yes         | yes
+/../etc/passwd          | no          | no         | no           | yes         | yes
+/a/../../etc/passwd     | no          | no         | no           | yes         | yes
+/etc/../home/x          | no          | no         | no           | yes         | yes
+/etc/x/../../home/x     | no          | no         | no           | yes         | yes
+/home/etc/x             | no          | no         | no           | no          | no
+"""
+"""What allows must match a path both as it is written and as it is meant; what asks or denies, either."""
+
+
+@pytest.mark.parametrize(("path", "rule", "covered"), grid(COVERED))
+def test_dots_and_slashes_hide_nothing(path: str, rule: str, covered: str) -> None:
+    verdict, glob = rule.split()
+    one = Rule(verdict=verdict, tool="*", where=(("path", glob),))
+    assert one.covers("write", {"path": path}) == (covered == "yes")
+
+
+@pytest.mark.parametrize(
+    ("glob", "value", "covered"),
+    [
+        ("https://example.com/*", "https://example.com/a", True),
+        ("https://example.com/*", "https://example.com/a//b", True),
+        ("https://example.com/*", "https://example.com/../b", False),
+        ("https://example.com/*", "https://example.com.evil/a", False),
+        ("https://example.com/*", "https:/example.com/a", False),
+        ("curl https://*", "curl https://example.com/a", True),
+        ("./src/*", "./src/a", True),
+        ("./src/*", "./src/../a", False),
+        ("../src/*", "../src/a", True),
+        ("../src/*", "../src/../a", False),
+    ],
+)
+def test_a_rule_that_allows_may_have_slashes_and_dots_of_its_own(
+    glob: str, value: str, *, covered: bool
+) -> None:
+    assert Rule(verdict="allow", tool="*", where=(("at", glob),)).covers("fetch", {"at": value}) == covered
+
+
+paths = st.lists(st.sampled_from(["a", "b", ".", "..", "", "..."]), min_size=1, max_size=8).map("/".join)
+
+
+@given(paths)
+def test_a_resolved_path_is_plain_and_stays_as_it_is(path: str) -> None:
+    plain = resolved(path)
+    assert resolved(plain) == plain
+    if "/" in path:
+        assert plain.startswith("/") == path.startswith("/")
+        steps = plain.removeprefix("/").split("/")
+        below = list(itertools.dropwhile(lambda step: step == "..", steps))
+        assert not {".", ".."} & set(below)
+        assert plain in {"", "/"} or "" not in steps
+        assert not path.startswith("/") or ".." not in steps

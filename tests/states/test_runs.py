@@ -1,0 +1,339 @@
+"""A run of the bare machine, where a table says more than a story: ends, failures, ids, arguments, hooks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from turnwheel.effects.config import Compaction, Gates, Limits, ModelSpec, Policy, Steering, window_of
+from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.events import (
+    CallCancelled,
+    Failure,
+    Post,
+    UserSent,
+    UserSteered,
+)
+from turnwheel.effects.history import History
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
+from turnwheel.effects.messages import (
+    Binary,
+    Reasoning,
+    StopReason,
+    Text,
+    user,
+)
+from turnwheel.effects.notices import (
+    Ignored,
+    InputTaken,
+    RunEnded,
+    RunStarted,
+    Warned,
+)
+from turnwheel.effects.permissions import PermissionMode, Verdict
+from turnwheel.effects.pieces import CallPiece, ReasoningPiece
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    FireHook,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.journal.entries import RunOpened
+from turnwheel.engine.machine import Machine
+from turnwheel.testing.harness import (
+    MachineHarness,
+    call,
+    calls,
+    config,
+)
+from turnwheel.testing.state_fixtures import PLACES, run_at
+
+# What a model answers
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        (StopReason.END_TURN, "end_turn"),
+        (StopReason.TOOL_USE, "end_turn"),
+        (StopReason.STOP_SEQUENCE, "stop_sequence"),
+        (StopReason.REFUSAL, "end_turn"),
+        (StopReason.UNKNOWN, "end_turn"),
+        (StopReason.MAX_TOKENS, "max_tokens"),
+    ],
+)
+def test_an_answer_without_calls_ends_the_run_and_the_odd_ones_are_warned_about(
+    stop: StopReason, reason: str
+) -> None:
+    run = MachineHarness()
+    run.say("well", stop=stop)
+    assert run.reason == reason
+    assert bool(run.all(Warned)) == (stop in {StopReason.REFUSAL, StopReason.UNKNOWN})
+
+
+@pytest.mark.parametrize("wire", [("call_0", "call_0"), ("", "")])
+def test_ids_of_providers_may_repeat(wire: tuple[str, str]) -> None:
+    """Equal and empty wire ids are told apart by our own; each result has the wire id of its call."""
+    run = MachineHarness()
+    run.say(*[CallPiece(number, one, "look", '{"path": "a"}') for number, one in enumerate(wire)])
+    run.end("look", "first")
+    run.end("look", "second")
+    assert [content for _, _, content in run.results] == ["first", "second"]
+    results = run.machine.memory.history[-1].results
+    assert len({result.call for result in results}) == 2
+    assert tuple(result.wire_id for result in results) == wire
+
+
+def test_thinking_goes_back_as_it_came() -> None:
+    """With the provider's proof, and hidden thinking in its place: without them a tool loop is refused."""
+    run = MachineHarness()
+    run.stream(ReasoningPiece("hm, "), ReasoningPiece("so", "proof"), ReasoningPiece(redacted="x7f"))
+    run.say(ReasoningPiece("and"), "well", call(0, "look", path="a"))
+    assert run.machine.memory.history[-1].parts[:4] == (
+        Reasoning(text="hm, so", signature="proof"),
+        Reasoning(text="", redacted="x7f"),
+        Reasoning(text="and"),
+        Text(text="well"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("failure", "tries"),
+    [
+        (Failure.RATE_LIMIT, 8),
+        (Failure.OVERLOADED, 8),
+        (Failure.SERVER, 3),
+        (Failure.TIMEOUT, 3),
+        (Failure.CONNECTION, 3),
+        (Failure.CUT, 3),
+        (Failure.AUTH, 0),
+        (Failure.NOT_FOUND, 0),
+        (Failure.BAD_REQUEST, 0),
+        (Failure.CANCELLED, 0),
+        (Failure.INTERNAL, 0),
+    ],
+)
+def test_each_failure_is_tried_again_as_often_as_it_may_help(failure: Failure, tries: int) -> None:
+    run = MachineHarness()
+    for attempt in range(tries):
+        run.fail(failure)
+        (timer,) = run.got(SetTimer)
+        assert timer.due - run.now == 2.0 * 2**attempt
+        run.wake(timer.due)
+        assert run.got(CallModel)[0].attempt == attempt + 2
+    run.fail(failure)
+    assert run.reason == "error"
+    assert run.got(RunEnded)[0].detail == f"{failure}: as told"
+    assert run.talk == [("user", "hello")]
+
+
+# Calls
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"path": "a"', "[1]", '"a"', "{}", '{"path": 1}', '{"path": NaN}', "", "null", "{'path': 'a'}"],
+)
+def test_arguments_that_do_not_fit_are_an_error_for_the_model(arguments: str) -> None:
+    run = MachineHarness()
+    run.say(CallPiece(0, "w", "write", arguments))
+    assert run.all(RunTool) + run.all(AskApproval) == []
+    ((_, outcome, content),) = run.results
+    assert outcome == "error"
+    assert content.startswith("Invalid arguments for write: ")
+    assert run.machine.memory.history[1].calls[0].arguments == arguments
+
+
+def test_what_a_child_is_asked_can_be_written_down() -> None:
+    """Half a surrogate pair, which JSON can spell and UTF-8 cannot, does not reach the journal of a child."""
+    run = MachineHarness()
+    run.say(CallPiece(0, "w", "send", '{"agent": "kid", "prompt": "a\\ud83d b"}'))
+    (request,) = run.got(RunAgent)
+    assert decode(encode(request, Request), Request) == request
+    assert request.prompt.startswith("a")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_only_our_own_id_of_a_call_of_the_batch_gives_it_up(place: str) -> None:
+    run = run_at(place)
+    before = run.machine.state, run.machine.memory
+    for name in ("r-999", "wire-0", "r-1", ""):
+        run.feed(CallCancelled(at=50.0, call=name))
+        assert run.effects == (Ignored(event="CallCancelled", state=run.label),)
+    assert (run.machine.state, run.machine.memory) == before
+
+
+@pytest.mark.parametrize("how", Steering)
+@pytest.mark.parametrize("limits", [Limits(turns=1), Limits(tokens=15)])
+def test_over_a_limit_a_steer_is_left_for_the_next_run(how: Steering, limits: Limits) -> None:
+    run = MachineHarness(config(limits=limits))
+    run.steer("left", how)
+    run.say("done")
+    assert run.reason in {"max_turns", "token_budget"}
+    assert [taken.ids for taken in run.all(InputTaken)] == [("r-prompt",)]
+    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+
+
+# Hooks
+
+PROSE = HookSpec(name="prose", hook=Hook.PRE_TOOL_USE, tool="wr*", where=(("path", "*.md"),))
+ANY = HookSpec(name="any", hook=Hook.PRE_TOOL_USE, tool="[wn]*")
+ETC = HookSpec(name="etc", hook=Hook.PRE_TOOL_USE, where=(("path", "/etc/*"),))
+AFTER = HookSpec(name="after", hook=Hook.POST_TOOL_USE)
+
+
+@pytest.mark.parametrize(
+    ("tool", "path", "asked"),
+    [
+        ("write", "a.md", ("prose", "any")),
+        ("write", "a.py", ("any",)),
+        ("note", "a.md", ("any",)),
+        ("write", "docs/../a.md", ("prose", "any")),
+        ("write", "/etc/a", ("any", "etc")),
+        ("write", "/srv/../etc/a.md", ("prose", "any", "etc")),
+        ("peek", "a.md", ()),
+    ],
+)
+def test_only_the_hooks_that_match_are_asked(tool: str, path: str, asked: tuple[str, ...]) -> None:
+    """By the tool and its arguments, however a path is written, in the order they are configured."""
+    run = MachineHarness(config(hooks=(PROSE, ANY, ETC, AFTER)))
+    run.say(call(0, tool, path=path))
+    assert run.asked == ([("pre_tool_use", asked)] if asked else [])
+
+
+@pytest.mark.parametrize("gates", Gates)
+def test_hooks_that_are_for_what_was_made_of_it_are_asked_once_too(gates: Gates) -> None:
+    """What the first one said still counts, and the last rewriting holds."""
+    run = MachineHarness(config(hooks=(ANY, ETC), policy=Policy(gates=gates)))
+    run.say(call(0, "note", path="a"))
+    run.answer(HookAnswer(verdict="ask", reason="look", arguments='{"path": "/etc/x"}'))
+    assert run.asked == [("pre_tool_use", ("etc",))]
+    assert json.loads(run.got(FireHook)[0].payload)["tool_input"] == {"path": "/etc/x"}
+    run.answer(HookAnswer(arguments='{"path": "/etc/y"}'))
+    (question,) = run.got(AskApproval)
+    assert (question.why, question.arguments) == ("hook: any: look", '{"path": "/etc/y"}')
+
+
+SAID = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW, None)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(SAID, 3)))
+def test_the_strictest_hook_holds_in_any_order(order: tuple[Verdict | None, ...]) -> None:
+    """A denial beats a question, a question beats a yes, a yes beats silence."""
+    names = ("one", "two", "three")
+    run = MachineHarness(config(hooks=tuple([HookSpec(name=name, hook=Hook.PRE_TOOL_USE) for name in names])))
+    run.say(*calls("write"))
+    run.answer(*[HookAnswer(verdict=verdict) for verdict in order])
+    strictest = next(one for one in SAID if one in order)
+    why = f"hook: {names[order.index(strictest)]}"
+    assert run.judged == [("write", strictest, "hook")]
+    assert [question.why for question in run.got(AskApproval)] == ([why] if strictest is Verdict.ASK else [])
+    assert run.started == (["write"] if strictest is Verdict.ALLOW else [])
+
+
+# How a run begins
+
+
+def following(run: Machine | None, *posted: Post, **settings: object) -> MachineHarness:
+    """The run that follows *run*, under these *settings*, on what was *posted*."""
+    return MachineHarness(Machine.open(RunOpened(at=100.0, run="r2", config=config(**settings)), run, posted))
+
+
+def test_a_run_says_what_it_works_with_before_anything_else() -> None:
+    run = MachineHarness(config(policy=Policy(mode="plan"), cwd="/srv", instructions=("AGENTS.md",)))
+    tools = ("look", "peek", "write", "edit", "note", "send", "hire")
+    mode = PermissionMode.PLAN
+    started = RunStarted(run="r", model="wire:model", tools=tools, at=0.0, mode=mode, cwd="/srv")
+    assert (run.told[0], run.all(RunStarted)) == (started, [started])
+
+
+def test_a_conversation_from_elsewhere_is_gone_on_with() -> None:
+    hooks = (HookSpec(name="usher", hook=Hook.SESSION_START),)
+    history = History.of(user("before"))
+    run = MachineHarness(Machine.start(config(hooks=hooks), "hello", run="r2", history=history))
+    assert json.loads(run.got(FireHook)[0].payload) == {"source": "resume"}
+    run.answer()
+    (request,) = run.got(CallModel)
+    assert (request.id, request.view.length, len(history)) == ("r2-2", 2, 1)
+
+
+def test_joined_prompts_have_the_time_of_the_last_and_all_files() -> None:
+    one, two = (Binary(media_type="image/png", data=data) for data in (b"1", b"2"))
+    run = following(
+        None,
+        UserSent(at=1.0, id="a", text="a", sender="ann", files=(one,)),
+        UserSent(at=4.0, id="b", text="b", sender="ann", files=(two,)),
+        policy=Policy(coalesce=9.0),
+    )
+    assert list(run.machine.memory.history) == [user("a\nb", 4.0, (one, two))]
+    assert [taken.ids for taken in run.all(InputTaken)] == [("a", "b")]
+
+
+def test_a_run_on_nothing_but_a_steer_can_be_refused() -> None:
+    """There is nothing to answer then, and nothing to go on with."""
+    steer = UserSteered(at=1.0, id="s", text="left")
+    run = following(None, steer, hooks=(HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT),))
+    run.answer(HookAnswer(verdict="deny", reason="not today"))
+    assert (run.reason, run.talk) == ("blocked", [])
+
+
+def test_a_run_on_nothing_goes_on_with_the_conversation() -> None:
+    """Nothing is said to have come in, and no hook is asked about it."""
+    before = MachineHarness()
+    before.say(*calls("fly"))
+    before.interrupt()
+    before.fail(Failure.CANCELLED)
+    run = following(before.machine, hooks=(HookSpec(name="porter", hook=Hook.USER_PROMPT_SUBMIT),))
+    assert (run.label, run.all(InputTaken), run.all(FireHook)) == ("streaming", [], [])
+
+
+# Settings
+
+
+def test_a_conversation_with_nothing_old_is_left_alone_until_there_is_something() -> None:
+    """However large what stands around it: that is no failure."""
+    run = MachineHarness(config(model=ModelSpec(name="wire:model", window=4_000)))
+    for path, label in [*[(str(n), "streaming") for n in range(4)], ("b" * 6_000, ""), ("c", "")]:
+        assert run.machine.memory.compaction_failures == 0
+        run.say(call(0, "note", path=path), usage=Usage(input=3_900))
+        run.end("note")
+        assert run.label == label or not label
+    assert run.label == "compacting.summary"
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("openai:gpt-5-mini", 272_000),
+        ("gpt-4o", 128_000),
+        ("anthropic:claude-sonnet-4-5", 200_000),
+        ("openai:anthropic/claude-sonnet-4", 200_000),
+        ("qwen3:8b", 200_000),
+        ("a name of one's own", 200_000),
+    ],
+)
+def test_a_window_is_what_is_known_of_a_name_unless_it_is_configured(name: str, window: int) -> None:
+    assert ModelSpec(name=name).window == window_of(name) == window
+    assert ModelSpec(name=name, window=7).window == 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"fallback": "other"}, r"fallback must be the name of one of .*\['wire:model'\].*'other'"),
+        (
+            {"compaction": Compaction(keep=0.8)},
+            r"compaction\.keep must be less than policy\.compact_at, 0\.8",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        config(**settings)

@@ -1,0 +1,650 @@
+"""
+Each scenario leads to what was recorded of it, on every host.
+
+The hosts of scenarios: each is put to the same commands, and has to do what the bare machine does.
+
+A host for pure code is compared by its machine and all effects; a session by its machine, by what it asked of
+performers, what it cancelled there, and the notices that its stream gave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+import pytest
+
+from turnwheel.apps.cli import main
+from turnwheel.apps.cli.scenario_export import scenario_of
+from turnwheel.effects import Effect, is_notice, is_request
+from turnwheel.effects.config import Config
+from turnwheel.effects.errors import CallerError, ConfigError, TurnwheelError
+from turnwheel.effects.events import (
+    Answer,
+    ApprovalGiven,
+    CallCancelled,
+    ControlReceived,
+    Event,
+    Interrupted,
+    UserSent,
+    UserSteered,
+)
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import Message
+from turnwheel.effects.notices import Notice, RunEnded
+from turnwheel.effects.requests import (
+    AskApproval,
+    CallModel,
+    Cancel,
+    FireHook,
+    ReadInstructions,
+    Request,
+    RunAgent,
+    RunTool,
+    SetTimer,
+)
+from turnwheel.engine.codec import decode, encode
+from turnwheel.engine.inspect.replay import replayed
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import (
+    Branched,
+    Entry,
+    Forked,
+    HandedOver,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+)
+from turnwheel.engine.journal.fold import fold
+from turnwheel.engine.machine import Machine, drive
+from turnwheel.engine.recovery import recover
+from turnwheel.engine.rendering import line_of, state_line
+from turnwheel.engine.session.environment import Environment
+from turnwheel.engine.session.session import Session
+from turnwheel.engine.transition import ignored
+from turnwheel.performers.base import LEAVING, PerformContext
+from turnwheel.performers.stores.base import Store
+from turnwheel.performers.stores.memory import MemoryStore
+from turnwheel.performers.stores.sqlite import SQLiteStore
+from turnwheel.testing.scenarios import (
+    Scenario,
+    ScenarioError,
+    read_scenario,
+    rewritten,
+)
+from turnwheel.testing.scenarios_world import (
+    Act,
+    InputWaits,
+    ProcessLost,
+    ScenarioWorld,
+    as_driven,
+    asked_again,
+    play_scenario,
+)
+
+TURNS = 600
+"""Turns of the event loop that a session is given to get where the bare machine is."""
+
+SOON = 200
+"""Turns after which it is given real time, for a store with a thread."""
+
+KEY = secrets.token_bytes(32)
+"""What snapshots are signed with here."""
+
+
+# Hosts without an event loop
+
+
+class PureHost:
+    """A machine that is advanced; to be derived from by what does something to it after each command."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.machine: Machine | None = None
+        self.posted: list[Any] = []
+        self.effects: list[Effect] = []
+        self.requests: dict[str, Request] = {}
+
+    async def begin(self, opened: RunOpened) -> None:
+        """Open the run and set it going."""
+        self.machine = Machine.open(opened, self.machine, self.posted)
+        self.posted = []
+        self.effects += self.started(self.machine, opened.at)
+        self.wrote(opened)
+
+    async def put(self, act: Act) -> None:
+        match act, self.machine:
+            case InputWaits(event=event), _:
+                self.posted.append(event)
+                self.wrote(Posted(event=event))
+            case ProcessLost(at=at, config=config), Machine() as machine:
+                if config is not None:
+                    machine.reconfigure(config)
+                self.wrote(TakenOver(at=at, config=config))
+                recovery = recover(machine, at)
+                self.effects += (*recovery.again, *asked_again(recovery.again))
+                for event in recovery.events:
+                    self._happens(machine, event)
+            case event, Machine() as machine if not isinstance(event, tuple | InputWaits | ProcessLost):
+                self._happens(machine, event)
+            case _:
+                assert isinstance(act, tuple), "the world refuses what happens before the first run"
+
+    def _happens(self, machine: Machine, event: Event) -> None:
+        event = as_driven(event, self.requests)
+        effects = self.advanced(machine, event)
+        self.effects += effects
+        if not ignored(effects):
+            self.wrote(Stepped(event=event, label=machine.state.label))
+
+    async def faults(self, world: ScenarioWorld) -> list[str]:
+        """What is not as in *world*."""
+        found = list(differences(self.machine, self.effects, world.machine, world.effects))
+        self.requests |= {effect.id: effect for effect in self.effects if is_request(effect)}
+        self.effects = []
+        if self.machine is not None:
+            self.machine = self.after(self.machine)
+        return found
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    # What others do otherwise
+
+    def started(self, machine: Machine, at: float) -> tuple[Effect, ...]:
+        """Set *machine* going."""
+        return machine.advance(at=at)
+
+    def advanced(self, machine: Machine, event: Event) -> tuple[Effect, ...]:
+        """Let *event* happen to *machine*."""
+        return machine.advance(event)
+
+    def wrote(self, entry: Entry) -> None:
+        """Keep *entry*, where there is a journal."""
+
+    def after(self, machine: Machine) -> Machine:
+        """What takes the place of *machine* after a command."""
+        return machine
+
+
+@final
+class GeneratorHost(PureHost):
+    """The machine as a generator that is sent what happened: `drive`."""
+
+    _going: Generator[tuple[Effect, ...], Event, object] | None = None
+
+    def started(self, machine: Machine, at: float) -> tuple[Effect, ...]:
+        """Begin to drive."""
+        self._going = drive(machine, at)
+        return next(self._going)
+
+    def advanced(self, machine: Machine, event: Event) -> tuple[Effect, ...]:
+        """Send *event*; a generator whose run is over takes nothing any more."""
+        if machine.done or self._going is None:
+            return machine.advance(event)
+        return self._going.send(event)
+
+
+@final
+class SnapshotHost(PureHost):
+    """The machine is thrown away after each command, and restored from a snapshot and the encoded history."""
+
+    def after(self, machine: Machine) -> Machine:
+        """A machine restored from the bytes of *machine*."""
+        history = machine.memory.history
+        messages = decode(encode(list(history), list[Message]), list[Message])
+        again = History.of(*messages, revision=history.revision)
+        return Machine.restore(machine.snapshot(KEY), machine.config, again, KEY)
+
+
+@final
+class JournalHost(PureHost):
+    """The machine is thrown away after each command, and rebuilt from the bytes of its journal."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._entries: list[bytes] = []
+
+    def wrote(self, entry: Entry) -> None:
+        """Write *entry* behind the others."""
+        self._entries.append(encode_entry(entry))
+
+    def after(self, machine: Machine) -> Machine:
+        """What the journal folds to."""
+        found = fold(self._entries, "story").machine
+        return machine if found is None else found
+
+
+def differences(
+    machine: Machine | None, seen: list[Effect], expected: Machine | None, effects: list[Effect]
+) -> Iterable[str]:
+    """What *machine* and the effects that were *seen* have otherwise than what was *expected*."""
+    if seen != effects:
+        yield f"effects: {' | '.join(map(line_of, seen))}; not {' | '.join(map(line_of, effects))}"
+    if machine != expected:
+        yield f"state: {machine and state_line(machine.state)}; not {expected and state_line(expected.state)}"
+        if machine is not None and expected is not None:
+            for field in attrs.fields(type(machine.memory)):
+                mine, theirs = getattr(machine.memory, field.name), getattr(expected.memory, field.name)
+                if mine != theirs:
+                    yield f"memory.{field.name}: {mine!r}; not {theirs!r}"
+
+
+# Sessions
+
+
+@final
+class WorldClock:
+    """The time of a story: it moves with its commands."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._moved = asyncio.Event()
+
+    def now(self) -> float:
+        """The time, in seconds."""
+        return self._now
+
+    def move_to(self, now: float) -> None:
+        """It is *now*."""
+        self._now = now
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def sleep_until(self, due: float) -> None:
+        """Return when it is *due*."""
+        while self._now < due:
+            await self._moved.wait()
+
+
+@final
+class Gate:
+    """Performs every request by waiting until the story answers it. What it was asked is kept in order."""
+
+    def __init__(self) -> None:
+        self.begun: list[Request] = []
+        self.cancelled: list[str] = []
+        self.open: dict[str, asyncio.Future[Answer]] = {}
+        self.emit: Callable[[Event], None] | None = None
+
+    async def __call__(self, request: Request, scene: PerformContext) -> Answer | None:
+        """The answer of the story; what is cancelled still gives one, where the machine waits for it."""
+        self.begun.append(request)
+        self.emit = scene.emit
+        if isinstance(request, AskApproval):
+            return None  # it is answered through the session
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.open[request.id] = answer
+        while True:
+            try:
+                return await asyncio.shield(answer)
+            except asyncio.CancelledError as cancelled:
+                if LEAVING in cancelled.args:
+                    raise
+                self.cancelled.append(request.id)
+                if isinstance(request, FireHook | SetTimer | ReadInstructions):
+                    raise
+                task = asyncio.current_task()
+                if task is not None:
+                    task.uncancel()
+
+
+PERFORMED: Final = (CallModel, RunTool, AskApproval, FireHook, ReadInstructions, RunAgent, SetTimer)
+
+
+@final
+class SessionHost:
+    """
+    A session over *store*, driven by the asyncio driver.
+
+    Where it *resumes*, its process is lost whenever that changes nothing: it is abandoned after each command
+    at which nothing but questions, timers, hooks, children and reads is open, and another object goes on over
+    the same store.
+    """
+
+    def __init__(self, config: Config, store: Store, *, resumes: bool = False) -> None:
+        self._config = config
+        self._store = store
+        self._resumes = resumes
+        self._clock = WorldClock()
+        self._gate = Gate()
+        self._names: list[str] = []
+        self._notices: list[Notice] = []
+        self._left: list[tuple[Session, asyncio.Task[None] | None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._stray: list[Effect] = []
+        self._runs = 0
+        self._session = self._made()
+
+    def _made(self) -> Session:
+        performers: dict[type, Any] = dict.fromkeys(PERFORMED, self._gate)
+        setting = Environment(
+            config=self._config,
+            performers=performers,
+            clock=self._clock,
+            new_id=self._new_id,
+            poll=3_600.0,
+        )
+        return Session("story", setting, self._store)
+
+    def _new_id(self) -> str:
+        if self._names:
+            return self._names.pop()
+        self._runs += 1
+        return "run" if self._runs == 1 else f"run{self._runs}"
+
+    # What is done to it
+
+    async def begin(self, opened: RunOpened) -> None:
+        """A session that runs opens the next run by itself."""
+        if opened.config != self._config:
+            self._config = opened.config
+            self._leave()
+        self._clock.move_to(opened.at)
+        if self._task is None or self._task.done():
+            self._go()
+
+    def _go(self) -> None:
+        self._task = asyncio.ensure_future(self._listen(self._session, self._notices))
+
+    @staticmethod
+    async def _listen(session: Session, notices: list[Notice]) -> None:
+        async for notice in session.stream(wait=True):
+            notices.append(notice)  # noqa: PERF401  # seen as they come, not once all are there
+
+    async def put(self, act: Act) -> None:
+        """Do *act*."""
+        match act:
+            case InputWaits(event=UserSent() as event):
+                self._clock.move_to(event.at)
+                await self._session.send(event.text, id=event.id, sender=event.sender)
+            case InputWaits(event=ControlReceived() as event):
+                self._clock.move_to(event.at)
+                self._names.append(event.id)
+                await self._session.control(event.change)
+            case InputWaits():
+                raise AssertionError(act)
+            case ProcessLost(at=at, config=config):
+                self._clock.move_to(at)
+                self._config = config or self._config
+                self._leave()
+                await self._session.load()
+                if self._session.unfinished:
+                    self._go()
+            case tuple():
+                pass
+            case _:
+                self._clock.move_to(act.at)
+                await self._happens(act)
+
+    def _leave(self) -> None:
+        """The process is lost: nothing that it holds is let go of, and another one begins."""
+        self._left.append((self._session, self._task))
+        self._task, self._gate = None, Gate()
+        self._notices = []
+        self._session = self._made()
+
+    async def _happens(self, event: Event) -> None:
+        machine = self._session.machine
+        if machine is not None and (machine.done or machine.memory.has(event)):
+            self._astray(event, machine)
+            return
+        try:
+            if not await self._said(event):
+                self._answered(event)
+        except CallerError:
+            self._astray(
+                event, machine
+            )  # a session refuses what does not apply; a late answer comes in all the same
+
+    async def _said(self, event: Event) -> bool:
+        """Whether *event* is said through a method of the session."""
+        match event:
+            case UserSent():
+                await self._session.send(event.text, id=event.id, sender=event.sender)
+            case UserSteered():
+                await self._session.steer(event.text, event.how, id=event.id)
+            case Interrupted():
+                await self._session.interrupt()
+            case ControlReceived():
+                self._names.append(event.id)
+                await self._session.control(event.change)
+            case CallCancelled():
+                await self._session.cancel(event.call)
+            case ApprovalGiven():
+                await self._session.approve(event.request, event.decision, by=event.by)
+            case _:
+                return False
+        return True
+
+    def _answered(self, event: Event) -> None:
+        """What a performer says on the way, or in the end."""
+        machine, request = self._session.machine, getattr(event, "request", "")
+        answer = self._gate.open.get(request)
+        if isinstance(event, Answer) and answer and machine is not None and request in machine.state.open:
+            answer.set_result(event)
+        elif self._gate.emit is not None:
+            self._gate.emit(event)
+
+    def _astray(self, event: Event, machine: Machine | None) -> None:
+        """What arrives where the session has no way in for it: at the driver, or where none is, nowhere."""
+        if machine is not None and machine.done:
+            self._stray += Machine(machine.config, machine.state, machine.memory).advance(event)
+        elif self._gate.emit is not None:
+            self._gate.emit(event)
+
+    # What came of it
+
+    async def faults(self, world: ScenarioWorld) -> list[str]:
+        """What is not as in *world*, once it had the time to get there."""
+        self._clock.move_to(world.now)
+        found: list[str] = []
+        for turn in range(TURNS):
+            found = list(self._differences(world))
+            if not found and (not self._ends or self._task is None or self._task.done()):
+                break
+            await asyncio.sleep(0 if turn < SOON else 0.001)
+            if self._task is not None and self._task.done() and self._task.exception() is not None:
+                return [f"the session failed: {self._task.exception()!r}"]
+        self._notices.clear()
+        self._stray.clear()
+        self._gate.begun.clear()
+        self._gate.cancelled.clear()
+        if self._resumes and not found:
+            found = await self._resumed()
+        return found
+
+    @property
+    def _ends(self) -> bool:
+        """Whether nothing waits any more, so that the stream is about to end."""
+        machine = self._session.machine
+        return machine is not None and machine.done and not self._session.queue
+
+    def _differences(self, world: ScenarioWorld) -> Iterable[str]:
+        notices = [effect for effect in world.effects if is_notice(effect)]
+        requests = [effect for effect in world.effects if is_request(effect)]
+        cancels = {effect.request for effect in world.effects if isinstance(effect, Cancel)}
+        yield from differences(
+            self._session.machine, [*self._notices, *self._stray], world.machine, [*notices]
+        )
+        if self._gate.begun != requests:
+            yield f"asked: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, requests))}"
+        if set(self._gate.cancelled) != cancels & self._gate.open.keys():
+            yield f"cancelled: {self._gate.cancelled}; not {sorted(cancels & self._gate.open.keys())}"
+
+    async def _resumed(self) -> list[str]:
+        """Lose the process where what is open is open again; what is told again of that is left out."""
+        machine = self._session.machine
+        if machine is None or machine.done:
+            return []
+        recovery = recover(machine, self._clock.now())
+        again = [one for one in recovery.again if not isinstance(one, Cancel)]
+        if (
+            recovery.events
+            or len(again) < len(recovery.again)
+            or any(getattr(one, "again", False) for one in again)
+        ):
+            return []
+        self._leave()
+        self._go()
+        for turn in range(TURNS):
+            if self._gate.begun == again and self._session.machine == machine:
+                asked = [one for one in again if isinstance(one, AskApproval)]
+                if len(self._notices) == len(asked):
+                    self._notices.clear()
+                    self._gate.begun.clear()
+                    return []
+            await asyncio.sleep(0 if turn < SOON else 0.001)
+        return [f"not resumed: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, again))}"]
+
+    async def close(self) -> None:
+        """Let go, of those that were abandoned, too."""
+        for session, task in [*self._left, (self._session, self._task)]:
+            with suppress(TurnwheelError):
+                await session.close()
+            if task is not None:
+                with suppress(TurnwheelError, asyncio.CancelledError):
+                    await task
+        await self._store.close()
+
+
+HOSTS: Final = ("machine", "generator", "snapshots", "journal", "memory", "sqlite", "resumed")
+"""The names of the hosts."""
+
+
+def host_of(name: str, config: Config, folder: Path) -> PureHost | SessionHost:
+    """The host called *name*; one with files keeps them in *folder*."""
+    pure = {
+        "machine": PureHost,
+        "generator": GeneratorHost,
+        "snapshots": SnapshotHost,
+        "journal": JournalHost,
+    }
+    if name in pure:
+        return pure[name](config)
+    store = SQLiteStore(folder / "story.db", "process") if name == "sqlite" else MemoryStore()
+    return SessionHost(config, store, resumes=name == "resumed")
+
+
+async def played(scenario: Scenario, host: PureHost | SessionHost) -> tuple[tuple[str, ...], ...]:
+    """What each block of *scenario* leads to, where *host* does what the bare machine does."""
+    world = ScenarioWorld(scenario.config)
+    recorded: list[tuple[str, ...]] = []
+    try:
+        for block in scenario.blocks:
+            lines: list[str] = []
+            for command in block:
+                lines += world.perform(command, scenario.name)
+                for act in world.acts:
+                    await (host.begin(act) if isinstance(act, RunOpened) else host.put(act))
+                found = await host.faults(world)
+                assert not found, f"{scenario.name}:{command.line}: {command.text}: " + "; ".join(found)
+            recorded.append(tuple(lines))
+    finally:
+        await host.close()
+    return tuple(recorded)
+
+
+HERE = Path(__file__).resolve().parent / "scenarios"
+FILES = sorted(HERE.rglob("*.txt"))
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(HERE).with_suffix("").as_posix())
+async def test_a_scenario_leads_to_what_was_recorded(path: Path, host: str, tmp_path: Path) -> None:
+    scenario = read_scenario(path.read_text("utf-8"), str(path.relative_to(HERE)))
+    recorded = await played(scenario, host_of(host, scenario.config, tmp_path))
+    assert recorded == scenario.recorded, "make scenarios records it anew"
+
+
+# What is wrong with a scenario is told with its line and column
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("agent tools=look\n", "1:1: settings: 'look' has to stand in brackets"),
+        ("agent tools=(look\n", "1:18: the bracket is not closed"),
+        ("agent tols=(look)\n", "1:1: settings: "),
+        ("agent tools=(look quickly)\n", "1:1: settings: 'quickly'"),
+        ('\nprompt "Hello\n', "2:8: this is no JSON"),
+        ('prompt "Hello" id=,\n', "1:20: an option needs a value"),
+        ("prompt )\n", "1:9: ) is not expected here"),
+        ("prompt }\n", "1:7: no word begins with '}'"),
+        ("----\nstreaming\n", "1:1: no command stands before the divider"),
+        ('hello "you"\n', "1:1: 'hello \"you\"' is not understood; commands are prompt, send"),
+        ("tool look returns 5\n", "1:1: no run is under way; begin with a prompt"),
+        ('prompt "Go" loud=true\n', "1:1: prompt takes no loud"),
+        ('prompt "Go"\n\nmodel sings\n', "3:1: 'model sings' is not understood"),
+        ('prompt "Go"\n\ntool look returns "x"\n', "3:1: no RunTool look is open; open are: CallModel run-1"),
+        ('prompt "Go"\n\nmodel fails badly\n', "3:1: 'badly' is not a valid Failure"),
+        ('prompt "Go"\n\ncancel look\n', "3:1: no call of 'look' is there"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_column(text: str, says: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        play_scenario(read_scenario(text, "story"))
+    assert str(caught.value).startswith(f"story:{says}")
+
+
+def test_what_was_recorded_is_replaced_and_all_else_stays() -> None:
+    text = '# A story.\nagent loops=never\n\n# A remark.\nprompt "Hi"\n\nmodel ends\n----\nold\n'
+    once = rewritten(text, play_scenario(read_scenario(text)))
+    assert once.replace("old", "").startswith(
+        '# A story.\nagent loops=never\n\n# A remark.\nprompt "Hi"\n----\nthinking'
+    )
+    assert read_scenario(once).recorded == tuple(map(tuple, play_scenario(read_scenario(once))))
+
+
+# A session becomes a scenario
+
+GOLDEN = sorted((Path(__file__).resolve().parent / "golden" / "v3").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_an_exported_session_replays_equal(path: Path) -> None:
+    entries = path.read_bytes().splitlines()
+    kept = [decode_entry(entry) for entry in entries]
+    if any(isinstance(entry, Branched | Forked | HandedOver) for entry in kept):
+        with pytest.raises(ConfigError, match="is no one line of events"):
+            scenario_of(entries, "s")
+        return
+    scenario = read_scenario(scenario_of(entries, "s"))
+    assert tuple(map(tuple, play_scenario(scenario))) == scenario.recorded
+    ways = [line for lines in scenario.recorded for line in lines if line[:1] != " "]
+    led = [entry.label for entry in kept if isinstance(entry, Stepped)]
+    assert [label for way in ways for label in [way.split(" > ")[-1]] if label in led][-1:] == led[-1:]
+    ended = [
+        line.split(" ")[4].rstrip(":")
+        for lines in scenario.recorded
+        for line in lines
+        if line.startswith("  RunEnded")
+    ]
+    assert ended == [
+        each.reason for step in replayed(entries, "s") for each in step.effects if isinstance(each, RunEnded)
+    ]
+
+
+async def test_the_command_line_exports_a_scenario(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = (GOLDEN[0].parent / "tools.s.jsonl").read_bytes().splitlines()
+    store = SQLiteStore(tmp_path / "sessions.db")
+    await store.append("s", 0, entries)
+    await store.close()
+
+    def export(session: str) -> tuple[int, str]:
+        code = main(["export", "--store", str(tmp_path / "sessions.db"), "--scenario", session])
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    assert await asyncio.to_thread(export, "s") == (0, scenario_of(entries, "s"))
+    code, said = await asyncio.to_thread(export, "t")
+    assert code
+    assert "no session 't'" in said
