@@ -157,7 +157,7 @@ def keys(area: type, path: Way = ()) -> Iterator[SettingKey]:
                 yield from keys(item_of(kind), (*here, ITEM))
 
 
-KIND_WORDS: Mapping[Any, str] = {
+KIND_NAMES: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -174,7 +174,7 @@ SEVERAL: Mapping[Any, str] = {
     Path: "paths",
     Rule: "rules such as 'allow write:path=docs/*'",
 }
-"""As `KIND_WORDS`, for the items of a list."""
+"""As `KIND_NAMES`, for the items of a list."""
 
 MORE: Mapping[Any, str] = {
     positive: " above 0",
@@ -192,8 +192,8 @@ def accepts(kind: Any, attribute: attrs.Attribute[Any] | None = None, *, optiona
 
 
 def _words(kind: Any) -> str:  # noqa: ANN401  # an annotation
-    if kind in KIND_WORDS:
-        return KIND_WORDS[kind]
+    if kind in KIND_NAMES:
+        return KIND_NAMES[kind]
     item = item_of(kind)
     if item is not None:
         return f"a list of {SEVERAL[item] if item in SEVERAL else f'tables with some of {_names(item)}'}"

@@ -7,7 +7,6 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -79,22 +78,18 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.projections import (
     AgentEvents,
-    Plain,
+    JsonEvent,
     Projection,
     SdkMessages,
     SseEvents,
     TurnEvents,
-    agent_events,
-    sdk,
-    sse,
     to_sse,
-    turns,
 )
 from turnwheel.projections.json_events import (
-    BROKEN,
     BUDGET_USD,
-    MODES,
-    WORDS,
+    ERROR_ENDS,
+    MODE_WORDS,
+    REASON_WORDS,
     subtype,
 )
 from turnwheel.projections.run_view import RunView
@@ -112,12 +107,12 @@ MAKERS: dict[str, Callable[[], Projection]] = {
 each_vocabulary = pytest.mark.parametrize("vocabulary", MAKERS)
 
 
-def told(projection: Projection, notices: Iterable[Notice]) -> list[Plain]:
+def told(projection: Projection, notices: Iterable[Notice]) -> list[JsonEvent]:
     """All events of *notices*."""
     return [event for notice in notices for event in projection.take(notice)]
 
 
-def names(events: Iterable[Plain]) -> list[object]:
+def names(events: Iterable[JsonEvent]) -> list[object]:
     """The types of *events*."""
     return [event["type"] for event in events]
 
@@ -149,8 +144,8 @@ RUN: list[Notice] = [
 
 def test_a_run_in_sdk_messages() -> None:
     """Init, each answer whole, a progress when its tool starts and ends, and the result."""
-    of: Plain = {"session_id": "s", "parent_tool_use_id": None}
-    tool: Plain = {"tool_use_id": "r-2", "tool_name": "put"}
+    of: JsonEvent = {"session_id": "s", "parent_tool_use_id": None}
+    tool: JsonEvent = {"tool_use_id": "r-2", "tool_name": "put"}
     first, second = (
         {
             "id": request,
@@ -227,8 +222,8 @@ def test_a_run_in_sdk_messages() -> None:
 
 def test_a_run_in_sse_events() -> None:
     """Text as it comes, the question and its yes, the call with its secret left out, done with the usage."""
-    tool: Plain = {"tool_id": "r-2", "tool_name": "put"}
-    hidden: Plain = {"at": "a", "api_key": "[redacted]"}
+    tool: JsonEvent = {"tool_id": "r-2", "tool_name": "put"}
+    hidden: JsonEvent = {"at": "a", "api_key": "[redacted]"}
     assert told(SseEvents.of("s"), RUN) == [
         {"type": "init", "session_id": "s", "run_id": "r", "model": "m", "timestamp": 100.0},
         {"type": "text_delta", "content": "So "},
@@ -272,10 +267,10 @@ def test_a_run_in_sse_events() -> None:
 
 def test_a_run_in_turns_events() -> None:
     """Blocks begin before their deltas, a turn with calls ends before they run, the end has all messages."""
-    call: Plain = {"call_id": "r-2", "tool": "put"}
-    wish: Plain = {**call, "arguments": {"at": "a", "api_key": "hush"}}
-    answer: Plain = {"role": "assistant", "content": "So be it.", "thinking": "hm", "tool_calls": [wish]}
-    prompt: Plain = {"role": "user", "content": "put it there"}
+    call: JsonEvent = {"call_id": "r-2", "tool": "put"}
+    wish: JsonEvent = {**call, "arguments": {"at": "a", "api_key": "hush"}}
+    answer: JsonEvent = {"role": "assistant", "content": "So be it.", "thinking": "hm", "tool_calls": [wish]}
+    prompt: JsonEvent = {"role": "user", "content": "put it there"}
     assert told(TurnEvents.of("s"), RUN) == [
         {"type": "agent_start", "session_id": "s", "run_id": "r", "model": "m", "tools": ["put"]},
         {"type": "message_applied", "ids": ["p"], "messages": [prompt]},
@@ -386,19 +381,19 @@ def test_a_dropped_answer_is_in_no_message() -> None:
     assert [message["content"] for message in messages_in(turn)] == ["put it there", "right"]
 
 
-def texts_of(message: Plain) -> str:
+def texts_of(message: JsonEvent) -> str:
     """The text of an `assistant` message."""
     return "".join([str(block["text"]) for block in blocks_of(message) if block["type"] == "text"])
 
 
-def blocks_of(message: Plain) -> list[Plain]:
+def blocks_of(message: JsonEvent) -> list[JsonEvent]:
     """The blocks of an `assistant` message."""
     inner = message["message"]
     assert isinstance(inner, dict)
     return list(inner["content"])
 
 
-def messages_in(events: list[Plain]) -> list[Plain]:
+def messages_in(events: list[JsonEvent]) -> list[JsonEvent]:
     """The messages that the last of *events*, the end of a run, tells."""
     messages = events[-1]["messages"]
     assert isinstance(messages, list)
@@ -474,7 +469,7 @@ def test_a_call_that_never_started_is_skipped(outcome: Outcome) -> None:
     """It has no start in any vocabulary, and its result in all that tell results."""
     run = batch(ended(0, outcome))
     events = told(TurnEvents.of("s"), run)
-    reason: Plain = {"outcome": outcome.value, "reason": "result 0"}
+    reason: JsonEvent = {"outcome": outcome.value, "reason": "result 0"}
     assert {"type": "tool_skipped", "call_id": "c-0", "tool": "put", **reason} in events
     assert not {"tool_execution_start", "tool_execution_end"} & set(names(events))
     results = [event for event in told(SseEvents.of("s"), run) if event.get("tool_id") == "c-0"]
@@ -593,7 +588,13 @@ def test_a_model_that_goes_in_circles_is_told_of_until_it_is_stopped() -> None:
         *[LoopDetected(stage=stage, tools=("put",), count=3, text=text) for stage in LoopStage],
         over(DoneReason.LOOP_DETECTED, text),
     ]
-    loop: Plain = {"type": "warning", "code": "loop_detected", "message": text, "tools": ["put"], "count": 3}
+    loop: JsonEvent = {
+        "type": "warning",
+        "code": "loop_detected",
+        "message": text,
+        "tools": ["put"],
+        "count": 3,
+    }
     *_, warned, withdrawn, error, done = told(SseEvents.of("s"), run)
     assert [warned, withdrawn] == [loop | {"stage": "warned"}, loop | {"stage": "withdrawn"}]
     assert (error["type"], error["message"], done["reason"]) == ("error", text, "loop_detected")
@@ -610,7 +611,7 @@ def test_what_has_no_price_is_not_told_as_free(vocabulary: str) -> None:
     assert (done["cost_usd"], done["unpriced_tokens"]) == (0.25, 12)
 
 
-@pytest.mark.parametrize("reason", sorted(BROKEN))
+@pytest.mark.parametrize("reason", sorted(ERROR_ENDS))
 def test_a_run_that_fails_says_why_before_it_ends(reason: DoneReason) -> None:
     """An error, with the detail or else the reason, and then the end as always."""
     run = [*START, over(reason, "no luck")]
@@ -726,7 +727,7 @@ def test_runs_of_a_session_do_not_mix(vocabulary: str, first: list[Notice], seco
     assert told(projection, second) == told(MAKERS[vocabulary](), second)
 
 
-OPENINGS: dict[str, Plain] = {
+OPENINGS: dict[str, JsonEvent] = {
     "sdk": {"type": "system", "subtype": "init", "session_id": "s"},
     "sse": {"type": "init", "session_id": "s"},
     "turns": {"type": "agent_start", "session_id": "s"},
@@ -929,20 +930,15 @@ def test_one_agent_event_is_done_and_it_is_the_last(plays: list[Play]) -> None:
         assert all((event["type"], event["done"]) == ("compact", False) for event in before)
 
 
-PROJECTS: dict[str, Callable[[RunView, Notice], tuple[RunView, tuple[Plain, ...]]]] = {
-    "sdk": partial(sdk.project, voice=sdk.Voice(partial=True)),
-    "sse": sse.project,
-    "turns": turns.project,
-    "agent_events": agent_events.project,
-}
-
-
 @each_vocabulary
 def test_a_projection_is_a_pure_fold(vocabulary: str, plays: list[Play]) -> None:
     """From any point on, again and in any order: the same state and notice give the same."""
-    project = PROJECTS[vocabulary]
+    project = MAKERS[vocabulary]().project
     for one in plays[:50]:
-        state, steps = RunView(session="s"), list[tuple[RunView, Notice, tuple[RunView, tuple[Plain, ...]]]]()
+        state, steps = (
+            RunView(session="s"),
+            list[tuple[RunView, Notice, tuple[RunView, tuple[JsonEvent, ...]]]](),
+        )
         for notice in notices_of(one):
             steps.append((state, notice, project(state, notice)))
             state = steps[-1][2][0]
@@ -963,13 +959,13 @@ def test_a_watcher_that_misses_notices_is_told_what_can_be_told(vocabulary: str,
         assert events == told(MAKERS[vocabulary](), seen)
 
 
-# Words and frames
+# ReasonWords and frames
 
 
 def test_every_reason_and_mode_has_its_words() -> None:
     """A new one has a name in every vocabulary, or this fails."""
-    assert set(WORDS) == set(DoneReason)
-    assert set(MODES) == set(PermissionMode)
+    assert set(REASON_WORDS) == set(DoneReason)
+    assert set(MODE_WORDS) == set(PermissionMode)
 
 
 @pytest.mark.parametrize("reason", DoneReason)
@@ -977,7 +973,7 @@ def test_every_reason_and_mode_has_its_words() -> None:
 def test_every_reason_can_end_a_run(vocabulary: str, reason: DoneReason) -> None:
     """In every vocabulary the last event is an end, and tells the reason in its words."""
     last = told(MAKERS[vocabulary](), [*START, over(reason)])[-1]
-    words = WORDS[reason]
+    words = REASON_WORDS[reason]
     said = {
         "sdk": ("result", words.exit),
         "sse": ("done", words.done),
@@ -1052,7 +1048,7 @@ def test_a_frame_is_its_name_and_one_line() -> None:
         ({"type": "a", "cost": float("nan")}, "an event is made of what JSON is made of; got"),
     ],
 )
-def test_what_is_no_event_is_not_framed(event: Plain, says: str) -> None:
+def test_what_is_no_event_is_not_framed(event: JsonEvent, says: str) -> None:
     """The value and the way out are told."""
     with pytest.raises(ArgumentError, match=re.escape(says)):
         to_sse(event)
@@ -1099,13 +1095,13 @@ SAMPLES: list[list[Notice]] = [
 
 
 @pytest.fixture(scope="module")
-def observed(plays: list[Play]) -> dict[str, list[tuple[str, str, Plain]]]:
+def observed(plays: list[Play]) -> dict[str, list[tuple[str, str, JsonEvent]]]:
     """By vocabulary, all that is said: the notice, the name of the event, and the event."""
     runs = [*SAMPLES, *map(notices_of, plays)]
     return {name: [said for run in runs for said in said_in(maker(), run)] for name, maker in MAKERS.items()}
 
 
-def said_in(projection: Projection, run: list[Notice]) -> Iterator[tuple[str, str, Plain]]:
+def said_in(projection: Projection, run: list[Notice]) -> Iterator[tuple[str, str, JsonEvent]]:
     """What *projection* says of each notice of *run*."""
     for notice in run:
         for event in projection.take(notice):
@@ -1146,7 +1142,7 @@ def test_the_page_says_of_every_notice_what_it_is() -> None:
 
 @each_vocabulary
 def test_the_page_says_what_each_notice_is(
-    vocabulary: str, observed: dict[str, list[tuple[str, str, Plain]]]
+    vocabulary: str, observed: dict[str, list[tuple[str, str, JsonEvent]]]
 ) -> None:
     """The events in the table are those there are: none is missing, none is left over."""
     column = 1 + list(MAKERS).index(vocabulary)
@@ -1156,7 +1152,7 @@ def test_the_page_says_what_each_notice_is(
 
 @each_vocabulary
 def test_the_page_says_what_each_event_has(
-    vocabulary: str, observed: dict[str, list[tuple[str, str, Plain]]]
+    vocabulary: str, observed: dict[str, list[tuple[str, str, JsonEvent]]]
 ) -> None:
     """Every field of every event, and no other; what a child's event has besides is its own."""
     listed = {event: {"type", *fields} for (event,), fields, *_ in table(f"`{vocabulary}`")}
@@ -1172,5 +1168,5 @@ def test_the_page_has_every_reason() -> None:
     listed = {reason: words for (reason,), *words in table("Reasons")}
     assert listed == {
         reason.value: [[words.exit], [words.subtype], [words.done], [words.finish]]
-        for reason, words in WORDS.items()
+        for reason, words in REASON_WORDS.items()
     }
