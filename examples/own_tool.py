@@ -2,13 +2,7 @@
 
 import asyncio
 
-from turnwheel import (
-    Agent,
-    Approve,
-    Deny,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, Approve, Deny, SQLiteStore, tool
 from turnwheel.effects.notices import ApprovalRequested, TextDelta
 
 

@@ -5,13 +5,7 @@ from typing import Any
 
 from turnwheel.effects.events import Failure
 from turnwheel.effects.history import clear_results
-from turnwheel.effects.messages import (
-    Message,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from turnwheel.effects.messages import Message, StopReason, Text, ToolCall, ToolResult
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Transcript
 from turnwheel.effects.usage import Usage

@@ -1,11 +1,6 @@
 """A whole run by hand: no model, no tool, no event loop."""
 
-from turnwheel import (
-    Config,
-    Machine,
-    ModelSpec,
-    ToolSpec,
-)
+from turnwheel import Config, Machine, ModelSpec, ToolSpec
 from turnwheel.effects.events import ModelFinished, ToolFinished
 from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Usage
