@@ -3,8 +3,7 @@
 import asyncio
 
 from turnwheel import Agent, MemoryStore, Rule, tool
-from turnwheel.effects.events import ToolFinished
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects import CallModel, ToolFinished
 from turnwheel.engine import bisect, replay
 from turnwheel.testing import ScriptedModel, calls, says
 

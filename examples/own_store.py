@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from turnwheel.effects.errors import StoreConflict, StoreError
+from turnwheel.effects import StoreConflict, StoreError
 from turnwheel.performers import SessionInfo
 from turnwheel.testing import store_contract
 

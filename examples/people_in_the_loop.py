@@ -3,7 +3,7 @@
 import asyncio
 
 from turnwheel import Agent, Approve, Deny, Hook, HookAnswer, HookCall, MemoryStore, Policy, Rule, hook, tool
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects import CallModel
 from turnwheel.engine import explain
 from turnwheel.testing import ScriptedModel, calls, says
 

@@ -9,12 +9,17 @@ import json
 from decimal import Decimal
 
 from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Policy, Price, tool
-from turnwheel.effects.config import Concurrency
-from turnwheel.effects.events import ModelFinished
-from turnwheel.effects.messages import Role, StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
+from turnwheel.effects import (
+    CallModel,
+    CallPiece,
+    Concurrency,
+    ModelFinished,
+    Piece,
+    Role,
+    StopReason,
+    TextPiece,
+    Usage,
+)
 from turnwheel.performers import PerformContext
 
 DOLLAR_A_CALL = Usage(input=1_000)
