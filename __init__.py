@@ -12,37 +12,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .effects.config import (
+    from .effects import (
+        Approve,
+        ApproveAlways,
         ChildSpec,
         Compaction,
         Config,
+        Deny,
+        DoneReason,
+        Hook,
+        HookAnswer,
         Limits,
         Loops,
         ModelSpec,
+        PermissionMode,
         Policy,
         Price,
         Retries,
+        Rule,
+        Secrets,
+        SetMode,
+        SetModel,
+        SetThinking,
         ToolSpec,
+        TurnwheelError,
     )
-    from .effects.errors import TurnwheelError
-    from .effects.events import Approve, ApproveAlways, Deny
-    from .effects.hooks import Hook, HookAnswer
-    from .effects.notices import DoneReason
-    from .effects.permissions import PermissionMode, Rule
-    from .effects.records import SetMode, SetModel, SetThinking
-    from .effects.secrets import Secrets
-    from .engine.agent import Agent
-    from .engine.machine import Machine
-    from .engine.session.session import Handle, Result, Session
-    from .engine.session.singleton import Singleton
-    from .engine.transition import transition
-    from .performers.hooks import HookCall, hook
-    from .performers.stores.memory import MemoryStore
-    from .performers.stores.sqlite import SQLiteStore
-    from .performers.tools.builtin import builtin_tools
-    from .performers.tools.decorator import Tool, ToolContext, tool
-    from .settings.settings import Settings
-    from .states.context import Context
+    from .engine import Agent, Handle, Machine, Result, Session, Singleton, transition
+    from .performers import HookCall, MemoryStore, SQLiteStore, Tool, ToolContext, builtin_tools, hook, tool
+    from .settings import Settings
+    from .states import Context
 
 __all__ = [
     "Agent",
@@ -87,47 +85,54 @@ __all__ = [
     "transition",
 ]
 
-_MODULES = {
-    "effects.config": (
+_ROOMS = {
+    "effects": (
+        "Approve",
+        "ApproveAlways",
         "ChildSpec",
         "Compaction",
         "Config",
+        "Deny",
+        "DoneReason",
+        "Hook",
+        "HookAnswer",
         "Limits",
         "Loops",
         "ModelSpec",
+        "PermissionMode",
         "Policy",
         "Price",
         "Retries",
+        "Rule",
+        "Secrets",
+        "SetMode",
+        "SetModel",
+        "SetThinking",
         "ToolSpec",
+        "TurnwheelError",
     ),
-    "effects.errors": ("TurnwheelError",),
-    "effects.events": ("Approve", "ApproveAlways", "Deny"),
-    "effects.hooks": ("Hook", "HookAnswer"),
-    "effects.notices": ("DoneReason",),
-    "effects.permissions": ("PermissionMode", "Rule"),
-    "effects.records": ("SetMode", "SetModel", "SetThinking"),
-    "effects.secrets": ("Secrets",),
-    "engine.agent": ("Agent",),
-    "engine.machine": ("Machine",),
-    "engine.session.session": ("Handle", "Result", "Session"),
-    "engine.session.singleton": ("Singleton",),
-    "engine.transition": ("transition",),
-    "performers.hooks": ("HookCall", "hook"),
-    "performers.stores.memory": ("MemoryStore",),
-    "performers.stores.sqlite": ("SQLiteStore",),
-    "performers.tools.builtin": ("builtin_tools",),
-    "performers.tools.decorator": ("Tool", "ToolContext", "tool"),
-    "settings.settings": ("Settings",),
-    "states.context": ("Context",),
+    "engine": ("Agent", "Handle", "Machine", "Result", "Session", "Singleton", "transition"),
+    "performers": (
+        "HookCall",
+        "MemoryStore",
+        "SQLiteStore",
+        "Tool",
+        "ToolContext",
+        "builtin_tools",
+        "hook",
+        "tool",
+    ),
+    "settings": ("Settings",),
+    "states": ("Context",),
 }
 
 if not TYPE_CHECKING:  # a type checker would let every name through
 
     def __getattr__(name: str) -> object:
-        """Import the module of *name* on first use: a machine by hand pays for no HTTP and no store."""
-        for module, names in _MODULES.items():
+        """Import *name* from its room on first use: a machine by hand pays for no HTTP and no store."""
+        for room, names in _ROOMS.items():
             if name in names:
-                return getattr(import_module(f".{module}", __name__), name)
+                return getattr(import_module(f".{room}", __name__), name)
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
 
