@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -445,7 +445,7 @@ class _Reader:
         self.faults.append(f"{(at or beside)[0].place(key) if at or beside else key} {problem}")
 
 
-def _items(value: object) -> list[object] | tuple[object, ...]:
+def _items(value: object) -> Sequence[object]:
     """The items of a list; a variable writes it with commas, or as in TOML."""
     if isinstance(value, EnvText):
         value = (

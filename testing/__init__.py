@@ -4,6 +4,7 @@ The kit for tests of your agents. No test with it needs a model, a network, a ke
     scripted        a model that answers from a script, for whole agents
     clocks          clocks that move only when a test moves them
     harness         a machine stepped by hand; `state_fixtures` has one in each state
+    scenarios       stories in text, with their recorded outcome
     stores          a store to derive others from, and one that fails on demand
     store_contract  the promises of a store, as checks
     wire_rules      the rules of real providers, for authors of a wire
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from . import store_contract, wire_rules
     from .clocks import AutoClock, ManualClock
     from .harness import CHILDREN, TOOLS, MachineHarness, call, config
+    from .scenarios import Scenario, ScenarioError, read_scenario, rewritten
+    from .scenarios_world import ScenarioWorld, play_scenario
     from .scripted import (
         Reply,
         ScriptedModel,
@@ -45,6 +48,9 @@ __all__ = [
     "MachineHarness",
     "ManualClock",
     "Reply",
+    "Scenario",
+    "ScenarioError",
+    "ScenarioWorld",
     "ScriptEnded",
     "ScriptUnfinished",
     "ScriptedModel",
@@ -54,6 +60,9 @@ __all__ = [
     "calls",
     "config",
     "fails",
+    "play_scenario",
+    "read_scenario",
+    "rewritten",
     "run_at",
     "says",
     "stalls",
@@ -64,6 +73,8 @@ __all__ = [
 _MODULES = {
     "clocks": ("AutoClock", "ManualClock"),
     "harness": ("CHILDREN", "MachineHarness", "TOOLS", "call", "config"),
+    "scenarios": ("Scenario", "ScenarioError", "read_scenario", "rewritten"),
+    "scenarios_world": ("ScenarioWorld", "play_scenario"),
     "scripted": (
         "Reply",
         "ScriptEnded",
