@@ -126,17 +126,19 @@ def line_of(value: Effect | Event) -> str:
     """*value*, an effect or an event, on one line."""
     kind = type(value)
     words = WORDING[kind](value) if kind in WORDING else fields_of(value)
-    return f"{kind.__name__} {words}".rstrip()
+    return printable(f"{kind.__name__} {words}")
 
 
 def state_line(state: State) -> str:
     """*state* on one line: its label, why it ended, and its calls or the requests that it waits for."""
-    if isinstance(state, Done):
-        return _spaced("done:", state.reason, quoted(state.detail) if state.detail else "")
     batch = getattr(state, "batch", None)
-    if isinstance(batch, Batch):
-        return f"{state.label}: {', '.join(_call(call) for call in batch.calls)}"
-    return f"{state.label}, waits for {', '.join(state.open)}" if state.open else state.label
+    if isinstance(state, Done):
+        line = _spaced("done:", state.reason, quoted(state.detail) if state.detail else "")
+    elif isinstance(batch, Batch):
+        line = f"{state.label}: {', '.join(_call(call) for call in batch.calls)}"
+    else:
+        line = f"{state.label}, waits for {', '.join(state.open)}" if state.open else state.label
+    return printable(line)
 
 
 def _call(call: Call) -> str:
@@ -148,6 +150,11 @@ def _call(call: Call) -> str:
 
 def memory_lines(memory: Memory) -> Iterator[str]:
     """What *memory* holds, a line each; what was never used is left out."""
+    yield from map(printable, _settings_and_mail(memory))
+    yield from history_lines(memory.history)
+
+
+def _settings_and_mail(memory: Memory) -> Iterator[str]:
     yield f"run {memory.run}, model {memory.fallback or memory.model}, mode {memory.mode}"
     if str(spent := spent_of(memory.spent)):
         yield f"spent {spent}"
@@ -159,7 +166,6 @@ def memory_lines(memory: Memory) -> Iterator[str]:
     yield from (f"context: {quoted(text)}" for text in memory.pending_context)
     if memory.cleared:
         yield f"cleared: tool results before message {memory.cleared}"
-    yield from history_lines(memory.history)
 
 
 def history_lines(history: History) -> Iterator[str]:
@@ -169,12 +175,12 @@ def history_lines(history: History) -> Iterator[str]:
 
 def message_line(message: Message, *, whole: bool = False) -> str:
     """*message* on one line: who speaks, and what; of results the outcomes, and where *whole*, the texts."""
-    if message.role is Role.TOOL and whole:
-        results = [f"{one.name} {one.outcome} {quoted(one.content)}" for one in message.results]
-        return f"tool: {', '.join(results)}"
     if message.role is Role.TOOL:
-        return f"tool: {', '.join(f'{one.name} {one.outcome}' for one in message.results)}"
-    return _spaced(message.role, ", ".join(filter(None, map(_part, message.parts))))
+        results = [
+            _spaced(one.name, one.outcome, quoted(one.content) if whole else "") for one in message.results
+        ]
+        return printable(f"tool: {', '.join(results)}")
+    return printable(_spaced(message.role, ", ".join(filter(None, map(_part, message.parts)))))
 
 
 def _mail(mail: Mail) -> str:
@@ -210,9 +216,12 @@ def quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """*text* as JSON; what a terminal or an editor would act on is escaped as well."""
-    shown = json.dumps(text, ensure_ascii=False)
-    return "".join([each if each.isprintable() else json.dumps(each)[1:-1] for each in shown])
+    return printable(json.dumps(text, ensure_ascii=False))
+
+
+def printable(line: str) -> str:
+    """*line* with escapes for what a terminal or an editor would act on: models make up names and ids."""
+    return "".join([each if each.isprintable() else json.dumps(each)[1:-1] for each in line]).strip()
 
 
 def short(text: str) -> str:

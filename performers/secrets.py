@@ -292,7 +292,7 @@ def _replace_assignments(text: str, secrets: Secrets, replace: Replace) -> str:
 
 
 def is_searchable(value: str) -> bool:
-    """Whether *value* can be told from any word when it turns up in a text."""
+    """Whether *value* is long enough not to be an ordinary word when it turns up in a text."""
     kind = "digits" if value.isdecimal() else "any" if value.isalpha() else "mixed"
     return len(value) >= SHORTEST_SEARCHED[kind]
 

@@ -40,7 +40,7 @@ from ..effects.config import (
 from ..effects.errors import TurnwheelError
 from ..effects.hooks import HookSpec
 from ..effects.permissions import Rule
-from ..engine.codec import converter
+from ..engine.codec import decode
 
 DIVIDER = "----"
 """The line between commands and the recorded text."""
@@ -267,7 +267,7 @@ def configured(commands: Iterable[Command], base: Config | None = None) -> Confi
         for phrase in command.phrases:
             try:
                 made = with_settings(made, phrase)
-            except (TypeError, ValueError, KeyError, TurnwheelError) as error:
+            except (TypeError, ValueError, LookupError, TurnwheelError) as error:
                 msg = f"settings: {error}"
                 raise ScenarioError(msg, command.line, phrase.column) from error
     return made
@@ -279,7 +279,7 @@ _POLICY: Final = frozenset(field.name for field in attrs.fields(Policy))
 def with_settings(config: Config, phrase: Phrase) -> Config:
     """*config* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
     for word in phrase.words[1:]:
-        config = converter.structure(json.loads(text_of(word)), Config)
+        config = decode(text_of(word).encode(), Config, "this JSON")
     options = phrase.options
     policy = {name: _plain(value) for name, value in options.items() if name in _POLICY}
     fields = {
@@ -336,6 +336,9 @@ def _tool(phrase: Phrase) -> ToolSpec:
     """``look read_only never timeout=5 needs=path``, where *needs* is a text that it must be given."""
     fields = {name: _plain(value) for name, value in phrase.options.items()}
     for word in phrase.words[1:]:
+        if word not in _TOOL_WORDS:
+            msg = f"a tool is {', '.join(map(text_of, _TOOL_WORDS))}; got {text_of(word)!r}"
+            raise ValueError(msg)
         fields |= _TOOL_WORDS[word]
     if (needed := fields.pop("needs", None)) is not None:
         schema = {"type": "object", "properties": {needed: {"type": "string"}}, "required": [needed]}
@@ -345,12 +348,20 @@ def _tool(phrase: Phrase) -> ToolSpec:
     return ToolSpec(name=text_of(phrase.words[0]), **fields)
 
 
+TOKENS: Final = ("input", "output", "cached", "cache_write", "reasoning")
+"""Kinds of tokens, in the order in which ``10/5`` has them; those left out are as if nothing was said."""
+
+
+def priced(text: str) -> dict[str, Any]:
+    """The numbers in ``10/5//2`` by the kind of token they are about."""
+    return {kind: number for kind, number in zip(TOKENS, text.split("/"), strict=False) if number}
+
+
 def _model(value: Value) -> ModelSpec:
-    """``(main window=1000 price=1/5)``, a price in USD per million tokens of input and output."""
+    """``(main window=1000 price=1/5)``: USD per million tokens, in the order of `TOKENS`."""
     fields: dict[str, Any] = {"name": "main", **_fields(value, "name")}
     if (price := fields.pop("price", None)) is not None:
-        read, _, wrote = str(price).partition("/")
-        fields["price"] = Price(input=read, output=wrote)
+        fields["price"] = Price(**priced(str(price)))
     return ModelSpec(**fields)
 
 

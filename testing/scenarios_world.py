@@ -8,7 +8,6 @@ meant that waits. ``late`` before a command answers the latest request of its ki
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final, TypeVar, final
@@ -72,7 +71,7 @@ from ..effects.requests import (
     SetTimer,
 )
 from ..effects.usage import Spent, Usage
-from ..engine.codec import converter
+from ..engine.codec import decode
 from ..engine.driver import check_answer
 from ..engine.journal.entries import RunOpened
 from ..engine.machine import Machine
@@ -94,13 +93,12 @@ from .scenarios import (
     Scenario,
     ScenarioError,
     Word,
+    priced,
     text_of,
     with_settings,
 )
 
 R = TypeVar("R", bound=Request)
-
-_structure: Callable[..., Event] = converter.structure
 
 
 @final
@@ -461,7 +459,7 @@ class ScenarioWorld:
                 return ()
             case ["event", JsonText(text=text)]:
                 # event {"type": ...}: any other event, as a journal has it; its time is that of the command.
-                event = _structure(json.loads(text), Event)
+                event: Event = decode(text.encode(), Event, "this event")
                 event = attrs.evolve(event, at=self.now)
                 if isinstance(event, UserSent | ControlReceived) and self._idle:
                     return InputWaits(event=event, opens=isinstance(event, UserSent))
@@ -573,9 +571,9 @@ class _Said:
         return float(text) if text else None
 
     def usage(self, default: str = "10/5") -> Usage:
-        """``used=input/output/cached``."""
-        numbers = map(int, (self.option("used") or default).split("/"))
-        return Usage(**dict(zip(("input", "output", "cached"), numbers, strict=False)))
+        """``used=10/5``: tokens, in the order of `TOKENS`."""
+        used = priced(self.option("used") or default)
+        return Usage(**{kind: int(number) for kind, number in used.items()})
 
     def spent(self) -> Spent:
         """``turns=1 used=10/5 seconds=2``."""

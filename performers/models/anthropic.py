@@ -59,11 +59,11 @@ MIN_THINKING = 1_024
 # They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
 ADAPTIVE = (4, 7)
 
-# What the user says where a conversation begins with the model, or with nothing, which the API refuses.
+# The user's words where a conversation begins with the model, or with nothing, which the API refuses.
 BEGIN_TEXT = "Begin."
 
-# What the user says where the model spoke last.
-# Newer models refuse to go on with what they said, older ones do where it ends in white space.
+# The user's words where the model spoke last.
+# Newer models refuse to go on with their own words, older ones do where these end in white space.
 CONTINUE_TEXT = "Continue."
 
 # What a model's message says.

@@ -4,7 +4,7 @@ What the parsers of all dialects share, sans-I/O: the bytes of one answer in, de
 Theory of operation. Chunks are decoded to plain dicts and every field is looked at before it is used, since
 many servers speak each dialect and no two of them alike. What can be read is read, what cannot is passed
 over, and the answer is judged at its end. An answer that is one JSON object instead of a stream is read as a
-stream of one chunk; its first byte, not its content type, tells the two apart.
+stream of one chunk. Its first byte decides, and not its content type, which servers get wrong.
 
 A chunk that decodes to many times its own size, or is nested deeper than the stack allows, is not read
 either: `is_decodable` finds those before.

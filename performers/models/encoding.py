@@ -291,8 +291,8 @@ def _line(part: Part) -> str:
             return f"[calls {part.name}] {shorten_middle(part.arguments, ARGUMENTS_SHOWN)}"
         case ToolResult():
             failed = f", {part.outcome}" if part.is_error else ""
-            said = f"[result of {part.name}{failed}] {shorten_middle(part.content, RESULT_SHOWN)}"
-            return "\n".join([said, *map(attachment_note, part.files)])
+            shown = f"[result of {part.name}{failed}] {shorten_middle(part.content, RESULT_SHOWN)}"
+            return "\n".join([shown, *map(attachment_note, part.files)])
         case Binary():
             return attachment_note(part)
         case Reasoning() | Finish():

@@ -32,7 +32,7 @@ from ...effects.requests import CallModel, Purpose
 from ..base import PerformContext
 from .wire import Broken
 
-# Requests under way at one provider where nothing else is said.
+# Requests under way at one provider, unless a limit is given.
 # With 200 sessions and answers of half a second this many are done soonest: in 6.8 s, where 32 take 12.7 s
 # and any number 17 s (measured). What httpx looks through for each request grows with its connections, so
 # that from about 80 on most of the time goes there.
@@ -48,7 +48,7 @@ _DOUBLINGS = 30  # of a wait that is guessed: by then it is the longest, whateve
 
 
 class LoadRefusal(NamedTuple):
-    """Why nothing is sent before *until*, in seconds since the epoch: what the provider said."""
+    """A provider's refusal: nothing is sent before *until*, in seconds since the epoch."""
 
     until: float = -math.inf
     failure: Failure = Failure.OVERLOADED

@@ -25,7 +25,7 @@ class _Session:
 @final
 class MemoryStore:
     """
-    Keeps everything in this process, as a `Store`. *now* tells the time, in seconds since the epoch.
+    Keeps everything in this process, as a `Store`. *now* gives the time, in seconds since the epoch.
 
     Event loops in several threads may share one.
     """

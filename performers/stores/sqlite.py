@@ -62,7 +62,7 @@ class SQLiteStore:
     is there is whole and in order even then. Both need a local disk: the file is in WAL mode, which network
     file systems do not carry.
 
-    Several stores, in one process or many, may use one file. *now* tells the time, in seconds since the
+    Several stores, in one process or many, may use one file. *now* gives the time, in seconds since the
     epoch. The file is opened with the first call; a process that forks has to do so before that. It is made
     once: where it is deleted, emptied or replaced under an open store, that is an error and no new beginning.
     """

@@ -48,10 +48,10 @@ def builtin_tools() -> tuple[Tool[..., Any], ...]:
 # Larger files are not taken into memory; no model could read them anyway.
 MAX_EDITED = 10_000_000
 
-# Lines `read` returns unless told.
+# Lines that `read` returns where the model asks for no number.
 MAX_LINES = 2_000
 
-# What pictures begin with; a WebP is told by more than its beginning.
+# The beginnings of pictures; a WebP has more to look at.
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -343,7 +343,7 @@ async def _search(
 # The built-in tool that runs commands: `bash`.
 
 
-# How long a command may take unless told.
+# How long a command may take where the model gives no timeout.
 COMMAND_SECONDS = 120.0
 
 MAX_SECONDS = 600.0
@@ -374,7 +374,7 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
 
 
 def _signal(code: int) -> str:
-    """The name of the signal that ended a process, as its exit code tells."""
+    """The name of the signal that ended a process, from its exit code."""
     try:
         return f", {signal.Signals(-code).name}" if code < 0 else ""
     except ValueError:  # a real-time one
@@ -384,7 +384,7 @@ def _signal(code: int) -> str:
 # The built-in tool that reads on where a result was cut: `read_result`.
 
 
-# Characters read unless told: half of what a conversation holds of a result, unless it is set otherwise.
+# Characters read where the model asks for no number: half of the usual `Compaction.result_limit`.
 CHARACTERS = 10_000
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]

@@ -13,9 +13,11 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast, final
+from typing import Any, cast, final
 
 import attrs
+
+from ..worker_pool import finish
 
 # Seconds between SIGTERM and SIGKILL.
 TERM_GRACE = 0.5
@@ -37,7 +39,7 @@ class ProcessEnd:
     """
     How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out.
 
-    *errors* is what it said on its error stream, where that was not one with its *output*.
+    *errors* is the text of its error stream, where that was not one with its *output*.
     """
 
     output: str
@@ -56,16 +58,8 @@ async def run(
     that group is ended when the command has ended, when time is up, and when we are cancelled. Raises
     `OSError` where the process cannot be started.
     """
-    transport, listener = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Listener(keep),
-        *command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        start_new_session=True,
-        pass_fds=descriptors,
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    transport, listener = await _started(command, keep, cwd=cwd, pass_fds=descriptors, **streams)
     return await _end_of(transport, listener, seconds)
 
 
@@ -75,20 +69,30 @@ async def run_with_input(command: Sequence[str], *, given: bytes, cwd: Path, kee
 
     Its two output streams are kept apart, each with *keep* bytes.
     """
-    transport, listener = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Listener(keep),
-        *command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        start_new_session=True,
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    transport, listener = await _started(command, keep, cwd=cwd, **streams)
     stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
     # Not drained: a command that does not read it must not hold us up.
     stdin.write(given)
     stdin.close()
     return await _end_of(transport, listener, None)
+
+
+async def _started(
+    command: Sequence[str],
+    keep: int,
+    **settings: Any,  # noqa: ANN401  # those of `subprocess.Popen`
+) -> tuple[asyncio.SubprocessTransport, _Listener]:
+    """Start *command* in a group of its own; a cancellation meanwhile is raised by the next wait."""
+    # Cancelled in the middle of this, asyncio kills the process and knows nothing of its children, which may
+    # have begun. So the start is awaited to its end, and `_end_of` ends them all.
+    cancels: list[asyncio.CancelledError] = []
+    loop = asyncio.get_running_loop()
+    starting = loop.subprocess_exec(lambda: _Listener(keep), *command, start_new_session=True, **settings)
+    found = await finish(starting, cancels.append)
+    if cancels and (task := asyncio.current_task()) is not None:
+        task.cancel(*cancels[0].args)
+    return found
 
 
 async def _end_of(
@@ -112,7 +116,7 @@ async def _end_of(
 
 @final
 class _Listener(asyncio.SubprocessProtocol):
-    """Keeps what a process says, and tells when it is over."""
+    """Keeps the output of a process, and resolves its futures at its end."""
 
     def __init__(self, keep: int) -> None:
         loop = asyncio.get_running_loop()

@@ -33,7 +33,7 @@ MAX_SEARCHED = 5_000_000
 # Characters shown of a line.
 MAX_HIT = 500
 
-# Bytes at a file's beginning that tell whether it is binary.
+# Bytes at a file's beginning that are searched for a null byte, by which a file is binary, as git does it.
 SNIFFED = 8_192
 
 # Braces in one pattern: each multiplies the patterns to try.

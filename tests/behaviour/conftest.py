@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import aclosing
 from typing import Any
 
-import attrs
 import pytest
 
 from turnwheel import (
@@ -23,7 +22,7 @@ from turnwheel.effects.events import ModelFailed, ModelFinished
 from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role
 from turnwheel.effects.notices import Notice
-from turnwheel.effects.requests import CallModel, Conversation, Purpose
+from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.testing.clocks import AutoClock, ManualClock
 from turnwheel.testing.scripted import Reply, ScriptedModel
@@ -38,7 +37,6 @@ class Stage:
 
     *ran* is what tools did, in order, *notices* what the streams that were played told. The tools `dig` and
     `build` say that they are at it, and they and the end of the answers number *held* wait for `release`.
-    *summaries* are what is answered to whoever asks for one, before the same is said each time.
     """
 
     def __init__(self) -> None:
@@ -49,7 +47,6 @@ class Stage:
         self.faults: list[str] = []
         self.model = ScriptedModel()
         self.held: tuple[int, ...] = ()
-        self.summaries: list[Reply] = []
         self._gate = asyncio.Event()
 
     # Who acts
@@ -134,24 +131,12 @@ class Stage:
     def _answered_by(self, model: ScriptedModel) -> Performer[CallModel]:
         async def answer(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
             self.faults += unanswered(scene.history.slice(0, request.view.length))
-            if request.purpose is Purpose.SUMMARY and self.summaries:
-                return await self._summarised(request, scene, model)
             answered = await model(request, scene)
             if len(model.requests) in self.held:
                 await self._gate.wait()
             return answered
 
         return answer
-
-    async def _summarised(
-        self, request: CallModel, scene: PerformContext, model: ScriptedModel
-    ) -> ModelFinished | ModelFailed:
-        """The next of *summaries*, as an answer of *model*'s."""
-        scribe = ScriptedModel(self.summaries.pop(0))
-        answered = await scribe(attrs.evolve(request, purpose=Purpose.TURN), scene)
-        model.requests.append(request)
-        model.seen += scribe.seen
-        return answered
 
     # Who watches
 

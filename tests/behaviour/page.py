@@ -1,5 +1,5 @@
 """
-The page of behaviours: what holds, in words, and the tests that show it.
+The page of behaviours: what holds, in words, and the scenarios and tests that show it.
 
     python tests/behaviour/page.py            writes docs/behaviours.md again
     python tests/behaviour/page.py --check    writes nothing; names what is wrong, a line each, and fails
@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIST = HERE / "behaviours.toml"
 PAGE = ROOT / "docs" / "behaviours.md"
+SCENARIOS = HERE.parent / "scenarios"
+SHOWS = "# shows:"
 MARK = "pytest.mark.behaviour"
 ABOUT_THE_PAGE = "test_page.py"
 
@@ -29,8 +31,9 @@ OPENING = """\
 
 # Behaviours
 
-What holds for whoever uses an agent, and the tests that show it. The tests go through what the package
-exports and see what a user sees: results, notices, what ran, and what the model was shown.
+What holds for people who use an agent, and what shows it. A scenario is a story in text that is played on
+the bare machine, on snapshots and journals, and in sessions; a test goes through what the package exports and
+sees what a user sees.
 """
 
 
@@ -54,10 +57,11 @@ class Area:
 
 @attrs.frozen(kw_only=True)
 class Test:
-    """A test, as ``path::name``, and the *keys* of the behaviours that it shows."""
+    """A scenario or test, the *keys* that it shows, and of a scenario its *story* in a sentence."""
 
     path: str
     keys: tuple[str, ...]
+    story: str = ""
 
 
 def areas() -> tuple[Area, ...]:
@@ -74,9 +78,20 @@ def areas() -> tuple[Area, ...]:
 
 
 def shown() -> tuple[Test, ...]:
-    """The tests of this folder, in the order in which they stand there."""
+    """The scenarios, and then the tests of this folder, in the order in which they stand there."""
+    told = [_scenario(path) for path in sorted(SCENARIOS.rglob("*.txt"))]
     paths = [path for path in sorted(HERE.glob("test_*.py")) if path.name != ABOUT_THE_PAGE]
-    return tuple(test for path in paths for test in _tests(path))
+    return (*told, *(test for path in paths for test in _tests(path)))
+
+
+def _scenario(path: Path) -> Test:
+    head = path.read_text("utf-8").split("\n\n")[0].split("\n")
+    keys = [line.removeprefix(SHOWS).split(",") for line in head if line.startswith(SHOWS)]
+    return Test(
+        path=path.relative_to(ROOT).as_posix(),
+        keys=tuple(key.strip() for line in keys for key in line),
+        story=head[0].removeprefix("#").strip(),
+    )
 
 
 def _tests(path: Path) -> Iterator[Test]:
@@ -103,8 +118,14 @@ def _section(area: Area, tests: tuple[Test, ...]) -> Iterator[str]:
         yield f"{area.text}\n"
     for one in area.behaviour:
         yield f"**{one.holds}** {one.note}\n"
-        yield from (f"- `{test.path}`" for test in tests if one.key in test.keys)
+        yield from (_shows(test) for test in tests if one.key in test.keys)
         yield ""
+
+
+def _shows(test: Test) -> str:
+    if not test.story:
+        return f"- `{test.path}`"
+    return f"- [{test.story}](../{test.path})"
 
 
 def faults() -> Iterator[str]:
@@ -115,7 +136,7 @@ def faults() -> Iterator[str]:
     yield from (f"{key!r} stands in the list {count} times" for key, count in keys.items() if count > 1)
     yield from (f"no test shows {key!r}" for key in keys if key not in named)
     for test in tests:
-        if not test.keys:
+        if not (test.keys or test.story):
             yield f"{test.path} shows no behaviour: mark it"
         yield from (
             f"{test.path} shows {key!r}, which is not in the list" for key in test.keys if key not in keys

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.behaviour("notices-tell-the-story-in-order")
 async def test_a_run_is_told_from_its_start_over_each_round_to_its_end(stage: Stage) -> None:
-    """One list, in the order in which things happened."""
     await stage.play(stage.session(calls(("look", {}), text="so"), says("done")))
     assert stage.order() == [
         *("RunStarted", "InputTaken"),
@@ -42,7 +41,6 @@ async def test_a_run_is_told_from_its_start_over_each_round_to_its_end(stage: St
 
 @pytest.mark.behaviour("notices-tell-the-story-in-order")
 async def test_each_call_is_told_to_its_end_once_whether_it_ran_or_not(stage: Stage) -> None:
-    """The answer names all of them, and what a watcher was told is what the model reads."""
     wishes = calls(("look", {}), ("nowhere", {}), ("put", {}), ("pay", {}), ("look", {}))
     session = stage.session(wishes, says("well"), rules=[Rule(verdict="deny", tool="put")])
     await stage.play(session, on={ApprovalRequested: lambda one: session.approve(one.request, Deny())})
@@ -58,9 +56,8 @@ async def test_each_call_is_told_to_its_end_once_whether_it_ran_or_not(stage: St
     assert judged == [(wished[0], "allow"), (wished[2], "deny"), (wished[3], "ask"), (wished[3], "deny")]
 
 
-@pytest.mark.behaviour("a-watcher-holds-up-nobody")
+@pytest.mark.behaviour("watchers-never-hold-up-a-run")
 async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage: Stage) -> None:
-    """What it sees is in order, and it can tell how much it missed; another one sees all."""
     session = stage.session(says(" ".join(str(number) for number in range(200))))
     slow = session.subscribe()
     async with session:
@@ -73,9 +70,8 @@ async def test_a_watcher_that_is_slow_misses_some_and_always_sees_the_end(stage:
     assert places == sorted(places)
 
 
-@pytest.mark.behaviour("a-watcher-holds-up-nobody")
+@pytest.mark.behaviour("watchers-never-hold-up-a-run")
 async def test_how_far_a_watcher_may_lag_behind_is_a_setting(stage: Stage) -> None:
-    """The end is seen, however little is kept."""
     session = stage.session(says("one two three four five six"), watch=Delivery(buffer=3))
     slow = session.subscribe()
     async with session:
@@ -84,9 +80,8 @@ async def test_how_far_a_watcher_may_lag_behind_is_a_setting(stage: Stage) -> No
     assert (len(seen), type(seen[-1])) == (3, RunEnded)
 
 
-@pytest.mark.behaviour("a-watcher-holds-up-nobody")
+@pytest.mark.behaviour("watchers-never-hold-up-a-run")
 async def test_a_watcher_sees_what_comes_after_it_began_until_the_session_is_closed(stage: Stage) -> None:
-    """One that left sees nothing more; on a closed session there is nothing to see."""
     session = stage.session(says("one"), says("two"))
     await session.run("a")
     watched, left = session.subscribe(), session.subscribe()
@@ -118,7 +113,6 @@ TURNS = (
 async def test_others_read_the_same_run_in_their_own_words(
     stage: Stage, vocabulary: type[SdkMessages | SseEvents | TurnEvents | AgentEvents], types: str
 ) -> None:
-    """A start first, an end last, and nothing after it."""
     await stage.play(stage.session(calls(("look", {"at": "a"}), text="so"), says("done")))
     told = vocabulary.of("s")
     events = [event for notice in stage.notices for event in told.take(notice)]

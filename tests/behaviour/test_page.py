@@ -22,7 +22,6 @@ def checked(root: Path, *arguments: str) -> list[str]:
 
 
 def test_every_behaviour_is_shown_by_a_test_and_the_page_says_so() -> None:
-    """No behaviour without a test, no test without a behaviour, and the page is not stale."""
     assert checked(ROOT, "--check") == []
 
 
@@ -45,13 +44,13 @@ def checkout(tmp_path: Path) -> Path:
     [
         (
             FILES[1],
-            'key = "a-watcher-holds-up-nobody"',
+            'key = "watchers-never-hold-up-a-run"',
             'key = "a-watcher-knows-everything"',
             ["no test shows 'a-watcher-knows-everything'", "which is not in the list", "is stale"],
         ),
         (
             FILES[1],
-            'key = "a-watcher-holds-up-nobody"',
+            'key = "watchers-never-hold-up-a-run"',
             'key = "one-run-in-four-vocabularies"',
             [
                 "'one-run-in-four-vocabularies' stands in the list 2 times",
@@ -75,7 +74,6 @@ def checkout(tmp_path: Path) -> Path:
     ],
 )
 def test_what_is_wrong_is_said(checkout: Path, file: str, old: str, new: str, faults: list[str]) -> None:
-    """Each fault once, with what to do about it."""
     text = (checkout / file).read_text("utf-8")
     assert old in text
     (checkout / file).write_text(text.replace(old, new), "utf-8")

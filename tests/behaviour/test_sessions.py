@@ -1,4 +1,4 @@
-"""Sessions as things one keeps: a tree of runs, a title, a place in a list, and an end."""
+"""Sessions: their branches, titles, lists, copies and ends, and what comes from outside."""
 
 from __future__ import annotations
 
@@ -11,27 +11,43 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from turnwheel import (
+    ApproveAlways,
     ChildSpec,
+    Deny,
     DoneReason,
+    Machine,
     MemoryStore,
     ModelSpec,
     PermissionMode,
     Price,
+    Rule,
     SetMode,
+    SetModel,
     SQLiteStore,
+    tool,
 )
 from turnwheel.effects.errors import (
     ConfigError,
+    JournalError,
+    NewerVersion,
     SessionBusy,
     StoreConflict,
+    TooLarge,
     UnknownRun,
     UnknownSession,
 )
-from turnwheel.effects.events import Failure
+from turnwheel.effects.events import (
+    ApprovalGiven,
+    Failure,
+    ModelFinished,
+    ToolFinished,
+)
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
+from turnwheel.engine.inspect.bisect import bisect
 from turnwheel.engine.inspect.export import delete, export, prune
+from turnwheel.engine.inspect.replay import replay
 from turnwheel.engine.session.listing import latest, listed
 from turnwheel.testing.scripted import (
     Reply,
@@ -46,6 +62,9 @@ if TYPE_CHECKING:
 
     from turnwheel import Session
     from turnwheel.engine.session.listing import Listed
+
+
+# Sessions as things one keeps: a tree of runs, a title, a place in a list, and an end
 
 PRICED = ModelSpec(name="scripted", price=Price(input=1, output=2))
 SPAWN = calls(("run_agent", {"agent": "scout", "prompt": "find it"}))
@@ -68,7 +87,6 @@ async def runs(session: Session, *prompts: str) -> list[str]:
 
 @pytest.mark.behaviour("a-session-can-go-back")
 async def test_a_session_goes_on_from_an_earlier_run_and_keeps_what_came_since(stage: Stage) -> None:
-    """The model is shown the way to where it stands and nothing else."""
     session = stage.session(*[says(text) for text in ("A", "B", "C", "D", "E")])
     a, b, c = await runs(session, "a", "b", "c")
 
@@ -87,7 +105,6 @@ async def test_a_session_goes_on_from_an_earlier_run_and_keeps_what_came_since(s
 
 @pytest.mark.behaviour("a-session-can-go-back")
 async def test_it_stands_there_in_another_process_too(stage: Stage) -> None:
-    """Where it went back to is kept like all that happened."""
     async with stage.session(says("A"), says("B")) as session:
         a, _ = await runs(session, "a", "b")
         await session.branch(a)
@@ -99,7 +116,6 @@ async def test_it_stands_there_in_another_process_too(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-session-can-go-back")
 async def test_it_can_go_back_to_its_beginning(stage: Stage) -> None:
-    """A new conversation in the same session."""
     session = stage.session(says("A"), says("B"))
     await session.run("a")
     await session.branch()
@@ -110,7 +126,6 @@ async def test_it_can_go_back_to_its_beginning(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-session-can-go-back")
 async def test_what_was_spent_on_the_way_back_is_spent(stage: Stage) -> None:
-    """The account of a session is that of all its branches."""
     session = stage.session(says("A"), says("B"), says("C"), model=PRICED)
     a, _ = await runs(session, "a", "b")
     await session.branch(a)
@@ -121,7 +136,6 @@ async def test_what_was_spent_on_the_way_back_is_spent(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-session-can-go-back")
 async def test_it_goes_back_to_before_a_summary(stage: Stage) -> None:
-    """What was summarised away is still there for whoever goes back."""
     small = ModelSpec(name="scripted", window=1_000)
     full = Usage(input=800, output=5)
     session = stage.session(says("A"), says("B", usage=full), says("C"), says("D"), model=small)
@@ -135,7 +149,6 @@ async def test_it_goes_back_to_before_a_summary(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-session-can-go-back")
 async def test_it_cannot_while_a_run_is_not_over_or_to_where_it_never_was(stage: Stage) -> None:
-    """The errors say so; without a store there is nothing to go back to."""
     session = stage.session(says("A"), calls(("pay", {})))
     [a] = await runs(session, "a")
     with pytest.raises(UnknownRun, match=rf"no run 'x' in this session; there are: '{a}'"):
@@ -154,7 +167,6 @@ async def test_it_cannot_while_a_run_is_not_over_or_to_where_it_never_was(stage:
 async def test_a_copy_of_a_session_begins_with_all_of_it_and_neither_hears_of_the_other(
     stage: Stage,
 ) -> None:
-    """Its account begins with nothing; what was granted holds."""
     session = stage.session(says("A"), calls(("pay", {})), says("F"), says("G"), model=PRICED)
     await session.run("a")
     await session.control(SetMode(mode=PermissionMode.BYPASS))
@@ -171,7 +183,6 @@ async def test_a_copy_of_a_session_begins_with_all_of_it_and_neither_hears_of_th
 
 @pytest.mark.behaviour("a-fork-goes-its-own-way")
 async def test_a_fork_takes_no_name_that_is_taken(stage: Stage) -> None:
-    """Nothing of the other session is lost."""
     session = stage.session(says("A"))
     await session.run("a")
     other = stage.agent(says("B")).session("t")
@@ -198,7 +209,6 @@ async def test_a_fork_takes_no_name_that_is_taken(stage: Stage) -> None:
 async def test_by_default_it_is_the_first_line_of_the_first_prompt(
     stage: Stage, prompt: str, title: str
 ) -> None:
-    """Cut where it is long; later prompts change nothing, and it is there in another process."""
     session = stage.session(says("so"), says("so"))
     await session.run(prompt)
     await session.run("something else")
@@ -210,7 +220,6 @@ async def test_by_default_it_is_the_first_line_of_the_first_prompt(
 
 @pytest.mark.behaviour("a-session-has-a-title")
 async def test_a_person_may_call_it_otherwise_or_nothing(stage: Stage) -> None:
-    """At any time; a title may be off altogether."""
     session = stage.session(says("so"), says("so"))
     await session.run("first")
     await session.retitle("The roof\nand more")
@@ -224,7 +233,6 @@ async def test_a_person_may_call_it_otherwise_or_nothing(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-session-has-a-title")
 def test_how_it_gets_its_title_is_one_of_three_ways(stage: Stage) -> None:
-    """The error names them."""
     with pytest.raises(ConfigError, match=r"titles must be one of \['off', 'inline', 'model'\]; got 'on'"):
         stage.agent(titles="on")
 
@@ -243,7 +251,6 @@ async def settle(session: Session) -> None:
     [("Mending a roof", "Mending a roof"), ('"Mending a roof."\n\nI chose it since', "Mending a roof")],
 )
 async def test_a_model_is_asked_once_beside_the_first_run(stage: Stage, said: str, title: str) -> None:
-    """It is shown how the conversation begins and no tools; what it says around the title is left out."""
     session = stage.session(says("I will"), says(said), says("so"), titles="model")
     await session.run("the roof leaks")
     await settle(session)
@@ -257,7 +264,6 @@ async def test_a_model_is_asked_once_beside_the_first_run(stage: Stage, said: st
 
 @pytest.mark.behaviour("a-model-may-find-the-title")
 async def test_what_a_title_costs_is_the_sessions_and_no_runs(stage: Stage) -> None:
-    """Nor is it a turn; and there is no session for it in the list."""
     script = (says("I will"), says("A roof"))
     session = stage.session(*script, titles="model", model=PRICED)
     result = await stage.play(session, "the roof leaks")
@@ -278,8 +284,7 @@ async def test_what_a_title_costs_is_the_sessions_and_no_runs(stage: Stage) -> N
         stalls("A ro"),
     ],
 )
-async def test_one_that_finds_none_harms_nobody(stage: Stage, reply: Reply) -> None:
-    """The session has none, its runs go on, and letting go of it waits for nothing."""
+async def test_one_that_finds_none_harms_no_run(stage: Stage, reply: Reply) -> None:
     session = stage.session(says("I will"), reply, says("so"), titles="model")
     await session.run("the roof leaks")
     await settle(session)
@@ -293,7 +298,6 @@ async def test_one_that_finds_none_harms_nobody(stage: Stage, reply: Reply) -> N
 
 @pytest.mark.behaviour("sessions-are-listed")
 async def test_a_list_says_of_each_session_what_it_is_about(stage: Stage) -> None:
-    """The last written first; what it says is what the session itself says."""
     session = stage.session(calls(("look", {})), says("A"), says("B"), model=PRICED, cwd="tests")
     await session.run("go")
     await session.run("and?")
@@ -316,7 +320,6 @@ async def test_a_list_says_of_each_session_what_it_is_about(stage: Stage) -> Non
 async def test_a_session_that_was_left_or_shortened_is_listed_as_that(
     stage: Stage, tmp_path: Path, place: str
 ) -> None:
-    """In whichever store; its summary is pointed to."""
     store = MemoryStore() if place == "memory" else SQLiteStore(tmp_path / "agent.db")
     small = ModelSpec(name="scripted", window=1_000)
     script = (says("A", usage=Usage(input=800, output=5)), says("B"), calls(("look", {})))
@@ -331,7 +334,6 @@ async def test_a_session_that_was_left_or_shortened_is_listed_as_that(
 
 @pytest.mark.behaviour("sessions-are-listed")
 async def test_the_last_one_that_worked_in_a_directory_is_found(stage: Stage, tmp_path: Path) -> None:
-    """To go on with it; children are none to go on with."""
     await stage.agent(says("A"), cwd=tmp_path).session("here").run("a")
     await stage.agent(SPAWN, says("x"), says("B"), cwd=tmp_path, **CHILD).session("later").run("b")
     await stage.agent(says("C"), cwd=".").session("elsewhere").run("c")
@@ -350,7 +352,6 @@ async def test_the_last_one_that_worked_in_a_directory_is_found(stage: Stage, tm
 
 @pytest.mark.behaviour("a-childs-session-is-linked")
 async def test_a_child_has_a_session_that_names_its_parent(stage: Stage) -> None:
-    """Under an id of ours; its conversation can be read, and it cannot be gone on with by itself."""
     session = stage.session(SPAWN, calls(("look", {})), says("here"), says("done"), **CHILD)
     await session.run("go")
     [child] = [one for one in await listed(stage.store) if one.session != "s"]
@@ -366,7 +367,6 @@ async def test_a_child_has_a_session_that_names_its_parent(stage: Stage) -> None
 
 @pytest.mark.behaviour("a-session-can-be-taken-out")
 async def test_all_that_was_ever_said_is_in_one_document(stage: Stage) -> None:
-    """On every branch, also what a summary stands for, with what it cost and how its runs hang together."""
     small = ModelSpec(name="scripted", window=1_000, price=Price(input=1, output=2))
     script = (says("A", usage=Usage(input=800, output=5)), calls(("look", {"at": "b"})), says("B"), says("C"))
     session = stage.session(*script, model=small)
@@ -395,7 +395,6 @@ async def test_all_that_was_ever_said_is_in_one_document(stage: Stage) -> None:
 
 @pytest.mark.behaviour("a-deleted-session-is-gone")
 async def test_a_session_goes_with_its_children_and_its_forks_stay(stage: Stage) -> None:
-    """How many went is told; there is nothing left to go on with."""
     session = stage.session(SPAWN, says("x"), says("A"), says("B"), **CHILD)
     await session.run("a")
     fork = await session.fork("t")
@@ -408,8 +407,7 @@ async def test_a_session_goes_with_its_children_and_its_forks_stay(stage: Stage)
 
 
 @pytest.mark.behaviour("a-deleted-session-is-gone")
-async def test_whoever_runs_a_session_that_is_deleted_is_told(stage: Stage) -> None:
-    """And does not bring it back."""
+async def test_a_process_that_runs_a_deleted_session_is_told(stage: Stage) -> None:
     session = stage.session(calls(("look", {})), says("never"))
 
     async def remove(_: ToolStarted) -> None:
@@ -421,8 +419,7 @@ async def test_whoever_runs_a_session_that_is_deleted_is_told(stage: Stage) -> N
 
 
 @pytest.mark.behaviour("old-sessions-go")
-async def test_sessions_that_nobody_has_written_to_for_long_go_with_their_children(stage: Stage) -> None:
-    """Those that wait for somebody stay, unless one says otherwise."""
+async def test_sessions_not_written_to_for_long_go_with_their_children(stage: Stage) -> None:
     await stage.session(SPAWN, says("x"), says("A"), **CHILD).run("a")
     await stage.agent(calls(("pay", {}))).session("resting").run("b")
     now = max(one.updated for one in await listed(stage.store))
@@ -432,3 +429,152 @@ async def test_sessions_that_nobody_has_written_to_for_long_go_with_their_childr
     assert sorted(name.partition(".")[0] for name in gone) == ["s", "s"]
     assert [one.session for one in await listed(stage.store)] == ["resting"]
     assert await prune(stage.store, 60.0, now + 61.0, keep_unfinished=False) == ("resting",)
+
+
+# Going through a session again, trying otherwise from a step of it, and finding where two part
+
+ALLOWED = [Rule(verdict="allow", tool="pay")]
+
+
+async def step_of(stage: Stage, kind: type, session: str = "s") -> int:
+    """The number of the first step at which an event of *kind* happened."""
+    found = [step.number async for step in replay(stage.store, session) if isinstance(step.event, kind)]
+    return found[0]
+
+
+async def paid(stage: Stage) -> Session:
+    """A session in which 5 were paid after a look."""
+    session = stage.session(
+        calls(("look", {})),
+        calls(("pay", {"amount": 5})),
+        says("paid"),
+        says("so be it"),
+        says("and again"),
+        rules=ALLOWED,
+    )
+    await session.run("go")
+    return session
+
+
+@pytest.mark.behaviour("each-step-can-be-seen-again")
+async def test_each_step_has_what_happened_and_where_it_led(stage: Stage) -> None:
+    session = await paid(stage)
+    assert session.machine is not None
+    ran, asked, kept = list(stage.ran), stage.asked, await stage.store.load("s")
+    steps = [step async for step in replay(stage.store, "s") if step.event is not None]
+    answers = [step.label for step in steps if isinstance(step.event, ModelFinished)]
+    assert answers == ["executing", "executing", "done"]
+    assert [step.spent.usage.total for step in steps if isinstance(step.event, ModelFinished)] == [15, 30, 45]
+    assert steps[-1].state == session.machine.state
+    assert (stage.ran, stage.asked, await stage.store.load("s")) == (ran, asked, kept)
+
+
+@pytest.mark.behaviour("a-fork-tries-otherwise")
+async def test_a_fork_has_another_result_in_place_of_one(stage: Stage) -> None:
+    session = await paid(stage)
+    fork = await session.fork("f", at=await step_of(stage, ToolFinished), instead="saw nothing")
+    result = await fork.resume()
+    assert stage.shown(4) == ["user: go", "assistant: [look]", "tool: saw nothing"]
+    assert (result.text, stage.ran) == ("so be it", ["look", "pay 5"])
+    assert stage.said(session)[2] == "tool: saw"
+
+
+@pytest.mark.behaviour("a-fork-tries-otherwise")
+async def test_a_fork_has_another_decision_or_model(stage: Stage) -> None:
+    session = stage.session(calls(("pay", {})), says("paid"), says("not paid"), says("by another"))
+    await session.run("go")
+    await session.approve(session.waiting[0].id)
+    await session.resume()
+    at = await step_of(stage, ApprovalGiven)
+    denied = await session.fork("denied", at=at, instead=Deny(message="no"))
+    assert (await denied.resume()).text == "not paid"
+    assert (stage.ran, stage.outcomes(denied)) == (["pay 1"], ["pay: denied"])
+
+    answered = await step_of(stage, ModelFinished)
+    other = await session.fork("other", at=answered, instead=SetModel(model="else"))
+    assert (await other.resume()).text == "by another"
+    assert [request.model for request in stage.model.requests] == ["scripted"] * 3 + ["else"]
+
+
+@pytest.mark.behaviour("where-two-part-is-found")
+async def test_two_sessions_part_where_something_else_happened(stage: Stage) -> None:
+    session = await paid(stage)
+    at = await step_of(stage, ToolFinished)
+    fork = await session.fork("f", at=at, instead="saw nothing")
+    await fork.resume()
+    parting = await bisect(stage.store, "s", "f")
+    assert parting is not None
+    assert parting.one is not None
+    assert (parting.one["number"], parting.where) == (at, ("event.content",))
+
+    twin = stage.agent(calls(("look", {})), calls(("pay", {"amount": 5})), says("paid"), rules=ALLOWED)
+    await twin.session("twin").run("go")
+    assert await bisect(stage.store, "s", "twin") is None
+
+
+# What comes from outside: snapshots, secrets, journals of other versions, and sizes
+
+KEY = b"k" * 32
+PASSWORD = "hunter2-of-old"  # noqa: S105  # no real one
+
+
+@pytest.mark.behaviour("an-unsigned-snapshot-grants-nothing")
+async def test_a_snapshot_grants_what_it_says_only_where_it_is_signed(stage: Stage) -> None:
+    session = stage.session(calls(("pay", {})), says("paid"))
+    await session.run("go")
+    await session.approve(session.waiting[0].id, ApproveAlways())
+    await session.resume()
+    machine = session.machine
+    assert machine is not None
+    assert [rule.tool for rule in machine.memory.granted] == ["pay"]
+    history = machine.memory.history
+
+    signed = Machine.restore(machine.snapshot(KEY), machine.config, history, KEY)
+    assert signed == machine
+    for data in (machine.snapshot(), machine.snapshot(KEY)):
+        assert Machine.restore(data, machine.config, history).memory.granted == ()
+    with pytest.raises(JournalError, match="the signature of this snapshot is wrong"):
+        Machine.restore(machine.snapshot(KEY), machine.config, history, KEY[::-1] + b"x")
+
+
+@pytest.mark.behaviour("a-secret-reaches-its-tool-only")
+async def test_a_password_reaches_its_tool_alone(stage: Stage) -> None:
+    given: list[str] = []
+
+    @tool(approval="never")
+    def log_in(user: str, password: str) -> str:
+        """Log in."""
+        given.append(password)
+        return f"{user} came in with {password}"
+
+    session = stage.session(
+        calls(("log_in", {"user": "ann", "password": PASSWORD})), says("done"), tools=[log_in]
+    )
+    result = await stage.play(session)
+    assert (result.text, given) == ("done", [PASSWORD])
+    assert stage.outcomes(session) == ["log_in: ok"]
+    seen = [*stage.notices, *session.history, *stage.model.seen, *await stage.store.load("s")]
+    assert PASSWORD not in repr(seen)
+    assert "[secret password " in stage.shown(2)[-1]
+
+
+@pytest.mark.behaviour("a-newer-journal-is-refused")
+async def test_a_session_of_a_newer_version_is_refused_and_left_alone(stage: Stage) -> None:
+    await stage.session(says("so")).run("go")
+    [*_, last] = kept = await stage.store.load("s")
+    newer = json.dumps({**json.loads(last), "v": 99}).encode()
+    await stage.store.append("s", len(kept), [newer])
+    later = stage.session(says("more"))
+    with pytest.raises(NewerVersion, match=r"'s'.*99.*upgrade turnwheel"):
+        await later.run("more")
+    assert await stage.store.load("s") == [*kept, newer]
+
+
+@pytest.mark.behaviour("what-is-too-large-is-refused")
+async def test_a_prompt_that_is_too_large_is_refused_by_its_size(stage: Stage) -> None:
+    session = stage.session(says("so"))
+    said = "the text of a prompt has 5,000,000 characters, and may have 4,000,000"
+    with pytest.raises(TooLarge, match=f"^{said}$"):
+        await session.send("x" * 5_000_000)
+    assert (await session.run("go")).text == "so"
+    assert stage.said(session) == ["user: go", "assistant: so"]

@@ -73,7 +73,6 @@ def agent_of(settings: Settings, stage: Stage, *replies: Reply, **host: Any) -> 
 
 @pytest.mark.behaviour("settings-come-from-three-places")
 def test_what_is_told_nearer_wins(file: Path) -> None:
-    """Python over the environment over the file over what is usual, setting by setting."""
     env = {"TURNWHEEL_LIMITS__TURNS": "4", "TURNWHEEL_LIMITS__SECONDS": "60", "TURNWHEEL_SYSTEM": "From env."}
     settings = Settings.load(file, env, system="From Python.", limits={"seconds": 30})
 
@@ -86,7 +85,6 @@ def test_what_is_told_nearer_wins(file: Path) -> None:
 
 @pytest.mark.behaviour("settings-come-from-three-places")
 def test_a_file_is_read_where_it_is_expected(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the working directory, if it is there; one that is named must be there."""
     monkeypatch.chdir(file.parent)
     assert Settings.load(env=NOTHING).system == "From the file."
     monkeypatch.chdir(Path(file.parent.root))
@@ -97,7 +95,6 @@ def test_a_file_is_read_where_it_is_expected(file: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.behaviour("settings-come-from-three-places")
 async def test_what_was_told_holds_for_a_run(stage: Stage, file: Path) -> None:
-    """From whichever place."""
     settings = Settings.load(file, {"TURNWHEEL_LIMITS__TURNS": "1"}, stop=["END"], cwd=file.parent)
     agent = agent_of(settings, stage, calls(("read", {"path": "turnwheel.toml"})))
     result = await agent.run("go")
@@ -132,7 +129,6 @@ async def test_what_was_told_holds_for_a_run(stage: Stage, file: Path) -> None:
 def test_a_mistake_is_told_with_its_key_its_value_and_what_is_accepted(
     told: dict[str, Any], words: list[str]
 ) -> None:
-    """So that it can be mended without looking anything up."""
     with pytest.raises(ConfigError) as raised:
         Settings.load(env=NOTHING, **told)
     for word in words:
@@ -141,7 +137,6 @@ def test_a_mistake_is_told_with_its_key_its_value_and_what_is_accepted(
 
 @pytest.mark.behaviour("a-wrong-setting-is-told")
 def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> None:
-    """The file, the variable or Python."""
     path = tmp_path / "agent.toml"
     path.write_text('tools = "read"\n[limits]\ntokens = -1\n', "utf-8")
     env = {"TURNWHEEL_LIMITS__USD": "much", "TURNWHEEL_LIMITS__TURN": "3"}
@@ -164,7 +159,7 @@ def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> No
     [
         ({"tools": ["reed"]}, ["tools", "'reed'", "read"]),
         ({"tools": ["read"], "disallowed_tools": ["write_*"]}, ["disallowed_tools", "'write_*'"]),
-        ({"agent_name": "nobody"}, ["agent_name", "'nobody'"]),
+        ({"agent_name": "ghost"}, ["agent_name", "'ghost'"]),
         ({"limits": {"usd": 1}}, ["USD", "price"]),
         ({"session": {"resume": "a", "latest": True}}, ["resume", "latest"]),
         ({"hooks": [{"at": "stop", "command": ["no-such-program"]}]}, ["hooks", "no-such-program"]),
@@ -173,7 +168,6 @@ def test_all_mistakes_are_told_at_once_each_with_its_place(tmp_path: Path) -> No
 def test_settings_that_do_not_fit_together_or_fit_nothing_are_refused(
     told: dict[str, Any], words: list[str]
 ) -> None:
-    """When the agent is made, not when it is needed."""
     with pytest.raises(ConfigError) as raised:
         Settings.load(env=NOTHING, **told).agent()
     for word in words:
@@ -182,7 +176,6 @@ def test_settings_that_do_not_fit_together_or_fit_nothing_are_refused(
 
 @pytest.mark.behaviour("a-wrong-setting-is-told")
 def test_a_secret_is_never_shown() -> None:
-    """Neither by the settings nor by an error about another one beside it."""
     settings = Settings.load(env={"TURNWHEEL_API_KEY": "sk-secret"})
     assert settings.api_key == "sk-secret"
     assert "sk-secret" not in repr(settings)
@@ -207,7 +200,6 @@ OTHERS = (
 @pytest.mark.behaviour("every-setting-has-a-place")
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_can_be_set_elsewhere_can_be_set_here_or_is_said_why_not(name: str) -> None:
-    """Under its own name, another one that the error tells, or as code."""
     known = [str(key) for key in keys(Settings)]
     place = OTHER_NAMES.get(name, name)
     here = [key for key in known if key == place or key.startswith(f"{place}.") or key.endswith(f".{name}")]
@@ -216,7 +208,6 @@ def test_what_can_be_set_elsewhere_can_be_set_here_or_is_said_why_not(name: str)
 
 @pytest.mark.behaviour("every-setting-has-a-place")
 def test_each_setting_has_a_variable_of_its_own() -> None:
-    """No two have the same."""
     variables = [key.variable for key in keys(Settings) if key.variable]
     assert len(set(variables)) == len(variables)
     assert {"TURNWHEEL_LIMITS__USD", "TURNWHEEL_COMPACTION__KEEP", "TURNWHEEL_LOOPS__STOP"} <= {*variables}
@@ -225,7 +216,6 @@ def test_each_setting_has_a_variable_of_its_own() -> None:
 @pytest.mark.behaviour("every-setting-has-a-place")
 @pytest.mark.parametrize("preset", ["sdk", "steered", "confirmed", "singleton"])
 def test_a_preset_is_a_whole_policy_over_which_single_settings_are_laid(preset: str) -> None:
-    """Whatever is told beside it wins."""
     whole = Settings.load(env=NOTHING, preset=preset).policy
     assert whole != Policy() or preset == "sdk"
     one = Settings.load(env=NOTHING, preset=preset, policy={"compact_at": 0.5}).policy
@@ -234,7 +224,6 @@ def test_a_preset_is_a_whole_policy_over_which_single_settings_are_laid(preset: 
 
 @pytest.mark.behaviour("every-setting-has-a-place")
 def test_what_keeps_a_long_run_going_can_be_set() -> None:
-    """Numbers that may be none are switched off by the word."""
     told = {
         "TURNWHEEL_COMPACTION__CLEAR_OVER": "none",
         "TURNWHEEL_LOOPS__STOP": "12",
@@ -247,7 +236,6 @@ def test_what_keeps_a_long_run_going_can_be_set() -> None:
 
 @pytest.mark.behaviour("every-setting-has-a-place")
 async def test_an_agent_can_be_one_of_those_that_are_described(stage: Stage) -> None:
-    """By name; else they work for it."""
     scout = {"description": "Looks.", "system": "You look.", "tools": ["read"], "limits": {"turns": 2}}
     told: dict[str, Any] = {"tools": ["read", "ls", "write"], "agents": {"scout": scout}}
     whole = agent_of(Settings.load(env=NOTHING, **told), stage, says("hello"))
@@ -262,7 +250,6 @@ async def test_an_agent_can_be_one_of_those_that_are_described(stage: Stage) -> 
 
 @pytest.mark.behaviour("every-setting-has-a-place")
 async def test_what_a_provider_calls_beta_is_asked_for_by_name() -> None:
-    """In the header that is meant for it."""
     seen: list[httpx.Headers] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -270,14 +257,17 @@ async def test_what_a_provider_calls_beta_is_asked_for_by_name() -> None:
         return httpx.Response(400, stream=httpx.ByteStream(b"{}"))
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        settings = Settings.load(env=NOTHING, model="anthropic:claude", api_key="k", betas=["one", "two"])
-        await settings.agent(client=client).run("go")
-    assert seen[0]["anthropic-beta"].replace(" ", "") == "one,two"
+        for model in ("anthropic:claude", "openai:gpt"):
+            settings = Settings.load(
+                env=NOTHING, model=model, api_key="k", betas=["one", "two"], retries={"failed": 0}
+            )
+            await settings.agent(client=client).run("go")
+    assert [each.get("anthropic-beta", "").replace(" ", "") for each in seen] == ["one,two", ""]
+    assert [each.get("x-api-key") or each.get("authorization") for each in seen] == ["k", "Bearer k"]
 
 
 @pytest.mark.behaviour("every-setting-has-a-place")
 async def test_other_directories_can_be_opened_to_the_tools(stage: Stage, tmp_path: Path) -> None:
-    """They widen what files may be touched, and nothing else does."""
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "a.txt").write_text("found", "utf-8")
@@ -296,7 +286,6 @@ async def test_other_directories_can_be_opened_to_the_tools(stage: Stage, tmp_pa
 async def test_a_session_is_named_found_again_or_the_newest_one_of_the_place(
     stage: Stage, tmp_path: Path
 ) -> None:
-    """One that is to be gone on with must be there; a new one need not be kept."""
     told: dict[str, Any] = {"store": tmp_path / "agent.db", "cwd": tmp_path}
 
     async def said(*replies: Reply, **session: Any) -> tuple[str, list[str]]:
@@ -315,7 +304,7 @@ async def test_a_session_is_named_found_again_or_the_newest_one_of_the_place(
     await said(says("C"), id="newer")
     assert (await said(says("D"), latest=True))[0] == "newer"
     with pytest.raises(UnknownSession):
-        await said(says("never"), resume="nobody")
+        await said(says("never"), resume="ghost")
     name, _ = await said(says("E"), persist=False)
     with pytest.raises(UnknownSession):
         await said(says("never"), resume=name)
@@ -330,7 +319,6 @@ async def test_a_session_is_named_found_again_or_the_newest_one_of_the_place(
     [(says("one two three"), ["one two three"]), (fails(Failure.CUT, after="half"), [])],
 )
 async def test_who_wants_no_bits_gets_each_text_whole(stage: Stage, reply: Reply, texts: list[str]) -> None:
-    """Of an answer that broke off nothing is told."""
     await stage.play(stage.session(reply, watch=Delivery(include_partial=False)))
     assert [notice.text for notice in stage.seen(TextDelta)] == texts
 
@@ -345,7 +333,6 @@ def unconfigured() -> Iterator[None]:
 @pytest.mark.behaviour("a-log-may-be-kept")
 @pytest.mark.usefixtures("unconfigured")
 async def test_each_step_can_be_logged_to_a_file(stage: Stage, tmp_path: Path) -> None:
-    """As lines of JSON; no key of a provider's is among them."""
     settings = Settings.load(env=NOTHING, api_key="sk-secret", debug={"file": tmp_path / "logs" / "a.log"})
     await agent_of(settings, stage, says("hello")).run("go")
     text = (tmp_path / "logs" / "a.log").read_text("utf-8")

@@ -43,7 +43,7 @@ Task = dict[str, Any]
 
 
 def say(**what: object) -> None:
-    """Write a line of JSON."""
+    """Answer the test."""
     print(json.dumps(what), flush=True)
 
 
@@ -55,7 +55,6 @@ class Desk:
         self.signals: dict[str, int] = {}
 
     async def work(self, name: str, context: ToolContext[Desk]) -> str:
-        """Do what the tool *name* does, which takes a while."""
         self.notes.note("tool", tool=name, key=context.key, session=context.session)
         if name in self.signals:
             os.kill(os.getpid(), self.signals.pop(name))
@@ -78,12 +77,11 @@ async def put(context: ToolContext[Desk]) -> str:
 
 @tool
 async def pay(context: ToolContext[Desk]) -> str:
-    """Pay, when a person said yes."""
+    """Pay, when an approver said yes."""
     return await context.deps.work("pay", context)
 
 
 def speech(shown: Sequence[Message]) -> tuple[Piece, ...]:
-    """What the model says to what it is *shown*: it goes on with a job, and says at its end what it heard."""
     prompt = next(
         i for i in reversed(range(len(shown))) if shown[i].role is Role.USER and is_prompt(shown[i])
     )
@@ -98,12 +96,10 @@ def speech(shown: Sequence[Message]) -> tuple[Piece, ...]:
 
 
 def is_prompt(message: Message) -> bool:
-    """Whether *message* is a prompt and not said into a job."""
     return not message.text.startswith("steer")
 
 
 async def model(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
-    """Perform `CallModel`: an answer follows from the conversation alone, in every process."""
     pieces = speech(scene.history.slice(0, request.view.length))
     for before, piece in enumerate(pieces):
         at = scene.clock.now()
@@ -114,7 +110,6 @@ async def model(request: CallModel, scene: PerformContext) -> ModelFinished | Mo
 
 
 async def approve(session: Session, _: Task) -> None:
-    """Say yes to what is asked, once it is."""
     while not session.waiting:
         await session.load()
     for question in session.waiting:
@@ -122,7 +117,6 @@ async def approve(session: Session, _: Task) -> None:
 
 
 async def race(session: Session, task: Task) -> Result:
-    """Send a prompt of one's own, and at the given time go on, as others do."""
     await session.send(task["text"], id=task["id"])
     await asyncio.sleep(task["at"] - time.monotonic())
     return await session.resume()
@@ -139,7 +133,6 @@ DO: dict[str, Callable[[Session, Task], Awaitable[Result | str | None]]] = {
 
 
 async def done(agent: Agent, task: Task) -> dict[str, object]:
-    """What came of *task*, or what we were told."""
     try:
         async with agent.session(task["session"]) as session:
             result = await DO[task["do"]](session, task)
@@ -151,7 +144,6 @@ async def done(agent: Agent, task: Task) -> dict[str, object]:
 
 
 async def main(path: str, notes: str) -> None:
-    """Do what one is told, one thing after another."""
     store, desk = SQLiteStore(path, "process"), Desk(Path(notes))
     agent = Agent(
         model="scripted", tools=[peek, put, pay], performers={CallModel: model}, store=store, deps=desk

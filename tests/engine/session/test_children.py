@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
-from engine.session.conftest import CHILDREN, House, Tape, Watch, asked, outcomes, results, told, until
+from support.session_stage import CHILDREN, House, Tape, Watch, asked, outcomes, results, told, until
 
 from turnwheel import (
     Agent,

@@ -8,8 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from engine.session.conftest import House, Tape, Watch, outcomes, told
 from provers.tasks import at_work, turns
+from support.session_stage import House, Tape, Watch, outcomes, told
 
 from turnwheel import (
     Approve,

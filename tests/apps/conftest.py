@@ -1,0 +1,433 @@
+"""A terminal, a pipe and a model for the tests of apps/; what test_stories.py plays its stories with."""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import http.server
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, ClassVar, Never, final
+
+import attrs
+import pytest
+from rich.cells import cell_len
+
+from turnwheel.apps.cli import main
+from turnwheel.testing.scripted import Reply, calls, says
+
+PATIENCE = 20.0
+"""Seconds until a test gives up on something to appear."""
+
+CODE = re.compile(r"\x1b\[(\??[0-9;]*)([a-zA-Z])|\x1b|[^\x1b]", re.DOTALL)
+FOREIGN = "OPENAI_API_KEY ANTHROPIC_API_KEY TURNWHEEL_MODEL TURNWHEEL_DEBUG NO_COLOR FORCE_COLOR VISUAL"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own to work in, with a README, a store beside it, and no key."""
+    for name in (*FOREIGN.split(), "EDITOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TURNWHEEL_STORE", str(tmp_path / "state" / "sessions.db"))
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "README.md").write_text("# Demo\n", "utf-8")
+    monkeypatch.chdir(here)
+    return here
+
+
+Outputs = tuple[int, str, str]
+
+
+@pytest.fixture
+def runs(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outputs]:
+    """The command line in this process: the exit code, and what it wrote; *given* is what stdin has."""
+
+    def run(*arguments: str, given: bytes | None = None) -> Outputs:
+        before = sys.stdin
+        if given is not None:
+            path = Path(os.environ["TURNWHEEL_STORE"]).parents[1] / "stdin"
+            path.write_bytes(given)
+            sys.stdin = path.open(encoding="utf-8")
+        try:
+            code = main(arguments)
+        finally:
+            if given is not None:
+                sys.stdin.close()
+            sys.stdin = before
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@attrs.frozen
+class Answer:
+    """An answer of a model: text and calls, or in their place a status of HTTP, with the seconds to wait."""
+
+    text: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    finish: str = "stop"
+    status: int = 200
+    patience: str = ""
+
+    @classmethod
+    def read(cls, written: str) -> Answer:
+        """The answer *written* in a story: ``says Hi. & look {"at": "all"}``, ``cut half``, ``429 2``."""
+        if written[0].isdecimal():
+            status, _, patience = written.partition(" ")
+            return cls(status=int(status), patience=patience)
+        text, finish, wishes = "", "stop", list[tuple[str, str]]()
+        for part in written.split(" & "):
+            verb, _, rest = part.partition(" ")
+            if verb in {"says", "cut"}:
+                text = json.loads(rest) if rest.startswith('"') else rest
+                finish = "length" if verb == "cut" else "stop"
+            else:
+                wishes.append((verb, rest or "{}"))
+        return cls(text=text, calls=tuple(wishes), finish="tool_calls" if wishes else finish)
+
+    def reply(self) -> Reply:
+        if not self.calls:
+            return says(self.text)
+        return calls(*[(name, json.loads(arguments)) for name, arguments in self.calls], text=self.text)
+
+    def stream(self) -> bytes:
+        """It as a server streams it; 10 tokens came in and 5 went out."""
+        wishes = [
+            {"index": n, "id": f"c{n}", "type": "function", "function": {"name": name, "arguments": what}}
+            for n, (name, what) in enumerate(self.calls)
+        ]
+        delta = {"role": "assistant", "content": self.text} | ({"tool_calls": wishes} if wishes else {})
+        chunks = [
+            {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": self.finish}]},
+            {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}},
+        ]
+        return "".join([*[f"data: {json.dumps(each)}\n\n" for each in chunks], "data: [DONE]\n\n"]).encode()
+
+
+@final
+class _Model(http.server.BaseHTTPRequestHandler):
+    """Gives the *answers* one by one, the last of them for ever."""
+
+    answers: ClassVar[list[Answer]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        refused = answer.status != 200
+        body = b'{"error":{"message":"it is so"}}' if refused else answer.stream()
+        self.send_response(answer.status)
+        self.send_header("content-type", "application/json" if refused else "text/event-stream")
+        self.send_header("content-length", str(len(body)))
+        if answer.patience:
+            self.send_header("retry-after", answer.patience)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # http.server's name
+        """Say nothing."""
+
+
+@pytest.fixture
+def model() -> Iterator[Callable[..., str]]:
+    """A model server on loopback; calling sets its answers, begins it and returns its base URL."""
+    with ExitStack() as begun:
+        server: http.server.ThreadingHTTPServer | None = None
+
+        def put(*answers: str) -> str:
+            nonlocal server
+            _Model.answers = [Answer.read(each) for each in answers]
+            if server is None:
+                server = begun.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Model))
+                thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+                thread.start()
+                begun.callback(thread.join)
+                begun.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}/v1"
+
+        yield put
+
+
+@final
+class Paper:
+    """What a terminal of endless height shows, as far as it is told what to do here; it has *columns*."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self._rows: list[list[str]] = [[]]
+        self._row = 0
+        self._column = 0
+        self._rest = ""
+
+    def write(self, text: str) -> None:
+        """Show *text*, and obey the codes in it."""
+        text, self._rest = self._rest + text, ""
+        for match in CODE.finditer(text):
+            if match[0] == "\x1b":  # the rest of the code has not come yet
+                self._rest = text[match.start() :]
+                return
+            if match[2]:
+                self._obey(match[1], match[2])
+            else:
+                self._show(match[0])
+
+    def _obey(self, number: str, code: str) -> None:
+        match code:
+            case "A":
+                self._row = max(0, self._row - int(number or 1))
+            case "C":
+                self._column = min(self.columns, self._column + int(number or 1))
+            case "J":
+                del self._rows[self._row + 1 :], self._rows[self._row][self._column :]
+            case "K":
+                self._rows[self._row] = []
+            case _:
+                pass  # colours, and modes that draw nothing
+
+    def _show(self, char: str) -> None:
+        if char == "\r":
+            self._column = 0
+        elif char == "\n" or self._column + cell_len(char) > self.columns:
+            self._row += 1
+            self._column = self._column if char == "\n" else 0
+            if self._row == len(self._rows):
+                self._rows.append([])
+        if char >= " ":
+            row = self._rows[self._row]
+            row += [" "] * (self._column - len(row))
+            row[self._column : self._column + cell_len(char)] = [char, *[""] * (cell_len(char) - 1)]
+            self._column += cell_len(char)
+
+    @property
+    def text(self) -> str:
+        """All rows, without the blanks at their ends."""
+        return "\n".join("".join(row).rstrip() for row in self._rows)
+
+
+@final
+class Forked:
+    """This very process once more, with turnwheel in its place: begun in a moment, since all is imported."""
+
+    def __init__(self, arguments: Sequence[str], terminal: int, env: Mapping[str, str]) -> None:
+        self.returncode: int | None = None
+        with warnings.catch_warnings():
+            # The one other thread is a model server, which holds no lock that turnwheel needs.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if not self.pid:
+            _become(arguments, terminal, env)
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        return self._reaped(os.WNOHANG)
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return code
+
+    def _reaped(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+def _become(arguments: Sequence[str], terminal: int, env: Mapping[str, str]) -> Never:
+    """Be turnwheel at *terminal*, and end as it does."""
+    code = 99
+    try:
+        os.setsid()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        for descriptor in range(3):
+            os.dup2(terminal, descriptor)
+        os.closerange(3, 256)
+        if "OUTPUT" in env:
+            os.dup2(os.open(env["OUTPUT"], os.O_WRONLY | os.O_CREAT), 1)
+        for number in (signal.SIGINT, signal.SIGALRM, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+        os.environ.clear()
+        os.environ.update(env)
+        signs = env.get("PYTHONIOENCODING", "utf-8")
+        sys.stdin = open(0, encoding=signs, closefd=False)  # noqa: SIM115  # as long as the process lives
+        sys.stdout = open(1, "w", encoding=signs, closefd=False)  # noqa: SIM115  # as above
+        sys.stderr = open(2, "w", encoding=signs, closefd=False)  # noqa: SIM115  # as above
+        code = main(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+@final
+class Terminal:
+    """The CLI with *arguments* in a terminal of its own: `raw` is all it wrote, `text` how that looks."""
+
+    def __init__(self, *arguments: str, **more: str) -> None:
+        self._terminal, inner = pty.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
+        env = {**os.environ, "TERM": "xterm-256color", **more}
+        self.process = Forked(arguments, inner, env)
+        self._before = termios.tcgetattr(inner)
+        self._open: tuple[int, ...] = (self._terminal, inner)
+        self.raw = ""
+        self.paper = Paper(100)
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
+        self._seen = 0
+
+    @property
+    def text(self) -> str:
+        """What is on the screen, with what has scrolled away."""
+        return self.paper.text
+
+    def see(self, text: str) -> None:
+        """Wait until *text* is there, behind what was seen before on lines that did not change since."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self.text.find(text, self._seen)) < 0:
+            assert self._more(deadline), f"no {text!r} in {self.text[self._seen :]!r}"
+        self._seen = found + len(text)
+
+    def _more(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._terminal, 65_536)
+        except OSError:  # the last one who had it open is gone
+            return False
+        before, new = self.text, self._decode(data)
+        self.raw += new
+        self.paper.write(new)
+        same = takewhile(lambda both: both[0] == both[1], zip(before, self.text, strict=False))
+        changed = self.text.rfind("\n", 0, sum(1 for _ in same)) + 1
+        self._seen = min(self._seen, changed)
+        return bool(data)
+
+    def type(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def insist(self, key: str, text: str) -> None:
+        """Press *key* again and again until *text* appears: one that comes with others is no answer."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.text[self._seen :]:
+            assert time.monotonic() < deadline, self.text
+            self.type(key)
+            self._more(time.monotonic() + 0.5)
+        self.see(text)
+
+    def ends(self) -> int:
+        """Wait for the end; returns the exit code. The terminal is as it was before."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.text
+            self._more(time.monotonic() + 0.02)
+        while self._more(time.monotonic()):
+            pass
+        assert termios.tcgetattr(self._open[1]) == self._before
+        assert self.raw.count("\x1b[?25l") == self.raw.count("\x1b[?25h")  # the cursor is shown again
+        assert self.raw.rfind("\x1b[?2004h") <= self.raw.rfind("\x1b[?2004l")  # pastes are as they were
+        return self.process.wait()
+
+    def resize(self, rows: int, columns: int) -> None:
+        self.paper.columns = columns
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def hang_up(self) -> None:
+        for descriptor in self._open:
+            os.close(descriptor)
+        self._open = ()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.hang_up()
+
+
+@final
+class Talk:
+    """`turnwheel ... --json` with *arguments* in a process of its own, spoken to line by line."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "turnwheel.apps.cli", *arguments]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self.notices: list[dict[str, Any]] = []
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def until(self, kind: str) -> dict[str, Any]:
+        """The next notice that is a *kind*."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            notice: dict[str, Any] = json.loads(line)
+            self.notices.append(notice)
+            if notice["type"] == kind:
+                return notice
+        pytest.fail(f"no {kind}: {self.process.communicate()}")
+
+    def warned(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def ends(self) -> tuple[int, str]:
+        """No more lines: the exit code, and what is on stderr."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        self.notices += map(json.loads, out.splitlines())
+        return self.process.returncode, err
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def opens(folder: Path) -> Iterator[Callable[..., Terminal | Talk]]:
+    """Opens terminals and pipes in *folder*, and ends what is left of them."""
+    assert folder.is_dir()
+    with ExitStack() as opened:
+
+        def start(kind: str, *arguments: str, **env: str) -> Terminal | Talk:
+            made = Terminal(*arguments, **env) if kind == "terminal" else Talk(*arguments)
+            opened.callback(made.close)
+            return made
+
+        yield start
+
+
+@pytest.fixture
+def answer() -> type[Answer]:
+    return Answer
+
+
+@pytest.fixture
+def paper() -> type[Paper]:
+    return Paper

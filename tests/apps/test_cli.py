@@ -1,0 +1,255 @@
+"""What stories cannot tell of the command line: its tables, its notices, its weight."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from turnwheel import DoneReason, Settings, SQLiteStore
+from turnwheel.apps.cli import main
+from turnwheel.apps.cli.commands import turnwheel
+from turnwheel.apps.cli.event_text import WORDS, told
+from turnwheel.apps.cli.exit_codes import (
+    BY_REASON,
+    MEANS,
+    Exit,
+    table,
+)
+from turnwheel.apps.cli.run_options import RunOptions, model_of
+from turnwheel.effects import (
+    events,
+    notices,
+    records,
+    requests,
+)
+from turnwheel.effects.notices import (
+    Notice,
+    RetryScheduled,
+    RunEnded,
+    RunStarted,
+)
+from turnwheel.engine.codec import decode
+from turnwheel.engine.inspect.replay import line, replayed
+from turnwheel.engine.journal import entries
+
+pytestmark = pytest.mark.usefixtures("folder")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
+Runs = Callable[..., tuple[int, str, str]]
+
+READS = 'read {"path": "README.md"}'
+WRITES = 'write {"path": "out.txt", "content": "x"}'
+OK = (WRITES, "says ok")
+ENDS: list[tuple[tuple[str, ...], str, Exit]] = [
+    (("says done",), "", Exit.ENDED),
+    (("401",), "", Exit.FAILED),
+    (("cut half",), "", Exit.MAX_TOKENS),
+    ((READS,), "--max-turns 2", Exit.MAX_TURNS),
+    ((READS,), "--max-tokens 20", Exit.BUDGET),
+    ((READS,), "--price 1000,1000 --max-usd 0.02", Exit.BUDGET),
+    ((READS,), "--max-seconds 0.000001", Exit.BUDGET),
+    ((READS,), "", Exit.LOOP),
+    ((WRITES,), "", Exit.RESTS),
+    (OK, "--allow write:path=*.txt", Exit.ENDED),
+    ((WRITES,), "--allow write:path=*.md", Exit.RESTS),
+    (OK, "--yes", Exit.ENDED),
+    ((READS,), "--ask r*d --allow read", Exit.RESTS),
+    (OK, "--deny *:path=out.txt --yes", Exit.ENDED),
+    (OK, "--mode accept_edits", Exit.ENDED),
+    (OK, "--mode plan", Exit.ENDED),
+    (OK, "--mode dont_ask", Exit.ENDED),
+    (OK, "--mode bypass --ask *", Exit.ENDED),
+    (("says ok",), "--hook user_prompt_submit=./stop.sh", Exit.BLOCKED),
+]
+
+
+@pytest.mark.parametrize(("answers", "options", "code"), ENDS)
+def test_the_exit_code_says_how_the_run_ended_to_people_and_programs(
+    answers: tuple[str, ...], options: str, code: Exit, runs: Runs, model: Callable[..., str]
+) -> None:
+    Path("stop.sh").write_text("#!/bin/sh\nexit 2\n", "utf-8")
+    Path("stop.sh").chmod(0o700)
+    for more in ([], ["--json"], ["--quiet"]):
+        out = runs("run", "--base-url", model(*answers), *options.split(), *more, "go")
+        assert out[0] == code, out
+
+
+def test_help_and_docs_show_every_exit_code_command_and_option(runs: Runs) -> None:
+    assert set(BY_REASON) == set(DoneReason)
+    assert set(MEANS) == set(Exit)
+    _, out, _ = runs("run", "--help")
+    assert [text for text in table().splitlines() if text not in out or text not in PAGE] == []
+    options = {
+        option
+        for command in turnwheel.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    assert {option for option in options if f"`{option}" not in PAGE} == set()
+    assert {name for name in turnwheel.commands if f"`turnwheel {name}" not in PAGE} == set()
+
+
+def test_help_in_a_chat_is_the_help_of_the_command(runs: Runs) -> None:
+    _, _, err = runs("chat", given=b"/help\n")
+    _, out, _ = runs("chat", "--help")
+    assert [text for text in err.splitlines()[1:] if text.strip() not in out] == []
+
+
+def test_json_is_one_notice_per_line_and_nothing_else(runs: Runs) -> None:
+    code, out, err = runs("run", "--json", "--stand-in", "--allow", "write", "Write a report to R.md")
+    told = [decode(text.encode(), Notice) for text in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert {type(notice) for notice in told} <= set(typing.get_args(Notice))
+    assert [type(told[0]), type(told[-1])] == [RunStarted, RunEnded]
+
+
+def test_a_program_is_told_until_when_a_wait_is(runs: Runs, model: Callable[..., str]) -> None:
+    code, out, _ = runs("run", "--json", "--base-url", model("429 1", "says ok"), "go")
+    first, *among, last = [decode(text.encode(), Notice) for text in out.splitlines()]
+    (waits,) = [notice for notice in among if isinstance(notice, RetryScheduled)]
+    assert isinstance(first, RunStarted)
+    assert isinstance(last, RunEnded)
+    assert code == 0
+    assert first.at < waits.due < last.at
+
+
+def test_lines_come_at_once_and_a_reader_may_leave() -> None:
+    command = [sys.executable, "-m", "turnwheel.apps.cli", "run", "--json", "--session", "s"]
+    command += ["--model", "openai:stand-in-slow", "hello"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["type"] == "RunStarted"
+        assert process.poll() is None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == Exit.BROKEN_PIPE
+
+
+def test_with_turnwheel_debug_an_error_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNWHEEL_DEBUG", "1")
+    with pytest.raises(LookupError):
+        main(["run", "--resume", "none", "hi"])
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_it_says_how_to_install_it(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [each for each in sys.modules if each.startswith(("turnwheel.apps.", f"{missing}."))]:
+        if name != "turnwheel.apps.cli":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"the command line needs '{missing}': pip install 'turnwheel[cli]'\n")
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        (["OPENAI_API_KEY"], "openai:gpt-5"),
+        (["ANTHROPIC_API_KEY"], "anthropic:claude-sonnet-4-5"),
+        (["OPENAI_API_KEY", "ANTHROPIC_API_KEY"], "openai:gpt-5"),
+    ],
+)
+def test_with_a_key_its_model_is_asked(keys: list[str], asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in keys:
+        monkeypatch.setenv(name, "k")
+    assert model_of(RunOptions(prompt="hi", store=Path("s")), None) == asked
+
+
+def test_what_is_shown_of_settings_is_a_file_from_which_the_same_follow(runs: Runs) -> None:
+    Path("our.toml").write_text(
+        """
+model = { name = "openai:x", window = 5000, price = { input = 0.10, output = 2 } }
+tools = ["read"]
+system = "from the file"
+instructions = ["NOTES.md"]
+rules = ["deny ls", "ask read"]
+preset = "confirmed"
+loops = false
+models = ["openai:other"]
+fallback = "openai:stand-in-bash"
+limits = { turns = 3, usd = "none" }
+[agents.helper]
+description = "helps"
+[[hooks]]
+at = "pre_tool_use"
+command = ["true", "a b"]
+where = { "odd key" = "src/*" }
+timeout = "none"
+""",
+        "utf-8",
+    )
+    code, out, err = runs("settings", "--settings", "our.toml")
+    assert (code, err) == (0, "")
+    Path("shown.toml").write_text(out, "utf-8")
+    again = runs("settings", "--settings", "shown.toml")[1]
+    assert re.sub("  #.*", "", again) == re.sub("  #.*", "", out)
+    shown, given = Settings.load("shown.toml", {}), Settings.load("our.toml", {})
+    same = {each.name for each in attrs.fields(Settings)} - {"store", "sources", "debug"}
+    assert {name: getattr(shown, name) for name in same} == {name: getattr(given, name) for name in same}
+
+
+def test_replay_as_lines_of_json_is_what_python_has(runs: Runs) -> None:
+    runs("run", "--session", "s", "hello")
+
+    async def journal() -> list[bytes]:
+        store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
+        loaded = list(await store.load("s"))
+        await store.close()
+        return loaded
+
+    code, out, _ = runs("replay", "s", "--json")
+    assert code == 0
+    assert [text.encode() for text in out.splitlines()] == [
+        line(step) for step in replayed(asyncio.run(journal()), "s")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        (
+            "Unheard",
+            {"at": 1.0, "what": "it", "how": {"type": "Well"}, "all": [1, 2]},
+            "what=it how=Well all=2",
+        ),
+        ("ToolFinished", {"said": "another version"}, "said=another version"),
+        ("ToolFinished", {"content": "no", "outcome": "error"}, "error: no"),
+        ("HookAnswered", {"request": "r-1"}, ""),
+        (
+            "HookAnswered",
+            {"said": [{"name": "a"}, {"name": "b", "answer": {"verdict": "deny"}}]},
+            "a, b: deny",
+        ),
+        ("HookAnswered", {"said": [{"name": "a", "fault": "it broke"}]}, "a: it broke"),
+        ("CallModel", {"model": "m", "purpose": "summary", "attempt": 2}, "m for a summary try 2"),
+        ("Forked", {"session": "s", "run": "r2"}, "from session s, goes on as run r2"),
+        ("Branched", {"run": ""}, "to the beginning"),
+        ("HandedOver", {"at": 1.0, "unbegun": ["r-7", "r-8"]}, "unbegun=2"),
+        ("ApprovalGiven", {"request": "r-7", "decision": {"type": "ApproveAlways"}}, "#7 yes, always"),
+    ],
+)
+def test_what_a_step_says_is_short_also_where_another_version_wrote_it(
+    kind: str, value: dict[str, Any], words: str
+) -> None:
+    assert told({"type": kind, **value}) == (kind, words)
+    assert re.fullmatch(r"until \d\d:\d\d:\d\d", told({"type": "SetTimer", "id": "r-1", "due": 43_200.0})[1])
+
+
+def test_what_is_told_in_words_of_its_own_is_there() -> None:
+    there = {name for module in (notices, records, requests, events, entries) for name in vars(module)}
+    assert set(WORDS) - there == set()

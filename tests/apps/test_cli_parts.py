@@ -1,0 +1,388 @@
+"""The parts of the command line, each on its own: values, keys, lines, questions, trees."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import attrs
+import pytest
+from rich.text import Text
+
+from turnwheel import Approve, ApproveAlways, Deny
+from turnwheel.apps.chat.commands import Say, Word, meaning
+from turnwheel.apps.chat.key_decoder import Key, KeyDecoder
+from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, laid_out
+from turnwheel.apps.chat.questions import Questions, meant
+from turnwheel.apps.cli.call_report import account
+from turnwheel.apps.cli.option_types import (
+    hook,
+    meant_question,
+    priced_model,
+    rule,
+    short,
+    span,
+    thinking,
+)
+from turnwheel.apps.cli.run_table import branches
+from turnwheel.apps.cli.run_table import meant as meant_run
+from turnwheel.apps.cli.session_table import age, forest
+from turnwheel.apps.terminal.approval_card import Question, card
+from turnwheel.apps.terminal.call_summary import (
+    essence,
+    gist,
+    preview,
+    took,
+)
+from turnwheel.apps.terminal.notice_lines import decided
+from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
+from turnwheel.apps.terminal.screen import Dock, Screen
+from turnwheel.apps.terminal.spend_format import money
+from turnwheel.effects.errors import ConfigError, UnknownRequest, UnknownRun
+from turnwheel.effects.messages import Outcome
+from turnwheel.effects.notices import ApprovalRequested
+from turnwheel.effects.permissions import Verdict
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.inspect.explain import Explanation, Moment
+from turnwheel.engine.inspect.run_tree import RunInfo
+from turnwheel.engine.journal.summary import SessionSummary
+from turnwheel.engine.session.listing import Listed
+from turnwheel.states.rules import model_messages
+
+if TYPE_CHECKING:
+    from apps.conftest import Paper
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def bill(cost: str, tokens: int, unpriced: int) -> str:
+    """What is said of a *cost*."""
+    return money(Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced))
+
+
+def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
+    """What is shown of a call before it is approved."""
+    Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
+    return preview(tool, json.dumps(arguments), Path())
+
+
+def keys(data: bytes) -> list[Key | str]:
+    """What is read from *data*; one byte at a time, text comes in bits, keys do not."""
+    whole, one_by_one = list(KeyDecoder().feed(data)), KeyDecoder()
+    found = [key for byte in data for key in one_by_one.feed(bytes([byte]))]
+    assert [key for key in found if isinstance(key, Key)] == [key for key in whole if isinstance(key, Key)]
+    assert "".join(map(text_of, found)) == "".join(map(text_of, whole))
+    return whole
+
+
+def text_of(key: Key | str) -> str:
+    """The text of a *key*, if it is one."""
+    return "" if isinstance(key, Key) else key
+
+
+def typed(text: str, *keys: Key | str) -> str:
+    """What stands in a line, with a bar for the caret."""
+    made = line(text, *keys, before=("first", "second"))
+    return f"{made.text[: made.caret]}|{made.text[made.caret :]}"
+
+
+def means(text: str) -> Word:
+    """What *text* means, whether or not a question is open."""
+    assert meaning(text, asked=True) == meaning(text, asked=False)
+    return meaning(text, asked=True)
+
+
+def answers(text: str) -> Word:
+    """What *text* means where a question is open; else it is said."""
+    assert meaning(text, asked=False) == Say(text)
+    return meaning(text, asked=True)
+
+
+NAMES = (
+    "rule hook priced_model thinking span meant_question short bill clean one_line first_lines essence gist "
+    "before age took decided keys typed laid_out means answers Verdict Outcome Key Approve ApproveAlways Deny"
+)
+PARTS: list[Callable[..., object]] = [
+    *(rule, hook, priced_model, thinking, span, meant_question, short, bill, clean, one_line, first_lines),
+    *(essence, gist, before, age, took, decided, keys, typed, laid_out, means, answers),
+    *(Verdict, Outcome, Key, Approve, ApproveAlways, Deny),
+]
+FILE = Path(__file__).parent / "parts.txt"
+
+
+def test_a_part_gives_what_is_written() -> None:
+    lines, told = FILE.read_text("utf-8").split("\n"), list[str]()
+    for above, text in pairwise(["", *lines]):
+        told += [] if above.startswith(">>> ") else [text]  # an outcome is put in place of the one before
+        if text.startswith(">>> "):
+            given = dict(zip(NAMES.split(), PARTS, strict=True))
+            told.append(repr(eval(text[4:], {**given})))  # noqa: S307  # the file is ours
+    if os.environ.get("RECORD"):
+        FILE.write_text("\n".join(told), "utf-8")
+    assert told == FILE.read_text("utf-8").split("\n")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "much", "1.5", "", "9999999999"])
+def test_what_is_no_budget_to_think_is_told_what_is_one(text: str) -> None:
+    with pytest.raises(ValueError, match="write one above 0, or off"):
+        thinking(text)
+
+
+# A line that is typed
+
+
+def line(text: str = "", *keys: Key | str, before: tuple[str, ...] = ()) -> LineEditor:
+    made = LineEditor(list(before), iter(range(100)).__next__)
+    for key in (text, *keys):
+        if isinstance(key, Key):
+            made.press(key)
+        else:
+            made.put(key)
+    return made
+
+
+def test_a_line_that_was_sent_can_be_brought_back() -> None:
+    before: list[str] = []
+    for _ in range(2):
+        made = LineEditor(before, time.monotonic)
+        made.put("again")
+        assert made.take() == "again"
+        assert made.text == ""
+    assert before == ["again"]
+
+
+def test_a_line_knows_when_it_was_begun() -> None:
+    made = line("a", "b", before=("old",))
+    assert made.started == 0
+    made.clear()
+    made.put("c")
+    assert made.started == 1
+    made.press(Key.UP)
+    assert made.started == 2
+
+
+@pytest.mark.parametrize(("caret", "first"), [(0, 0), (40, 16), (20, 6)])
+def test_of_a_long_line_the_rows_around_the_caret_are_shown(caret: int, first: int) -> None:
+    text = "\n".join("abcdefghijklmnopqrstuvwx")
+    rows, row, _ = laid_out(text, min(caret, len(text)), 5)
+    assert len(rows) == MOST_ROWS
+    assert rows[0] == text.split("\n")[first]
+    assert rows[row] == text.split("\n")[first + row]
+
+
+# Questions that are open
+
+
+def asked(*calls: str) -> Questions:
+    """Questions about *calls*, of which each came a second after the one before."""
+    questions = Questions(iter(range(100)).__next__)
+    for call in calls:
+        notice = ApprovalRequested(request=f"r-{call}0", call=f"r-{call}", tool="bash", arguments="{}")
+        questions.add(notice, None)
+    return questions
+
+
+def test_the_only_question_needs_no_name() -> None:
+    assert [one.name for one in asked("1").named("", 9.0)] == ["1"]
+    assert [one.name for one in asked("1", "2").named("2", 9.0)] == ["2"]
+    assert [one.name for one in asked("1", "2").named("all", 9.0)] == ["1", "2"]
+    with pytest.raises(ConfigError, match="2 questions are open: say which one, 1 or 2, or all"):
+        asked("1", "2").named("", 9.0)
+    with pytest.raises(UnknownRequest, match="no open question '3'; open: '1', '2'"):
+        asked("1", "2").named("3", 9.0)
+
+
+def test_a_yes_is_only_for_a_question_that_was_seen() -> None:
+    with pytest.raises(ConfigError, match="came while you typed"):
+        asked("1").named("", -1.0)
+    questions = asked("1")
+    assert questions.close("r-10") is not None
+    assert questions.close("r-10") is None
+    with pytest.raises(ConfigError, match="no question is open any more"):
+        questions.named("", 9.0)
+
+
+def test_a_yes_to_edited_arguments_says_which() -> None:
+    questions = asked("1")
+    (question,) = questions.named("", 9.0)
+    edited = questions.edit(question, '{"a": 1}', {})
+    assert questions.open == (edited,)
+    assert meant(edited, Approve()) == Approve(arguments='{"a": 1}')
+    assert meant(edited, Deny()) == Deny()
+    assert meant(question, Approve()) == Approve()
+    with pytest.raises(ConfigError, match="say y to this one"):
+        meant(edited, ApproveAlways())
+    with pytest.raises(ConfigError, match="no JSON object"):
+        questions.edit(question, "[]", {})
+
+
+def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
+    question = Question(
+        request="r-2",
+        call="r-1",
+        tool="write",
+        arguments='{"path": "a.txt", "content": "x"}',
+        why="rule: ask write",
+        within=30.0,
+    )
+    lines = [text.plain for text in card(question, Path(), 80)]
+    assert lines == ["? write a.txt  #1", "  + x", "  rule: ask write; a no after 30 s"]
+    plain = Question(request="r-2", call="r-1", tool="write", arguments="{}", why="tool: it changes things")
+    assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1", "    {}"]
+    assert [text.plain for text in card(plain, Path(), 80, told=True)][-1] == "  tool: it changes things"
+
+
+def test_a_card_says_that_a_call_may_have_run() -> None:
+    question = Question(
+        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {model_messages.AGAIN}"
+    )
+    assert [text.plain for text in card(question, Path(), 80, told=True)] == [
+        "? pay  #1",
+        "    {}",
+        "  it may have run when its process was lost; run it again?",
+    ]
+    assert meant(question, Approve()) == Approve()
+    with pytest.raises(ConfigError, match="say y to run this one again"):
+        meant(question, ApproveAlways())
+
+
+def test_the_account_of_a_call_is_told_with_its_times() -> None:
+    moments = (
+        Moment(at=0.0, what="wished", text="bash {}"),
+        Moment(at=0.0, what="judged", text="ask"),
+        Moment(at=90.0, what="ended", text="ok: one\ntwo"),
+    )
+    found = Explanation(session="s", call="r-1", tool="bash", arguments="{}", moments=moments)
+    lines = [re.sub(r"[-\d]{10} [:\d]{8}", "AT", row) for row in account(found)]
+    assert lines == [
+        "bash  r-1, session s",
+        "  AT  wished  bash {}",
+        "  AT  judged  ask",
+        "  AT  ended   ok: one  +1 min 30 s",
+        "                               two",
+    ]
+
+
+# What there is, as trees
+
+
+def listed(session: str, parent: str = "") -> Listed:
+    return Listed(session=session, created=0.0, updated=0.0, about=SessionSummary(parent=parent))
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ([listed("b"), listed("a")], [(0, "b"), (0, "a")]),
+        ([listed("a.1", "a"), listed("b"), listed("a")], [(0, "a"), (1, "a.1"), (0, "b")]),
+        (
+            [listed("c", "b"), listed("d", "a"), listed("b", "a"), listed("a")],
+            [(0, "a"), (1, "d"), (1, "b"), (2, "c")],
+        ),
+        ([listed("b", "gone")], [(0, "b")]),
+        ([listed("a", "b"), listed("b", "a")], [(0, "b"), (1, "a")]),
+        ([listed("a", "a")], [(0, "a")]),
+    ],
+    ids=["alone", "a child", "forks of forks", "an orphan", "each from the other", "from itself"],
+)
+def test_sessions_stand_below_those_they_come_from(found: list[Listed], shown: list[tuple[int, str]]) -> None:
+    assert [(depth, one.session) for depth, one in forest(found)] == shown
+
+
+def ran(run: str, parent: str = "", *, here: bool = False) -> RunInfo:
+    return RunInfo(run=run, parent=parent, prompt="", at=0.0, current=here)
+
+
+@pytest.mark.parametrize(
+    ("runs", "shown"),
+    [
+        ([ran("a"), ran("b", "a", here=True)], [(0, "a"), (0, "b")]),
+        ([ran("a"), ran("b", "a"), ran("c", "a", here=True)], [(0, "a"), (1, "b"), (0, "c")]),
+        ([ran("a"), ran("b", "a", here=True), ran("c", "a")], [(0, "a"), (1, "c"), (0, "b")]),
+        (
+            [ran("a"), ran("b", "a"), ran("c", "b"), ran("d", "b"), ran("e", "a", here=True)],
+            [(0, "a"), (1, "b"), (2, "c"), (1, "d"), (0, "e")],
+        ),
+        ([ran("a"), ran("b", here=True)], [(0, ""), (1, "a"), (0, "b")]),
+        ([ran("a")], [(0, ""), (0, "a")]),
+        ([], [(0, "")]),
+    ],
+    ids=["a line", "left", "gone back to", "left in what was left", "two beginnings", "at its start", "none"],
+)
+def test_runs_that_were_left_are_set_in(runs: list[RunInfo], shown: list[tuple[int, str]]) -> None:
+    assert [(depth, "" if run is None else run.run) for depth, run in branches(runs)] == shown
+
+
+def test_a_long_line_of_runs_is_no_deep_one() -> None:
+    runs = [ran(str(number), str(number - 1) if number else "") for number in range(3_000)]
+    assert {depth for depth, _ in branches([*runs[:-1], attrs.evolve(runs[-1], current=True)])} == {0}
+
+
+@pytest.mark.parametrize(
+    ("name", "run"), [("abc", "abc"), ("abd", "abd"), ("ab", None), ("b", "b-1"), ("start", ""), ("", None)]
+)
+def test_a_run_goes_by_how_its_id_begins_where_that_is_sure(name: str, run: str | None) -> None:
+    runs = [ran("abc"), ran("abd"), ran("b-1")]
+    if run is not None:
+        assert meant_run(name, runs) == run
+        return
+    with pytest.raises(UnknownRun):
+        meant_run(name, runs)
+
+
+# The dock
+
+
+@final
+class Tty(io.StringIO):
+    """A terminal that keeps what it is told."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("bits", "rows"),
+    [
+        (["one ", "two"], ["one two"]),
+        (["one\n", "two"], ["one", "two"]),
+        (["0123456789", "\nnext"], ["0123456789", "next"]),
+        (["0123456789", "", "\n", "next"], ["0123456789", "next"]),
+        (["0123456789", "next"], ["0123456789", "next"]),
+        (["0123456789", "\n\nnext"], ["0123456789", "", "next"]),
+        (["日本語日本", "語"], ["日本語日本", "語"]),
+        (["123456789", "日"], ["123456789", "日"]),
+        (["a\tb", "c"], ["a       bc"]),
+    ],
+)
+def test_what_is_written_above_a_dock_goes_on_where_it_was(
+    bits: list[str], rows: list[str], monkeypatch: pytest.MonkeyPatch, paper: type[Paper]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("TERM", "xterm")
+    file = Tty()
+
+    def seen() -> list[str]:
+        sheet = paper(10)
+        sheet.write(file.getvalue().replace("\n", "\r\n"))
+        return sheet.text.splitlines()
+
+    screen = Screen(file)
+    with screen.dock(lambda: Dock((Text("status"), Text("> typed")), 1, 7)):
+        for bit in bits:
+            screen.run_on(bit)
+        assert seen() == [*rows, "status", "> typed"]
+        screen.line("below")
+        assert seen() == [*rows, "below", "status", "> typed"]
+    assert seen() == [*rows, "below"]

@@ -1,0 +1,469 @@
+"""Work in the background: what a handle tells of a run, and one agent that answers all channels in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from turnwheel import (
+    Agent,
+    DoneReason,
+    MemoryStore,
+    ModelSpec,
+    Policy,
+    Price,
+    Session,
+    tool,
+)
+from turnwheel.effects.errors import (
+    ConfigError,
+    QueueFull,
+    SessionClosed,
+    StoreError,
+    UnknownSession,
+)
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import Role
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TextDelta,
+)
+from turnwheel.effects.requests import CallModel
+from turnwheel.engine.session.session import BUFFER, Handle
+from turnwheel.engine.session.singleton import Singleton
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    stalls,
+)
+from turnwheel.testing.stores import FaultyStore, StoreOver
+
+WHOLE = " ".join(map(str, range(4 * BUFFER)))  # more pieces than may wait for a reader
+MANY = says(WHOLE)
+ANSWERS = [says(f"answer {number}") for number in range(1, 20)]
+
+
+@tool
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+async def turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await turns(1)
+
+
+class Slow(StoreOver):
+    """A store that keeps all in memory and takes some turns of the event loop for each call."""
+
+    async def append(
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        await turns(2)
+        length = await super().append(session, expected, entries, about)
+        await turns(2)
+        return length
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        await turns(2)
+        return await super().load(session, start)
+
+
+def session(*replies: Reply, store: Store | None = None, policy: Policy = Policy()) -> Session:  # noqa: B008  # frozen
+    """The session ``s`` of an agent over a script, in *store* or one of its own."""
+    agent = Agent(
+        model=ModelSpec(name="scripted", price=Price(input=1, output=1)),
+        tools=[pay],
+        policy=policy,
+        store=store or MemoryStore(),
+        clock=AutoClock(100.0),
+        performers={CallModel: ScriptedModel(*replies)},
+    )
+    return agent.session("s")
+
+
+def said(session: Session) -> list[str]:
+    return [message.text for message in session.history if message.role is Role.USER]
+
+
+async def read(handle: Handle, count: int | None = None) -> list[Notice]:
+    """The next *count* notices of *handle*, or all there are."""
+    notices: list[Notice] = []
+    if count != 0:
+        async with aclosing(aiter(handle)) as reading:
+            async for notice in reading:
+                notices.append(notice)
+                if len(notices) == count:
+                    break
+    return notices
+
+
+def text(notices: list[Notice]) -> str:
+    return "".join(notice.text for notice in notices if isinstance(notice, TextDelta))
+
+
+@pytest.fixture(autouse=True)
+async def _quiet() -> AsyncIterator[None]:
+    """Nothing is left at work, and no error is left unraised."""
+    heard = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
+    gc.freeze()  # what was there before needs no look
+    yield
+    gc.collect()
+    gc.unfreeze()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert heard == []
+
+
+# A handle
+
+
+async def test_waiting_reads_what_no_reader_does() -> None:
+    handle = session(MANY).start("go")
+    await read(handle, 3)
+    assert (await handle.wait()).text == WHOLE
+    assert await read(handle) == []
+    assert (await handle.wait()).text == WHOLE
+
+
+@pytest.mark.parametrize("first", ["reader", "waiter"])
+async def test_waiting_takes_nothing_away_from_a_reader(first: str) -> None:
+    handle = session(MANY).start("go")
+    if first == "reader":
+        reading, waiting = asyncio.ensure_future(read(handle)), asyncio.ensure_future(handle.wait())
+    else:
+        waiting, reading = asyncio.ensure_future(handle.wait()), asyncio.ensure_future(read(handle))
+    assert text(await reading) == WHOLE
+    assert (await waiting).text == WHOLE
+
+
+async def test_who_waits_goes_on_where_a_reader_stops() -> None:
+    handle = session(MANY).start("go")
+    waiting = asyncio.ensure_future(handle.wait())
+    seen = await read(handle, 5)
+    assert (await waiting).text == WHOLE
+    assert len(seen) == 5
+
+
+async def test_a_reader_that_just_breaks_out_is_gone_too() -> None:
+    handle = session(MANY).start("go")
+    async for _ in handle:
+        break
+    async with asyncio.timeout(10):
+        assert (await handle.wait()).text == WHOLE
+
+
+async def test_two_readers_share_the_notices() -> None:
+    handle = session(MANY).start("go")
+    seen: list[tuple[int, Notice]] = []
+
+    async def watch(reader: int) -> None:
+        async for notice in handle:
+            seen.append((reader, notice))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(watch(1), watch(2))
+    assert {reader for reader, _ in seen} == {1, 2}
+    assert text([notice for _, notice in seen]) == WHOLE
+
+
+async def test_a_reader_that_is_cancelled_leaves_the_rest_to_the_next() -> None:
+    handle = session(says("a b c"), says("d")).start("go")
+    reading = asyncio.ensure_future(read(handle))
+    await turns(4)
+    reading.cancel()
+    await asyncio.wait({reading})
+    rest = await read(handle)
+    assert isinstance(rest[-1], RunEnded)
+    assert handle.reason is DoneReason.END_TURN
+
+
+@pytest.mark.parametrize("moment", range(14))
+async def test_a_handle_that_is_closed_at_any_moment_lets_all_go(moment: int) -> None:
+    mine = session(stalls("half"), stalls("again"))
+    handle = mine.start("go")
+    reading = asyncio.ensure_future(read(handle))
+    await turns(moment)
+    await handle.close()
+    await handle.close()
+    async with asyncio.timeout(10):
+        await reading
+    assert handle.done
+    if not moment:
+        with pytest.raises(UnknownSession):  # it had not begun
+            await handle.wait()
+        return
+    assert (await handle.wait()).reason is None
+    again = mine.start()
+    async for notice in again:
+        if isinstance(notice, TextDelta):
+            break
+    await again.interrupt()
+    assert (await again.wait()).reason is DoneReason.INTERRUPTED
+
+
+async def test_leaving_the_context_leaves_the_run() -> None:
+    mine = session(stalls("half"), says("whole"))
+    async with mine.start("go") as handle:
+        async for notice in handle:
+            if isinstance(notice, TextDelta):
+                break
+    assert (mine.unfinished, mine.running, handle.done, handle.reason) == (True, False, True, None)
+    assert (await mine.resume()).text == "whole"
+
+
+async def test_an_error_is_raised_to_each_reader_and_waiter() -> None:
+    store = FaultyStore()
+    mine = session(stalls("half"), store=store)
+    handle = mine.start("go")
+    reading, waiting = asyncio.ensure_future(read(handle)), asyncio.ensure_future(handle.wait())
+    await until(lambda: mine.running)
+    store.works = False
+    await handle.interrupt()
+    for each in (reading, waiting, read(handle), handle.wait()):
+        with pytest.raises(StoreError, match="no space left"):
+            await each
+    await handle.close()
+
+
+async def test_an_error_that_was_raised_to_no_caller_is_raised_by_closing() -> None:
+    handle = session(says("hi"), store=FaultyStore(works=False)).start("go")
+    await until(lambda: handle.done)
+    with pytest.raises(StoreError, match="no space left"):
+        await handle.close()
+    await handle.close()
+
+
+async def test_what_was_over_before_is_not_told_as_its_own() -> None:
+    mine = session(says("one"), says("two"))
+    await mine.run("first")
+    handle = mine.start("second")
+    assert (handle.reason, handle.turns) == (None, 0)
+    async for notice in handle:
+        if isinstance(notice, RunStarted):
+            assert (handle.reason, handle.turns) == (None, 0)
+    assert (handle.reason, handle.turns) == (DoneReason.END_TURN, 1)
+
+
+async def test_a_run_that_is_gone_on_with_has_its_whole_account() -> None:
+    mine = session(calls(("pay", {})), says("done"))
+    resting = await mine.run("go")
+    handle = mine.start()
+    assert (handle.reason, handle.turns) == (None, 1)
+    await mine.approve(resting.waiting[0].id)
+    assert (await handle.wait()).spent.turns == 2
+
+
+# One agent for all channels
+
+
+async def test_what_comes_in_through_many_channels_is_answered_in_its_order() -> None:
+    mine = session(*ANSWERS, store=Slow())
+    async with Singleton(mine) as one:
+        watched = one.subscribe()
+        posts = [one.post(f"{n}", channel=f"channel {n % 3}", sender=f"sender {n % 2}") for n in range(9)]
+        ids = await asyncio.gather(*posts)
+        await one.idle()
+        assert said(mine) == [str(n) for n in range(9)]
+        assert len(set(ids)) == 9
+        assert mine.result().text == "answer 9"
+    ends = [notice async for notice in watched if isinstance(notice, RunEnded)]
+    assert len(ends) == 9
+
+
+async def test_what_one_sender_says_in_a_row_is_one_prompt() -> None:
+    mine = session(*ANSWERS, policy=Policy(coalesce=2.0))
+    async with Singleton(mine) as one:
+        for text, channel, group, sender in (
+            ("1", "mail", "", "her"),
+            ("2", "chat", "", "her"),
+            ("3", "mail", "", "her"),
+            ("4", "chat", "home", "her"),
+            ("5", "", "", ""),
+            ("6", "chat", "", "her"),
+        ):
+            await one.post(text, channel=channel, group=group, sender=sender)
+        await one.post("7")
+        await one.idle()
+    assert said(mine) == ["1\n3", "2\n6", "4", "5", "7"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+async def test_only_so_many_may_wait(limit: int) -> None:
+    mine = session(stalls("at work"), *ANSWERS, store=Slow())
+    async with Singleton(mine, max_queue=limit) as one:
+        await one.post("first")
+        await until(lambda: mine.running)
+        came = await asyncio.gather(*[one.post(str(n)) for n in range(7)], return_exceptions=True)
+        refused = [each for each in came if isinstance(each, QueueFull)]
+        assert (len(refused), len(mine.queue)) == (7 - limit, limit)
+        assert str(refused[0]) == f"session 's' has {limit} prompts waiting; send this one again later"
+        await one.cancel()
+        await one.idle()
+        await one.post("later")
+        await one.idle()
+    assert said(mine) == ["first", *map(str, range(limit)), "later"]
+
+
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_a_queue_of_none_is_no_queue(wrong: int) -> None:
+    with pytest.raises(ConfigError, match=f"at least 1, or None for no limit; got {wrong}"):
+        Singleton(session(), max_queue=wrong)
+
+
+async def test_what_is_refused_keeps_no_caller_waiting() -> None:
+    async with Singleton(session()) as one:
+        await one.idle()
+        with pytest.raises(ConfigError, match="a prompt has to say something"):
+            await one.post(" ")
+        async with asyncio.timeout(10):
+            await one.idle()
+
+
+async def test_who_waits_for_idleness_has_what_was_accepted_before_answered() -> None:
+    for moment in range(60):
+        mine = session(*ANSWERS, store=Slow())
+        async with Singleton(mine) as one:
+            await one.post("one")
+            await turns(moment)
+            await one.post("two")
+            await one.idle()
+            assert said(mine) == ["one", "two"], moment
+            assert not mine.queue
+
+
+async def test_what_another_process_sends_is_answered_too() -> None:
+    store = MemoryStore()
+    mine = session(*ANSWERS, store=store)
+    async with Singleton(mine, poll=0.0) as one:
+        await one.idle()
+        await session(store=store).send("from elsewhere")
+        await until(lambda: mine.machine is not None)
+        await one.idle()
+    assert said(mine) == ["from elsewhere"]
+
+
+async def test_a_run_that_fails_does_not_end_the_work() -> None:
+    mine = session(fails(Failure.AUTH), says("fine"))
+    async with Singleton(mine) as one:
+        await one.post("first")
+        await one.idle()
+        assert mine.result().reason is DoneReason.ERROR
+        await one.post("second")
+        await one.idle()
+        assert mine.result().text == "fine"
+
+
+async def test_a_question_holds_up_the_work_until_it_is_answered() -> None:
+    mine = session(calls(("pay", {})), *ANSWERS)
+    async with Singleton(mine) as one:
+        watched = one.subscribe()
+        await one.post("first")
+        await one.post("second")
+        async for notice in watched:
+            if isinstance(notice, ApprovalRequested):
+                assert [mail.text for mail in mine.queue] == ["second"]
+                await mine.approve(notice.request)
+                break
+        await one.idle()
+    assert said(mine) == ["first", "second"]
+
+
+async def test_leaving_at_any_moment_loses_nothing() -> None:
+    for moment in range(60):
+        store = Slow()
+        async with Singleton(session(*ANSWERS, store=store)) as one:
+            for text in ("one", "two", "three"):
+                await one.post(text)
+            await turns(moment)
+        mine = session(*ANSWERS, store=store)
+        async with Singleton(mine) as again:
+            await again.idle()
+            assert said(mine) == ["one", "two", "three"], moment
+            assert mine.result().reason is DoneReason.END_TURN
+
+
+async def test_what_is_posted_before_the_work_begins_waits_for_it_and_after_its_end_is_refused() -> None:
+    mine = session(says("hi"))
+    one = Singleton(mine)
+    await one.idle()
+    await one.post("early")
+    async with one:
+        await one.idle()
+        assert mine.result().text == "hi"
+    await one.idle()
+    with pytest.raises(SessionClosed, match="session 's' is closed"):
+        await one.post("more")
+
+
+async def test_an_error_ends_the_work_and_is_raised_to_each_caller() -> None:
+    store = FaultyStore()
+    mine = session(stalls("half"), *ANSWERS, store=store)
+
+    async def work() -> None:
+        async with Singleton(mine) as one:
+            await one.post("first")
+            await one.post("second")
+            await until(lambda: mine.running)
+            store.works = False
+            await one.cancel()
+            with pytest.raises(StoreError, match="no space left"):
+                await one.idle()
+            store.works = True
+            with pytest.raises(StoreError, match="no space left"):
+                await one.post("third")
+
+    with pytest.raises(StoreError, match="no space left"):
+        await work()
+    with pytest.raises(SessionClosed):
+        await mine.load()
+    mine = session(*ANSWERS, store=store)
+    async with Singleton(mine) as again:
+        await again.idle()
+    assert said(mine) == ["first", "second"]
+
+
+async def test_an_error_of_its_users_own_is_not_hidden_by_one_of_the_works() -> None:
+    store = FaultyStore()
+    mine = session(stalls("half"), store=store)
+
+    async def work() -> None:
+        async with Singleton(mine) as one:
+            await one.post("first")
+            await until(lambda: mine.running)
+            store.works = False
+            await one.cancel()
+            await turns(20)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+
+
+async def test_who_waits_for_idleness_may_give_up() -> None:
+    mine = session(stalls("half"))
+    async with Singleton(mine) as one:
+        await one.post("first")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await one.idle()

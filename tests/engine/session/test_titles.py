@@ -1,0 +1,362 @@
+"""Titles: from the first prompt, from a model, or none; who pays, and what happens when none is found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwheel import (
+    Agent,
+    ChildSpec,
+    DoneReason,
+    Limits,
+    MemoryStore,
+    ModelSpec,
+    Price,
+    Session,
+    SetModel,
+    tool,
+)
+from turnwheel.effects.events import Failure, ModelFinished
+from turnwheel.effects.messages import Binary, StopReason
+from turnwheel.effects.pieces import ReasoningPiece
+from turnwheel.effects.requests import CallModel, Conversation, Purpose
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.journal.encoding import decode_entry
+from turnwheel.engine.journal.entries import Entry, Titled
+from turnwheel.engine.journal.summary import MAX_TITLE, first_line
+from turnwheel.engine.session.environment import Titles
+from turnwheel.engine.session.listing import listed
+from turnwheel.engine.session.titles import tidy
+from turnwheel.performers.base import PerformContext
+from turnwheel.testing.clocks import AutoClock
+from turnwheel.testing.scripted import (
+    Reply,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    stalls,
+)
+
+PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))  # a dollar a token
+
+
+class Namer:
+    """A model that answers turns with *turns*, and the request for a title with *title*, once it may."""
+
+    def __init__(self, title: Reply, *turns: Reply) -> None:
+        self.turns = ScriptedModel(*turns)
+        self.titles = ScriptedModel(title)
+        self.may = asyncio.Event()
+        self.may.set()
+
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Any:
+        if request.purpose is not Purpose.TITLE:
+            return await self.turns(request, scene)
+        await self.may.wait()
+        return await self.titles(request, scene)
+
+
+def made(model: Any, titles: str = "model", **settings: Any) -> Agent:
+    """An agent that asks *model*, with a store of its own unless one is given."""
+    given: dict[str, Any] = {
+        "model": ModelSpec(name="scripted", price=PRICE),
+        "store": MemoryStore(),
+        "clock": AutoClock(100.0),
+    }
+    return Agent(performers={CallModel: model}, titles=titles, **{**given, **settings})
+
+
+async def titled(agent: Agent, session: str = "s") -> list[Titled]:
+    assert agent.store is not None
+    entries: list[Entry] = [decode_entry(data) for data in await agent.store.load(session)]
+    return [entry for entry in entries if isinstance(entry, Titled)]
+
+
+async def soon(holds: Callable[[], bool]) -> None:
+    for _ in range(1_000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("it does not come to that")
+
+
+# Inline
+
+
+@pytest.mark.parametrize(
+    ("made_of", "text", "title"),
+    [
+        (first_line, "How long is README.md?", "How long is README.md?"),
+        (first_line, "\n\n  two   words \n and a second line", "two words"),
+        (first_line, "x" * 60, "x" * 60),
+        (first_line, "x" * 61, "x" * 59 + "…"),
+        (first_line, "twelve chars " * 6, "twelve chars twelve chars twelve chars twelve chars twelve…"),
+        (first_line, "a" * 58 + " bc d", "a" * 58 + "…"),
+        (first_line, " \n\t\n", ""),
+        (first_line, "", ""),
+        # What a model puts around a title is no part of it.
+        (tidy, '"Counting Words."', "Counting Words"),
+        (tidy, "**Counting Words**\n\nIt is about counting.", "Counting Words"),
+        (tidy, "\n\n« Compter les mots »\n", "Compter les mots"),
+        (tidy, "A title that goes on " * 5, "A title that goes on A title that goes on A title that goes…"),
+        (tidy, "'It's so'", "It's so"),
+        (tidy, '""', ""),
+    ],
+)
+def test_a_title_is_made_of_a_text(made_of: Callable[[str], str], text: str, title: str) -> None:
+    assert made_of(text) == title
+
+
+@given(st.text(max_size=200))
+def test_a_title_is_one_short_line(text: str) -> None:
+    for title in (first_line(text), tidy(text)):
+        assert len(title) <= MAX_TITLE
+        assert title == " ".join(title.split())
+        assert first_line(title) == title
+
+
+async def test_a_session_without_a_title_gets_one_with_its_next_run() -> None:
+    store = MemoryStore()
+    await made(ScriptedModel(says("x")), "off", store=store).session("s").run("first")
+    async with made(ScriptedModel(says("y")), "inline", store=store).session("s") as session:
+        await session.run("second")
+        assert session.title == "first"
+
+
+async def test_a_prompt_of_files_only_gives_no_title() -> None:
+    agent = made(ScriptedModel(says("x")), "inline")
+    async with agent.session("s") as session:
+        await session.run("", files=(Binary(media_type="image/png", data=b"x"),))
+        assert session.title == ""
+
+
+async def test_without_a_store_there_is_a_title_too() -> None:
+    model = Namer(says("Words Counted Quickly"), says("x"))
+    async with made(model, store=None).session("s") as session:
+        await session.run("count")
+        await soon(lambda: bool(session.title))
+        assert session.title == "Words Counted Quickly"
+        await session.retitle("mine")
+        assert session.title == "mine"
+
+
+# By a model
+
+
+async def test_a_model_is_asked_after_the_first_run() -> None:
+    model = Namer(says("Counting Words", usage=Usage(input=20, output=3)), says("x"), says("y"))
+    agent = made(model)
+    async with agent.session("s") as session:
+        result = await session.run("count " * 200)
+        await soon(lambda: bool(session.title))
+        (request,) = model.titles.requests
+        assert (request.purpose, request.tools, request.view) == (
+            Purpose.TITLE,
+            (),
+            Conversation(revision=0, length=1),
+        )
+        assert "3 to 6 words" in request.system
+        assert [message.text for message in model.titles.seen[0]] == ["count " * 83 + "co"]
+        assert (session.title, session.spent.cost) == ("Counting Words", result.spent.cost + 23)
+        assert session.spent.turns == 1
+        await session.run("again")
+    assert len(model.titles.requests) == 1
+    async with agent.session("s") as again:
+        assert (again.title, again.spent.cost) == ("Counting Words", Decimal(15 + 23 + 15))
+
+
+async def test_no_run_waits_for_a_title() -> None:
+    model = Namer(says("Late But Nice"), says("one"), says("two"))
+    model.may.clear()
+    agent = made(model)
+    async with agent.session("s") as session:
+        assert (await session.run("a")).text == "one"
+        async for _ in session.stream("b"):
+            model.may.set()
+        await soon(lambda: bool(session.title))
+        assert [message.text for message in session.history] == ["a", "one", "b", "two"]
+    async with agent.session("s") as again:
+        assert (again.title, len(again.history)) == ("Late But Nice", 4)
+
+
+async def test_a_title_may_come_while_another_process_drives() -> None:
+    model = Namer(says("From Aside"), says("one"), calls(("look", {})), says("two"))
+    model.may.clear()
+    opened: list[Session] = []
+
+    @tool(side_effect="read_only")
+    async def look() -> str:
+        """Look."""
+        model.may.set()
+        await soon(lambda: bool(opened[0].title))
+        return "seen"
+
+    agent = made(model, tools=[look])
+    async with agent.session("s") as here, agent.session("s") as there:
+        opened.append(here)
+        await here.run("a")
+        result = await there.run("b")
+        assert (result.text, result.reason) == ("two", DoneReason.END_TURN)
+        await there.load()
+        await here.load()
+        assert here.title == there.title == "From Aside"
+        assert here.spent == there.spent
+    async with agent.session("s") as again:
+        assert (again.title, again.spent) == ("From Aside", there.spent)
+
+
+async def test_a_title_that_a_person_gave_stays() -> None:
+    model = Namer(says("Not This One"), says("one"))
+    model.may.clear()
+    agent = made(model)
+    async with agent.session("s") as session:
+        await session.run("a")
+        await session.retitle("  Mine,\nand no other ")
+        model.may.set()
+        await soon(lambda: session.spent.cost > 15)
+        assert session.title == "Mine,"
+    assert [entry.title for entry in await titled(agent)] == ["Mine,", "Mine,"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "cost"),
+    [
+        (fails(Failure.RATE_LIMIT), 0),
+        (fails(Failure.CUT, after="Half a"), None),
+        (says("Half a", stop=StopReason.MAX_TOKENS), 15),
+        (says("I cannot", stop=StopReason.REFUSAL), 15),
+        (says("  "), 15),
+        (Reply(pieces=(ReasoningPiece("hm"),)), 15),
+    ],
+)
+async def test_a_model_that_finds_none_leaves_the_session_without(reply: Reply, cost: int | None) -> None:
+    agent = made(Namer(reply, says("one"), says("two")))
+    async with agent.session("s") as session:
+        assert (await session.run("a")).reason is DoneReason.END_TURN
+        await session.run("b")
+    async with agent.session("s") as again:
+        assert again.title == ""
+        guessed = again.spent.usage.estimated
+        assert (guessed > 0) == (cost is None)
+        assert again.spent.cost == 15 + 15 + (guessed if cost is None else cost)
+
+
+async def test_what_goes_wrong_is_a_line_in_the_log() -> None:
+    async def broken(request: CallModel, _: PerformContext) -> Any:
+        if request.purpose is Purpose.TITLE:
+            msg = "no such wire"
+            raise RuntimeError(msg)
+        return ModelFinished(at=1.0, request=request.id, stop=StopReason.END_TURN, usage=Usage())
+
+    async def mute(request: CallModel, scene: PerformContext) -> Any:
+        return None if request.purpose is Purpose.TITLE else await broken(request, scene)
+
+    structlog.configure()
+    try:
+        with structlog.testing.capture_logs() as lines:
+            for model in (broken, mute):
+                async with made(model, store=None).session("s") as session:
+                    await session.run("a")
+                    await soon(lambda: any(line["event"] == "no title" for line in lines))
+                    assert session.title == ""
+                reasons = [line["reason"] for line in lines if line["event"] == "no title"]
+                lines.clear()
+                assert reasons in (
+                    ["RuntimeError: no such wire"],
+                    ["TypeError: the performer of CallModel answered None"],
+                )
+    finally:
+        structlog.reset_defaults()
+
+
+async def test_a_title_is_paid_for_out_of_the_sessions_budget() -> None:
+    model = Namer(says("A title", usage=Usage(input=90)), says("done"), says("never"))
+    agent = made(model, session_limits=Limits(tokens=100))
+    async with agent.session("s") as session:
+        await session.run("go")
+        await soon(lambda: bool(session.title))
+        assert session.spent.usage.total == 15 + 90
+        result = await session.run("more")
+        assert (result.reason, model.turns.requests[1:]) == (DoneReason.TOKEN_BUDGET, [])
+        assert session.spent.usage.total == 15 + 90
+    again = await agent.session("s").load()
+    assert again.spent.usage.total == 15 + 90
+
+
+async def test_closing_gives_up_the_title_and_pays_for_what_was_used() -> None:
+    agent = made(Namer(stalls("Half"), says("one")))
+    async with agent.session("s") as session:
+        await session.run("a")
+        for _ in range(10):
+            await asyncio.sleep(0)
+    async with agent.session("s") as again:
+        assert again.title == ""
+        assert again.spent.usage.estimated > 0
+        assert again.spent.cost == 15 + again.spent.usage.estimated
+
+
+async def test_a_session_that_is_closed_at_once_or_has_no_budget_left_asks_no_model() -> None:
+    model = Namer(says("Never"), says("one"))
+    agent = made(model)
+    result = await agent.run("a")
+    assert (result.text, model.titles.requests) == ("one", [])
+    assert await titled(agent, result.session) == []
+    model = Namer(says("A title"), says("done"))
+    async with made(model, session_limits=Limits(tokens=10)).session("s") as session:
+        await session.run("go")
+        await asyncio.sleep(0)
+    assert model.titles.requests == []
+    assert made(ScriptedModel(), "off").titles is made(ScriptedModel(), Titles.OFF).titles is Titles.OFF
+
+
+async def test_the_model_that_is_asked_is_the_one_in_use() -> None:
+    other = ModelSpec(name="other")
+    model = Namer(says("Chosen"), says("one"))
+    async with made(model, models=[other]).session("s") as session:
+        await session.control(SetModel(model="other"))
+        await session.run("a")
+        await soon(lambda: bool(session.title))
+        assert [request.model for request in model.titles.requests] == ["other"]
+        assert session.spent.unpriced == session.spent.usage.total
+
+
+@pytest.mark.parametrize(("titles", "title"), [("model", "Helpers At Work"), ("inline", "send a child")])
+async def test_a_child_gets_no_title(titles: str, title: str) -> None:
+    model = Namer(
+        says("Helpers At Work"),
+        calls(("run_agent", {"agent": "kid", "prompt": "go"})),
+        says("found"),
+        says("done"),
+    )
+    agent = made(model, titles, children=[ChildSpec(name="kid")])
+    async with agent.session("s") as session:
+        await session.run("send a child")
+        await soon(lambda: bool(session.title))
+    assert agent.store is not None
+    found = {one.session == "s": one.about.title for one in await listed(agent.store)}
+    assert found == {True: title, False: ""}
+
+
+async def test_any_process_may_call_it_something_else() -> None:
+    agent = made(ScriptedModel(says("one"), stalls("half")), "inline")
+    async with agent.session("s") as session, agent.session("s") as other:
+        await session.run("a")
+        await other.retitle("first")
+        async for _ in session.stream("b"):
+            if session.unfinished and session.title != "second":
+                await other.retitle("second")
+                await session.retitle("second")
+                await session.interrupt()
+        await other.load()
+        assert session.title == other.title == "second"
+    assert agent.store is not None
+    assert [one.about.title for one in await listed(agent.store)] == ["second"]

@@ -1,0 +1,114 @@
+"""Everything that is written down comes back as it was, and what cannot be read says where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
+from turnwheel.effects.events import (
+    Decision,
+    Event,
+    ModelFinished,
+    Post,
+    ToolFinished,
+)
+from turnwheel.effects.messages import Part, StopReason
+from turnwheel.effects.notices import Notice
+from turnwheel.effects.pieces import Piece, TextPiece
+from turnwheel.effects.records import Change, Record
+from turnwheel.effects.requests import Request, View
+from turnwheel.effects.usage import Usage
+from turnwheel.engine.codec import TAG, decode, encode
+from turnwheel.engine.journal.encoding import decode_entry, encode_entry
+from turnwheel.engine.journal.entries import (
+    VERSION,
+    Entry,
+    Stepped,
+    TakenOver,
+)
+from turnwheel.states.batch.batch import Batch, Phase
+from turnwheel.states.state import (
+    CompactStage,
+    Executing,
+    Stage,
+    State,
+    Streaming,
+)
+
+UNIONS: dict[str, Any] = {
+    "Event": Event,
+    "Post": Post,
+    "Decision": Decision,
+    "Request": Request,
+    "View": View,
+    "Record": Record,
+    "Change": Change,
+    "Notice": Notice,
+    "State": State,
+    "Stage": Stage,
+    "CompactStage": CompactStage,
+    "Phase": Phase,
+    "Part": Part,
+    "Piece": Piece,
+    "Entry": Entry,
+}
+
+
+@pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
+@given(data=st.data())
+@settings(max_examples=75, deadline=None)
+def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> None:  # a union
+    member = data.draw(st.sampled_from(get_args(union)))
+    word = data.draw(st.from_type(member))
+
+    assert word == decode(encode(word, union), union)
+
+
+def test_no_two_words_of_a_union_share_a_name() -> None:
+    for name, union in UNIONS.items():  # a journal names what stands in it
+        names = [member.__name__ for member in get_args(union)]
+        assert len(names) == len(set(names)), name
+
+
+def test_an_entry_is_json_that_anybody_can_read() -> None:
+    event = ToolFinished(at=1.5, request="r-1", content="grüß")
+    line = encode_entry(Stepped(event=event, label="executing"))
+
+    assert json.loads(line) == {
+        "event": {"at": 1.5, "request": "r-1", "content": "grüß", TAG: "ToolFinished"},
+        "label": "executing",
+        TAG: "Stepped",
+        "v": VERSION,
+    }
+
+
+def test_settings_are_written_in_full() -> None:
+    """A default that changes one day must not change what an old run was told."""
+    config = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="t"),))
+    told = json.loads(encode_entry(TakenOver(at=0.0, config=config)))["config"]
+
+    assert set(told) == {field.name for field in attrs.fields(Config)}
+    assert set(told["tools"][0]) == {field.name for field in attrs.fields(ToolSpec)}
+    assert told["tools"][0]["approval"] == Approval.BY_SIDE_EFFECT
+
+
+def test_what_is_odd_is_written_all_the_same_and_what_is_long_in_short() -> None:
+    # A lone surrogate from a tool of the host's becomes a question mark.
+    event = ToolFinished(at=1.0, request="r-1", content="a\ud800b")
+    assert decode(encode(event, Event), Event).content == "a?b"
+    # States refer to the conversation; they do not hold it.
+    assert b"messages" not in encode(Streaming(request="r-1", model="m"), State)
+    assert len(encode(Executing(batch=Batch(calls=())), State)) < 100
+    # An answer that was not streamed has its pieces in the event that ends it.
+    pieces, stop = (TextPiece("hi"),), StopReason.END_TURN
+    step = Stepped(
+        event=ModelFinished(at=1.0, request="r-1", stop=stop, usage=Usage(input=1), pieces=pieces),
+        label="done",
+    )
+    assert step == decode_entry(encode_entry(step))

@@ -1,0 +1,276 @@
+"""Parsers of provider streams: any bytes, cut anywhere, give the pieces and the end that the server meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    merged,
+)
+from turnwheel.effects.usage import Usage
+from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
+from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
+from turnwheel.testing.wire_rules import reading_faults
+
+PARSERS: dict[str, Callable[[], Parser]] = {
+    "openai": partial(ChatParser, stops=("END",)),
+    "anthropic": MessagesParser,
+}
+each_dialect = pytest.mark.parametrize("dialect", PARSERS)
+
+# Events
+
+
+def events_of(parts: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    splitter = EventSplitter()
+    return [event for part in parts for event in splitter.feed(part)] + splitter.end()
+
+
+STREAMS: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
+    "one": (b"data: a\n\n", [(b"", b"a")]),
+    "several": (b"data: a\n\ndata: b\n\ndata: c\n\n", [(b"", b"a"), (b"", b"b"), (b"", b"c")]),
+    "no space": (b"data:a\n\n", [(b"", b"a")]),
+    "one space only is taken off": (b"data:  a\n\n", [(b"", b" a")]),
+    "cr": (b"data: a\r\rdata: b\r\r", [(b"", b"a"), (b"", b"b")]),
+    "crlf": (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"", b"a"), (b"", b"b")]),
+    "crlf, several lines": (b"data: a\r\ndata: b\r\n\r\n", [(b"", b"a\nb")]),
+    "mixed": (b"data: a\r\n\ndata: b\r\r\ndata: c\n\r", [(b"", b"a"), (b"", b"b"), (b"", b"c")]),
+    "named": (b"event: error\ndata: a\n\ndata: b\n\n", [(b"error", b"a"), (b"", b"b")]),
+    "several lines": (b"data: a\ndata: b\n\n", [(b"", b"a\nb")]),
+    "comments": (b": hello\n\ndata: a\n: there\n\n:\n\n", [(b"", b"a")]),
+    "other fields": (b"id: 1\nretry: 5\nwhat\ndata: a\n\n", [(b"", b"a")]),
+    "byte order mark": (b"\xef\xbb\xbfdata: a\n\ndata: b\n\n", [(b"", b"a"), (b"", b"b")]),
+    "byte order mark in the middle": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [(b"", b"a")]),
+    "a name without data": (b"event: ping\n\ndata: a\n\n", [(b"", b"a")]),
+    "empty data": (b"data\n\n", [(b"", b"")]),
+    "no last blank line": (b"data: a\n\ndata: b\n", [(b"", b"a"), (b"", b"b")]),
+    "no last line end": (b"data: a\n\ndata: b", [(b"", b"a"), (b"", b"b")]),
+    "nothing": (b"", []),
+    "blank lines": (b"\n\n\n\ndata: a\n\n\n\n", [(b"", b"a")]),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_has_the_same_events_at_any_split(name: str) -> None:
+    stream, expected = STREAMS[name]
+    assert events_of([stream]) == expected
+    assert events_of([stream[at : at + 1] for at in range(len(stream))]) == expected
+    assert [at for at in range(len(stream)) if events_of([stream[:at], stream[at:]]) != expected] == []
+
+
+@given(
+    st.lists(st.sampled_from([b"data: ", b"a", b"\n", b"\n\n", b"\r", b":", b"event: x", b"\xef\xbb\xbf"]))
+)
+def test_the_quick_way_through_a_stream_and_the_slow_one_agree(tokens: list[bytes]) -> None:
+    stream = b"".join(tokens)
+    bytewise = [stream[at : at + 1] for at in range(len(stream))]
+    assert events_of([stream]) == events_of(tokens) == events_of(bytewise)
+
+
+@pytest.mark.parametrize("part", [b"x" * 65_536, b"data: " + b"x" * 65_536 + b"\n"])
+def test_neither_a_line_nor_an_event_is_kept_without_bounds(part: bytes) -> None:
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: before\n\n" + part) == [(b"", b"before")]
+    assert not any(splitter.feed(part) for _ in range(2 + MAX_EVENT // 65_536))
+    assert splitter.oversized
+    assert splitter.end() == []
+
+
+# Answers
+
+
+def openai_line(word: str, rest: str) -> bytes:
+    if word == "done":
+        return b"data: [DONE]\n\n"
+    if word == "event":
+        return b"data: %b\n\n" % json.dumps(json.loads(rest)).encode()
+    delta, finish = (json.loads(rest), None) if word == "delta" else ({}, rest)
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return chunk({"id": "c", "object": "chat.completion.chunk", "choices": [choice]})
+
+
+def chunk(value: object) -> bytes:
+    return b"data: %b\n\n" % json.dumps(value).encode()
+
+
+def event(kind: str, fields: dict[str, Any]) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def stream_of(dialect: str, *lines: str) -> bytes:
+    """The bytes of *lines*, which are written as the head of each file in answers/ says."""
+    stream = b""
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word in {"|", "|-"}:
+            stream += rest.encode() + b"\n" * (word == "|")
+        elif dialect == "openai":
+            stream += openai_line(word, rest)
+        else:
+            stream += event(word, json.loads(rest or "{}"))
+    return stream
+
+
+def answers() -> list[Any]:
+    found: list[Any] = []
+    for dialect in PARSERS:
+        text = (Path(__file__).parent / "answers" / f"{dialect}.txt").read_text("utf-8")
+        for case in text.split("\n=== ")[1:]:
+            name, *lines = case.rstrip("\n").split("\n")
+            at = lines.index("---")
+            stream = stream_of(dialect, *lines[:at])
+            found.append(pytest.param(dialect, stream, lines[at + 1 :], id=f"{dialect}: {name}"))
+    return found
+
+
+def read(dialect: str, *parts: bytes) -> tuple[list[Piece], AnswerEnd]:
+    """The pieces and the ending of an answer that arrives in *parts*."""
+    parser = PARSERS[dialect]()
+    pieces = [piece for part in parts for piece in parser.feed(part)]
+    ending = parser.end()
+    if isinstance(ending, Complete):
+        pieces += ending.pieces
+        ending = attrs.evolve(ending, pieces=())
+    return pieces, ending
+
+
+def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
+    """What was read, as answers/ has it."""
+    lines: list[str] = []
+    for piece in pieces:
+        match piece:
+            case TextPiece():
+                lines.append(f"text {piece.text}")
+            case ReasoningPiece():
+                lines.append(f"thinking {filled(piece)}")
+            case CallPiece():
+                said = f"call {piece.index} id={piece.wire_id} name={piece.name} {piece.arguments}"
+                lines.append(said.rstrip())
+    used = ending.usage and filled(ending.usage)
+    if isinstance(ending, Complete):
+        how = [f"ends {ending.stop}", used, ending.sequence and f"sequence={ending.sequence}"]
+    else:
+        how = [f"fails {ending.failure}: {ending.message}", used]
+    return [*lines, " ".join(word for word in how if word)]
+
+
+def filled(value: attrs.AttrsInstance) -> str:
+    return " ".join(f"{name}={given}" for name, given in attrs.asdict(value).items() if given)
+
+
+@pytest.mark.parametrize(("dialect", "stream", "expected"), answers())
+def test_an_answer_is_read(dialect: str, stream: bytes, expected: list[str]) -> None:
+    whole = read(dialect, stream)
+    assert in_words(merged(whole[0]), whole[1]) == expected
+    assert reading_faults(PARSERS[dialect], stream) == []  # byte by byte, and at random splits
+    assert [at for at in range(len(stream)) if read(dialect, stream[:at], stream[at:]) != whole] == []
+    if "it began with" not in expected[-1]:  # there the message quotes the line ends
+        for line_end in (b"\r\n", b"\r"):
+            assert read(dialect, stream.replace(b"\n", line_end)) == whole
+
+
+def cut(message: str, failure: Failure = Failure.CUT, usage: Usage | None = None) -> Broken:
+    return Broken(failure=failure, message=message, usage=usage)
+
+
+@each_dialect
+@pytest.mark.parametrize("body", [b"", b"\r\n \n"])
+def test_an_empty_answer_is_a_failure(body: bytes, dialect: str) -> None:
+    assert read(dialect, body) == ([], cut("the answer is empty"))
+
+
+END = {
+    "openai": stream_of("openai", "finish stop", "done"),
+    "anthropic": stream_of(
+        "anthropic", 'message_delta {"delta": {"stop_reason": "end_turn"}}', "message_stop"
+    ),
+}
+BEGUN = {
+    "openai": stream_of(
+        "openai", 'event {"choices": [{"delta": {"content": "a"}}], "usage": {"prompt_tokens": 7}}'
+    ),
+    "anthropic": stream_of(
+        "anthropic",
+        'message_start {"message": {"usage": {"input_tokens": 7}}}',
+        'content_block_start {"index": 0, "content_block": {"type": "text", "text": "a"}}',
+        'content_block_stop {"index": 0}',
+    ),
+}
+TOKENS = [
+    b"data: ",
+    b"event: error\n",
+    b"\n\n",
+    b"{",
+    b"[1]",
+    b'{"choices":[',
+    *END.values(),
+    *BEGUN.values(),
+]
+
+
+@each_dialect
+@given(parts=st.lists(st.binary(max_size=40) | st.sampled_from(TOKENS)))
+def test_no_bytes_crash_a_parser(dialect: str, parts: list[bytes]) -> None:
+    _, ending = read(dialect, *parts)
+    assert isinstance(ending, Complete | Broken)
+
+
+@each_dialect
+def test_a_whole_answer_outlives_its_connection(dialect: str) -> None:
+    reset, finished, open_ = cut("reset", Failure.CONNECTION), PARSERS[dialect](), PARSERS[dialect]()
+    finished.feed(BEGUN[dialect] + END[dialect])
+    open_.feed(BEGUN[dialect])
+    used = Usage(input=7)
+    assert finished.end(reset) == Complete(stop=StopReason.END_TURN, usage=used)
+    assert open_.usage == used
+    assert open_.end(reset) == cut("reset", Failure.CONNECTION, used)
+
+
+@each_dialect
+def test_an_answer_that_stops_early_is_none(dialect: str) -> None:
+    stream = BEGUN[dialect] + END[dialect]
+    last = b'"finish_reason": "stop"}]}' if dialect == "openai" else b'"message_stop"}'
+    whole = stream.index(last) + len(last)
+    endings = [read(dialect, stream[:at])[1] for at in range(len(stream))]
+    assert [isinstance(ending, Complete) for ending in endings] == [at >= whole for at in range(len(stream))]
+
+
+def test_a_chat_that_is_done_outlives_its_connection_without_a_finish_reason() -> None:
+    parser = ChatParser()
+    parser.feed(stream_of("openai", 'delta {"content": "a"}', "done"))
+    assert parser.end(cut("reset", Failure.CONNECTION)) == Complete(stop=StopReason.UNKNOWN, usage=Usage())
+
+
+def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
+    pieces, ending = read(
+        "openai",
+        stream_of(
+            "openai",
+            r'delta {"content": "ok \ud83d"}',
+            r'delta {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{\"a\":\"\ud83d"}}]}',  # noqa: E501  # a line of a stream
+            r'delta {"content": "\ude00 fine \ud83d"}',
+            r'delta {"tool_calls": [{"index": 0, "function": {"arguments": "\ude00\"}"}}]}',
+            "done",
+        ),
+    )
+    assert isinstance(ending, Complete)
+    joined = merged(pieces)
+    assert "".join(piece.text for piece in joined if isinstance(piece, TextPiece)) == "ok 😀 fine \ufffd"
+    assert [piece.arguments for piece in joined if isinstance(piece, CallPiece)] == ['{"a":"😀"}']

@@ -1,0 +1,298 @@
+"""Recorded answers of real providers, on both wires: at any split, what is read is what the provider said."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import httpx
+import pytest
+
+from turnwheel.effects.config import Config, ModelSpec
+from turnwheel.effects.events import (
+    Event,
+    Failure,
+    ModelFailed,
+    ModelFinished,
+    ModelStreamed,
+)
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import StopReason, user
+from turnwheel.effects.pieces import (
+    CallPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    merged,
+)
+from turnwheel.effects.requests import CallModel, Conversation
+from turnwheel.effects.usage import Usage
+from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
+from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesParser
+from turnwheel.performers.models.http import HTTPModel
+from turnwheel.performers.models.openai import ChatParser, OpenAIChat
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
+from turnwheel.states.rules.answer_parts import wishes
+from turnwheel.states.rules.schema import arguments_of
+from turnwheel.testing.wire_rules import reading_faults
+
+BESIDE = Path(__file__).resolve().parents[4] / "shared" / "wire"
+BODIES = Path(os.environ.get("TURNWHEEL_WIRE", BESIDE))
+CUTS = 20
+
+
+@attrs.frozen
+class Dialect:
+    """How one dialect is read; before *ends* have come an answer is not over."""
+
+    parser: Callable[[], Parser]
+    performer: Callable[..., HTTPModel]
+    model: str
+    ends: tuple[bytes, ...]
+
+
+DIALECTS = {
+    "openai-chat": Dialect(ChatParser, OpenAIChat, "openai:any", (b'"finish_reason":"', b"data: [DONE]")),
+    "anthropic-messages": Dialect(MessagesParser, AnthropicMessages, "anthropic:any", (b"message_stop",)),
+}
+STOPS = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "refusal": StopReason.REFUSAL,
+    "pause_turn": StopReason.UNKNOWN,
+    None: StopReason.UNKNOWN,
+}
+no_bodies = pytest.mark.skip(reason=f"no recorded bodies in {BODIES}: set TURNWHEEL_WIRE to where they are")
+
+
+def recorded() -> list[Any]:
+    """The recorded bodies as pytest parameters, or one that skips and says why."""
+    found = sorted(BODIES.rglob("*.expected.json"))
+    names = [path.name.removesuffix(".expected.json") for path in found]
+    return [pytest.param(path, id=name) for path, name in zip(found, names, strict=True)] or [
+        pytest.param(BODIES, marks=no_bodies)
+    ]
+
+
+Said = tuple[str, str, list[tuple[str, str, str]], list[str], list[str]]
+"""The text of an answer, its thinking, its calls, and the signatures and redacted parts of its thinking."""
+
+
+def said_by(pieces: list[Piece]) -> Said:
+    parts = merged(pieces)
+    thoughts = [part for part in parts if isinstance(part, ReasoningPiece)]
+    return (
+        "".join([part.text for part in parts if isinstance(part, TextPiece)]),
+        "".join([thought.text for thought in thoughts]),
+        [(part.wire_id, part.name, part.arguments) for part in parts if isinstance(part, CallPiece)],
+        [thought.signature for thought in thoughts if thought.signature],
+        [thought.redacted for thought in thoughts if thought.redacted],
+    )
+
+
+@attrs.frozen
+class Recording:
+    """A recorded *body*, and what the recording says that it says."""
+
+    path: Path
+    body: bytes
+    says: dict[str, Any]
+
+    @classmethod
+    def at(cls, path: Path) -> Recording:
+        body = path.with_name(path.name.replace(".expected.json", ".sse")).read_bytes()
+        return cls(path, body, json.loads(path.read_text("utf-8")))
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.says["dialect"]]
+
+    @property
+    def said(self) -> Said:
+        says = self.says
+        calls = [(call["id"], call["name"], call["arguments"]) for call in says["tool_calls"]]
+        thoughts = says["thinking"]
+        if says["dialect"] == "openai-chat":
+            text = (says["text"] or "") + (says["refusal"] or "")
+            return text, thoughts or "", calls, says["thinking_signatures"], []
+        signatures = [thought["signature"] for thought in thoughts]
+        thinking = "".join([thought["thinking"] for thought in thoughts])
+        return says["text"], thinking, calls, signatures, says["redacted_thinking"]
+
+    @property
+    def usage(self) -> Usage:
+        """The recorded usage in our words."""
+        used = self.says["usage"] or {}
+        if "input_tokens" in used:
+            cached, write = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
+            return Usage(
+                input=used["input_tokens"] + cached + write,
+                output=used["output_tokens"],
+                cached=cached,
+                cache_write=write,
+                reasoning=used.get("output_tokens_details", {}).get("thinking_tokens", 0),
+            )
+        prompt = used.get("prompt_tokens_details") or {}
+        reasoning = (used.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+        beside = reasoning if self.path.parent.name == "xai" else 0  # xAI does not count it in the output
+        return Usage(
+            input=used.get("prompt_tokens", 0),
+            output=used.get("completion_tokens", 0) + beside,
+            cached=prompt.get("cached_tokens") or 0,
+            cache_write=prompt.get("cache_write_tokens") or 0,
+            reasoning=reasoning,
+        )
+
+    @property
+    def error(self) -> str:
+        """The message of the error in the stream, or nothing; what an SDK refused by itself is none."""
+        for line in self.body.splitlines() if self.says["error"] else ():
+            chunk = json.loads(line[6:]) if line.startswith(b"data: {") else {}
+            if chunk.get("error"):
+                return str(chunk["error"]["message"])
+        return ""
+
+    @property
+    def runnable(self) -> list[str]:
+        """
+        The names of the calls that a loop runs.
+
+        None where arguments are no JSON: no SDK mends them. None that the provider ran itself: LiteLLM shows
+        its own tools as ordinary calls.
+        """
+        calls = self.says["tool_calls"]
+        broken = any(call["arguments"] and call["arguments_parsed"] is None for call in calls)
+        theirs = any((call["id"] or "").startswith("srvtoolu_") for call in calls)
+        if broken or theirs or self.says.get("server_tool_calls") or self.error:
+            return []
+        return [call["name"] for call in calls]
+
+    def check(self, pieces: list[Piece], ending: AnswerEnd | ModelFinished | ModelFailed) -> None:
+        """Hold what was read against the recording."""
+        assert said_by(pieces) == self.said
+        if self.error:
+            assert isinstance(ending, Broken | ModelFailed)
+            assert self.error[:400] in ending.message
+            return
+        assert isinstance(ending, Complete | ModelFinished)
+        refused = self.says.get("refusal")
+        assert ending.stop is (StopReason.REFUSAL if refused else STOPS[self.says["stop_reason"]])
+        if self.says["usage"]:
+            assert ending.usage == self.usage
+
+
+def read(parser: Parser, body: bytes) -> tuple[list[Piece], AnswerEnd]:
+    pieces = parser.feed(body)
+    ending = parser.end()
+    return pieces + list(ending.pieces if isinstance(ending, Complete) else ()), ending
+
+
+def run_of(pieces: list[Piece], ending: AnswerEnd) -> list[str]:
+    """The names of the calls that a loop runs which offered all of them, but for the provider's."""
+    if isinstance(ending, Broken):
+        return []  # a failed answer is dropped whole
+    calls = [piece for piece in pieces if isinstance(piece, CallPiece) and piece.name]
+    offered = tuple({piece.name for piece in calls if not piece.wire_id.startswith("srvtoolu_")})
+    kept = wishes(merged(pieces), ending.stop, offered).kept
+    return [piece.name for piece in kept if arguments_of(piece.arguments) is not None]
+
+
+@pytest.mark.parametrize("path", recorded())
+async def test_a_recorded_body_is_read(path: Path) -> None:
+    recording = Recording.at(path)
+    body, dialect, rng = recording.body, recording.dialect, random.Random(path.name)
+    whole, ending = read(dialect.parser(), body)
+    recording.check(whole, ending)
+    assert run_of(whole, ending) == recording.runnable
+    assert reading_faults(dialect.parser, body) == []
+
+    # Before its end has come, a cut body is a failure, with a prefix of the pieces.
+    limit = min([at for mark in dialect.ends if (at := body.find(mark)) >= 0], default=len(body))
+    for cut in rng.choices(range(limit), k=CUTS):
+        pieces, broken = read(dialect.parser(), body[:cut])
+        assert isinstance(broken, Broken)
+        assert pieces == whole[: len(pieces)]
+
+    # Over HTTP it says the same, in events that count their pieces.
+    cuts = sorted({*rng.choices(range(1, len(body)), k=rng.randrange(30))})
+    parts = [body[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    events, answer = await ask(dialect, httpx.Response(200, stream=Parts(parts)))
+    heard: list[Piece] = []
+    for event in events:
+        assert isinstance(event, ModelStreamed)
+        assert (event.before, event.count) == (len(heard), len(event.pieces))
+        heard += event.pieces
+    recording.check(heard + list(answer.pieces if isinstance(answer, ModelFinished) else ()), answer)
+
+
+class Parts(httpx.AsyncByteStream):
+    """A body that arrives in *parts*."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
+
+
+async def ask(
+    dialect: Dialect, response: httpx.Response
+) -> tuple[list[Event | PassThroughNotice], ModelFinished | ModelFailed]:
+    """What the performer of *dialect* makes of *response*."""
+    events: list[Event | PassThroughNotice] = []
+    request = CallModel(id="run-1", model=dialect.model, view=Conversation(revision=0, length=1))
+    config, history, clock = (
+        Config(model=ModelSpec(name=dialect.model)),
+        History.of(user("hi")),
+        SystemClock(),
+    )
+    scene = PerformContext(
+        session="s", run="run", config=config, history=history, clock=clock, emit=events.append
+    )
+    async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: response)) as client:
+        ending = await dialect.performer("http://there/v1", "key", client)(request, scene)
+    assert isinstance(ending, ModelFinished | ModelFailed)
+    return events, ending
+
+
+REFUSALS = {
+    "anthropic-400-04": (Failure.BAD_REQUEST, "does not support effort level"),
+    "anthropic-401-10": (Failure.AUTH, "invalid x-api-key"),
+    "anthropic-404-01": (Failure.NOT_FOUND, "claude-sonet-4-5"),
+    "deepseek-400-19": (Failure.OVERFLOW, "maximum context length is 1048565"),
+    "mistral-401-13": (Failure.AUTH, "Invalid API Key"),
+    "openai-400-07": (Failure.BAD_REQUEST, "does not support 'developer'"),
+    "openai-400-25": (Failure.BAD_REQUEST, "Error while downloading"),
+    "openai-400-28": (Failure.BAD_REQUEST, "'stop' is not supported"),
+    "perplexity-400-22": (Failure.OVERFLOW, "total length of all messages"),
+    "perplexity-401-16": (Failure.AUTH, "Invalid API key provided"),
+}
+OF_THE_BODY = {"content-length", "content-encoding", "transfer-encoding", "connection"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_a_recorded_refusal_is_an_answer(name: str, dialect: str) -> None:
+    # Status, headers and body of a real error give the failure and its message, on either wire.
+    path = BODIES / "errors" / f"{name}.error.json"
+    if not path.exists():
+        pytest.skip(f"no recorded errors in {BODIES}: set TURNWHEEL_WIRE to where they are")
+    says = json.loads(path.read_text("utf-8"))
+    headers = {key: value for key, value in says["headers"].items() if key.lower() not in OF_THE_BODY}
+    response = httpx.Response(says["status"], headers=headers, content=says["body_text"].encode())
+    events, ending = await ask(DIALECTS[dialect], response)
+    failure, message = REFUSALS[name]
+    assert isinstance(ending, ModelFailed)
+    assert (ending.failure, ending.retry_after, events) == (failure, None, [])
+    assert message in ending.message
+    assert ("or pass api_key" in ending.message) == (failure is Failure.AUTH)

@@ -1,0 +1,682 @@
+"""Request bodies of both dialects: they say all that was asked, and nothing that the API refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.history import History
+from turnwheel.effects.messages import (
+    Binary,
+    Finish,
+    Message,
+    Outcome,
+    Part,
+    Reasoning,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    user,
+)
+from turnwheel.effects.requests import (
+    CallModel,
+    Conversation,
+    Purpose,
+    Transcript,
+)
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.models.anthropic import MessagesWire
+from turnwheel.performers.models.openai import ChatWire, ServerQuirks
+from turnwheel.performers.models.wire import Wire
+from turnwheel.testing.wire_rules import messages_faults
+
+CHAT, CLAUDE = "openai:m", "anthropic:claude-sonnet-4-5"
+BOTH = ("openai", "anthropic")
+each_dialect = pytest.mark.parametrize("dialect", BOTH)
+PROPERTIES = {"type": "object", "properties": {"p": {"type": "string"}}}
+READ = ToolSpec(name="read", description='Read a "file"', schema=json.dumps(PROPERTIES))
+WRITE = ToolSpec(name="write", schema='{"properties":{}}')
+VIEW = Conversation(revision=0, length=1)
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def asking(model: str, **fields: Any) -> CallModel:
+    return attrs.evolve(CallModel(id="r-1", model=model, view=VIEW), **fields)
+
+
+def scene_of(history: History, name: str, **settings: Any) -> PerformContext:
+    config = Config(model=ModelSpec(name=name, max_output=None), tools=(READ, WRITE))
+    config = attrs.evolve(config, **settings)
+    clock = SystemClock()
+    return PerformContext(
+        session="s", run="r", config=config, history=history, clock=clock, emit=lambda _: None
+    )
+
+
+def sent(wire: Wire, messages: tuple[Message, ...], asked: CallModel, **config: Any) -> dict[str, Any]:
+    """The body of *asked* about *messages*, or about what it views of them."""
+    if isinstance(asked.view, Conversation):
+        asked = attrs.evolve(asked, view=Conversation(revision=0, length=len(messages)))
+    post = wire.encode(asked, scene_of(History.of(*messages), asked.model, **config))
+    assert post.path == ("/chat/completions" if isinstance(wire, ChatWire) else "/messages")
+    assert isinstance(wire, ChatWire) or messages_faults(post.body) == []
+    body: dict[str, Any] = json.loads(post.body)
+    return body
+
+
+def chat(
+    *messages: Message,
+    wire: Wire | None = None,
+    model: str = CHAT,
+    config: dict[str, Any] | None = None,
+    **asked: Any,
+) -> dict[str, Any]:
+    """The body for chat completions."""
+    return sent(wire or ChatWire(), messages, asking(model, **asked), **{"tools": (), **(config or {})})
+
+
+def claude(
+    *messages: Message, model: str = CLAUDE, config: dict[str, Any] | None = None, **asked: Any
+) -> dict[str, Any]:
+    """The body for the messages API."""
+    asked = {"tools": ("read", "write")} | asked
+    return sent(MessagesWire(), messages, asking(model, **asked), **(config or {}))
+
+
+def body_for(dialect: str, *messages: Message, **asked: Any) -> dict[str, Any]:
+    return chat(*messages, **asked) if dialect == "openai" else claude(*messages, **asked)
+
+
+def assistant(*parts: Part | str, model: str = CLAUDE, at: float = 0.0) -> Message:
+    said = [Text(text=part) if isinstance(part, str) else part for part in parts]
+    end = Finish(reason=StopReason.END_TURN)
+    return Message(role=Role.ASSISTANT, parts=(*said, end), model=model, at=at)
+
+
+def call(number: int, wire_id: str, arguments: str = '{"p": "x"}', name: str = "read") -> ToolCall:
+    return ToolCall(id=f"r-{number}", wire_id=wire_id, name=name, arguments=arguments)
+
+
+def result(
+    of: ToolCall, content: str = "got it", outcome: Outcome = Outcome.OK, *files: Binary
+) -> ToolResult:
+    said: dict[str, Any] = {"content": content, "outcome": outcome, "files": files}
+    return ToolResult(call=of.id, wire_id=of.wire_id, name=of.name, **said)
+
+
+def results(*parts: ToolResult | ToolCall) -> Message:
+    """The message with these results, and those of these calls."""
+    made = [result(part) if isinstance(part, ToolCall) else part for part in parts]
+    return Message(role=Role.TOOL, parts=tuple(made))
+
+
+HI, OK, GO = user("hi"), assistant("ok"), user("go")
+SIGNED, HIDDEN = Reasoning(text="hm", signature="s1"), Reasoning(text="", redacted="r1")
+UNSIGNED, UNSEEN = Reasoning(text="so"), Reasoning(text="", signature="s2")
+CALL, AGAIN = call(1, "wa"), call(2, "wb")
+PNG = Binary(media_type="image/png", data=b"\x89P", name="a.png")
+PDF = Binary(media_type="application/pdf", data=b"%", name="a.pdf")
+EMPTY_PNG = Binary(media_type="image/png", data=b"")
+
+# What a body says
+
+EVERYTHING = json.loads((Path(__file__).parent / "answers" / "bodies.json").read_text("utf-8"))
+"""In each dialect, the body of a request that asks for all there is to ask for."""
+LEFT_OUT = {
+    "openai": {"tools", "max_tokens", "temperature", "stop"},
+    "anthropic": {"system", "tools", "temperature", "stop_sequences"},
+}
+
+
+@each_dialect
+def test_a_body_says_what_was_asked_and_nothing_else(dialect: str) -> None:
+    spec = ModelSpec(name=CHAT if dialect == "openai" else CLAUDE, max_output=100, temperature=0.5)
+    config = {"model": spec, "stop": ("END",), "tools": (READ, WRITE)}
+    said = body_for(dialect, HI, config=config, tools=("read",), system="Be kind.", instructions="Now.")
+    assert said == EVERYTHING[dialect]
+
+    bare = body_for(dialect, HI, tools=(), instructions=" ")
+    expected = {key: value for key, value in said.items() if key not in LEFT_OUT[dialect]}
+    if dialect == "openai":
+        expected["messages"] = expected["messages"][1:]
+    else:
+        expected["max_tokens"] = 16_384  # the API must have one
+    assert bare == expected
+
+
+@pytest.mark.parametrize(
+    ("system", "instructions", "expected"),
+    [
+        ("Be kind.", "", "Be kind."),
+        ("", "Now.", "Now."),
+        ("Be kind.", " ", "Be kind."),
+        ("Be kind.\n", "Now.", "Be kind.\n\n\nNow."),
+    ],
+)
+def test_a_system_prompt_begins_the_same_every_time(system: str, instructions: str, expected: str) -> None:
+    # It is one message, since many models take one only, and what changes stands behind what does not.
+    body = chat(HI, system=system, instructions=instructions)
+    assert body["messages"] == [{"role": "system", "content": expected}, {"role": "user", "content": "hi"}]
+    assert claude(HI, instructions="Now.")["system"] == [{"type": "text", "text": "Now."}]  # not cached
+
+
+def test_a_schema_gets_its_type_where_it_has_none() -> None:
+    read, write = claude(HI)["tools"]
+    assert read["input_schema"] == PROPERTIES
+    assert write == {"name": "write", "input_schema": {"type": "object", "properties": {}}, **MARK}
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "wire"),
+    [
+        ("openai:gpt-5", "openai", "gpt-5"),
+        ("qwen3:8b", "openai", "qwen3:8b"),
+        ("openai:qwen3:8b", "openai", "qwen3:8b"),
+        ("m", "openai", "m"),
+        ("local:qwen3:8b", "local", "qwen3:8b"),
+        ("openai:m", "local", "openai:m"),
+        ("anthropic:claude-x", None, "claude-x"),
+        ("claude-x", None, "claude-x"),
+        ("openai:m", None, "openai:m"),
+        ("m:1", None, "m:1"),
+    ],
+)
+def test_only_the_wire_is_cut_off_a_models_name(name: str, prefix: str | None, wire: str) -> None:
+    body = chat(HI, model=name, wire=ChatWire(prefix=prefix)) if prefix else claude(HI, model=name)
+    assert body["model"] == wire
+
+
+@each_dialect
+def test_a_model_that_a_run_was_switched_to_is_asked_its_own_way(dialect: str) -> None:
+    first, second = (f"{dialect}:{name}" for name in ("m", "n"))
+    config = {
+        "model": ModelSpec(name=first, max_output=100, temperature=0.5),
+        "models": (ModelSpec(name=second, max_output=7, temperature=0.1),),
+    }
+    for name, expected in ((second, (7, 0.1)), (f"{dialect}:unknown", (100, 0.5))):
+        body = body_for(dialect, HI, model=name, config=config)
+        assert (body["max_tokens"], body["temperature"]) == expected
+    if dialect == "openai":
+        more = {**config, "models": (ModelSpec(name="openai:o3", max_output=7),)}
+        assert chat(HI, model="openai:o3", config=more)["max_completion_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("model", "configured", "wanted", "key", "expected"),
+    [
+        ("openai:m", 100, None, "max_tokens", 100),
+        ("openai:m", 100, 7, "max_tokens", 7),
+        ("openai:m", None, 7, "max_tokens", 7),
+        ("openai:gpt-5", 100, 7, "max_completion_tokens", 7),
+        ("anthropic:claude-x", 100, None, "max_tokens", 100),
+        ("anthropic:claude-x", 100, 7, "max_tokens", 7),
+        ("anthropic:claude-x", None, 7, "max_tokens", 7),
+    ],
+)
+def test_a_request_may_ask_for_less_than_is_configured(
+    model: str, configured: int | None, wanted: int | None, key: str, expected: int
+) -> None:
+    spec = {"model": ModelSpec(name=model, max_output=configured)}
+    body = body_for(model.partition(":")[0], HI, model=model, max_output=wanted, config=spec)
+    assert body[key] == expected
+
+
+# Thinking
+
+
+REASONING = ["openai:gpt-5-mini", "openai:o3", "o4-mini", "openai:openai/o1", "openai:ft:o4-mini:org::id"]
+PLAIN_MODELS = ["openai:gpt-4.1", "openai:gpt-5-chat-latest", "openai:qwen3:8b", "openai:gpt-oss:20b"]
+EFFORTS = [(1, "low"), (4_096, "low"), (4_097, "medium"), (16_384, "medium"), (16_385, "high")]
+
+
+@pytest.mark.parametrize("name", REASONING + PLAIN_MODELS)
+def test_a_model_is_told_how_much_to_think_where_it_takes_that(name: str) -> None:
+    # A reasoning model takes another name for the limit, no temperature, and a word in place of tokens.
+    spec = {"model": ModelSpec(name=name, max_output=9, temperature=1.0)}
+    reasons = name in REASONING
+    limits = {"max_completion_tokens": 9} if reasons else {"max_tokens": 9, "temperature": 1.0}
+    for tokens, effort in [(None, None), *EFFORTS]:
+        body = chat(HI, model=name, config=spec, thinking=tokens)
+        expected = limits | ({"reasoning_effort": effort} if reasons and effort else {})
+        about = ("max_tokens", "max_completion_tokens", "temperature", "reasoning_effort")
+        assert {key: body[key] for key in about if key in body} == expected
+
+
+def tokens_of(budget: int, limit: int) -> dict[str, Any]:
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}, "max_tokens": limit}
+
+
+def effort_of(effort: str, limit: int) -> dict[str, Any]:
+    thinking = {"type": "adaptive", "display": "summarized"}
+    return {"thinking": thinking, "output_config": {"effort": effort}, "max_tokens": limit}
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "limit", "expected"),
+    [
+        ("claude-sonnet-4-5", 2_000, 4_000, tokens_of(2_000, 4_000)),
+        ("claude-sonnet-4-5", 2_000, 2_000, tokens_of(2_000, 4_000)),
+        ("claude-sonnet-4-20250514", 1, 500, tokens_of(1_024, 1_524)),
+        ("claude-3-7-sonnet-latest", 9_000, None, tokens_of(9_000, 16_384)),
+        ("eu/claude-opus-4.6", 2_000, 4_000, tokens_of(2_000, 4_000)),
+        ("smart", 2_000, 4_000, tokens_of(2_000, 4_000)),
+        ("claude-opus-4-7", 4_096, 9_000, effort_of("low", 9_000)),
+        ("claude-sonnet-5", 9_000, 9_000, effort_of("medium", 18_000)),
+        ("claude-fable-5-1", 20_000, 64_000, effort_of("high", 64_000)),
+    ],
+)
+def test_thinking_is_asked_for_as_the_model_takes_it(
+    name: str, tokens: int, limit: int | None, expected: dict[str, Any]
+) -> None:
+    # By tokens, within those of the output, or by a word; and without a temperature.
+    spec = {"model": ModelSpec(name=f"anthropic:{name}", max_output=limit, temperature=0.5)}
+    body = claude(HI, model=f"anthropic:{name}", config=spec, thinking=tokens, tools=())
+    messages = [{"role": "user", "content": [{"type": "text", "text": "hi", **MARK}]}]
+    assert body == {"model": name, "stream": True, "messages": messages} | expected
+
+
+def test_a_temperature_is_sent_where_it_is_taken() -> None:
+    for name, expected in (("claude-opus-4-6", 0.5), ("claude-opus-4-8", None)):
+        spec = {"model": ModelSpec(name=name, temperature=0.5)}
+        assert claude(HI, model=name, config=spec).get("temperature") == expected
+
+
+THOUGHTFUL = assistant(SIGNED, CALL)
+
+
+@pytest.mark.parametrize(
+    ("messages", "may_think"),
+    [
+        ([HI, OK, HI], True),
+        ([HI, THOUGHTFUL, results(CALL)], True),
+        ([HI, assistant(HIDDEN, CALL), results(CALL)], True),
+        ([HI, THOUGHTFUL, results(CALL), assistant(AGAIN), results(AGAIN)], True),
+        ([HI, THOUGHTFUL, results(CALL), GO, assistant(AGAIN), results(AGAIN)], True),
+        ([HI, assistant(CALL), results(CALL)], False),
+        ([HI, assistant(CALL), results(CALL), GO], False),
+        ([HI, assistant(CALL), results(CALL), assistant(SIGNED, AGAIN), results(AGAIN)], False),
+        ([HI, assistant("ok", SIGNED, CALL), results(CALL)], False),
+        ([HI, assistant(UNSIGNED, CALL), results(CALL)], False),
+        ([HI, assistant(SIGNED, CALL, model=CHAT), results(CALL)], False),
+        ([HI, assistant(CALL), results(CALL), OK, HI], True),
+        ([HI, assistant(CALL), results(CALL), OK], True),
+        ([HI, assistant(CALL), results(CALL), OK, assistant(SIGNED, AGAIN), results(AGAIN)], True),
+        ([OK], True),
+    ],
+)
+def test_a_turn_that_began_without_thinking_goes_on_without(
+    messages: list[Message],
+    may_think: bool,  # noqa: FBT001  # a row of the table
+) -> None:
+    """Older models refuse to begin in the middle of a turn with tools; newer ones do not mind."""
+    assert ("thinking" in claude(*messages, thinking=2_000)) is may_think
+    assert "thinking" in claude(*messages, thinking=2_000, model="anthropic:claude-opus-4-8")
+
+
+PROVEN = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+DETAIL = "reasoning.text"
+
+
+@pytest.mark.parametrize(
+    ("field", "parts", "expected"),
+    [
+        ("reasoning_content", (SIGNED,), {"thinking_blocks": [PROVEN]}),
+        ("reasoning_content", (UNSIGNED,), {}),
+        ("reasoning_content", (UNSIGNED, CALL), {"reasoning_content": "so"}),
+        ("reasoning", (UNSIGNED, UNSIGNED, CALL), {"reasoning": "soso"}),
+        (
+            "reasoning_details",
+            (SIGNED,),
+            {"reasoning_details": [{"type": DETAIL, "text": "hm", "signature": "s1"}]},
+        ),
+        ("reasoning_details", (UNSIGNED, CALL), {"reasoning_details": [{"type": DETAIL, "text": "so"}]}),
+        (
+            "reasoning_content",
+            (HIDDEN, UNSIGNED, SIGNED, CALL),
+            {"thinking_blocks": [{"type": "redacted_thinking", "data": "r1"}, PROVEN]},
+        ),
+        ("reasoning_details", (HIDDEN, CALL), {}),
+        ("reasoning", (SIGNED, HIDDEN), {}),
+        ("reasoning", (SIGNED, HIDDEN, CALL), {"reasoning": "hm"}),
+        ("", (SIGNED, UNSIGNED, HIDDEN, CALL), {}),
+    ],
+)
+def test_thinking_goes_back_where_it_may(
+    field: str, parts: tuple[Part, ...], expected: dict[str, Any]
+) -> None:
+    # Signed and redacted thinking where it can be proven, other with calls, each under its server's name.
+    message = chat(assistant(*parts, "so"), wire=ChatWire(ServerQuirks(field)))["messages"][0]
+    assert {key: message[key] for key in message.keys() - {"role", "content", "tool_calls"}} == expected
+
+
+# Conversations, as the messages API takes them
+
+
+def block_in_words(block: dict[str, Any]) -> str:
+    """A block of content, all of it."""
+    block.pop("cache_control", None)
+    match block:
+        case {"type": "text", "text": text, **rest}:
+            said = text
+        case {"type": "thinking", "thinking": text, "signature": signature, **rest}:
+            said = f"<{text}|{signature}>"
+        case {"type": "redacted_thinking", "data": data, **rest}:
+            said = f"<hidden {data}>"
+        case {"type": "tool_use", "id": wire_id, "name": name, "input": arguments, **rest}:
+            said = f"{name}#{wire_id}{json.dumps(arguments)}"
+        case {"type": "tool_result", "tool_use_id": wire_id, **rest}:
+            failed, content = rest.pop("is_error", False), rest.pop("content", [])
+            said = f"[{wire_id}{' failed' * failed}: {' + '.join(map(block_in_words, content))}]"
+        case {"type": kind, "source": {"type": how, "media_type": media, "data": data}, **rest}:
+            said = " ".join([kind, how, media, data, rest.pop("title", "")]).rstrip()
+        case _:
+            raise AssertionError(block)
+    assert rest == {}
+    return str(said)
+
+
+def in_words(body: dict[str, Any]) -> list[str]:
+    roles = {"user": "U", "assistant": "M"}
+    return [
+        f"{roles[message['role']]} {' + '.join(map(block_in_words, message['content']))}"
+        for message in body["messages"]
+    ]
+
+
+FILES = (
+    PNG,
+    PDF,
+    Binary(media_type="text/csv; charset=utf-8", data="ä,b".encode()),
+    Binary(media_type="Image/SVG+xml", data=b"<svg>", name="a.svg"),
+    EMPTY_PNG,
+    Binary(media_type="text/plain", data=b" ", name="b.txt"),
+)
+USED = 'read#wa{"p": "x"}'
+ODD = "openai:gpt-5"
+CONVERSATIONS: dict[str, tuple[list[Message], list[str]]] = {
+    "turns": ([HI, OK, GO], ["U hi", "M ok", "U go"]),
+    "several of a user's": ([HI, GO, OK, HI], ["U hi + go", "M ok", "U hi"]),
+    "the system's": ([Message(role=Role.SYSTEM, parts=(Text(text="be kind"),)), HI], ["U be kind + hi"]),
+    "no text": ([HI, assistant(" \n"), user(""), OK, user(" "), GO], ["U hi", "M ok", "U go"]),
+    "an assistant's at the beginning": ([OK, HI], ["U Begin.", "M ok", "U hi"]),
+    "nothing": ([user(" ")], ["U Begin."]),
+    "an answer to nothing": ([user(" "), OK, HI], ["U Begin.", "M ok", "U hi"]),
+    "an assistant's at the end": ([HI, assistant("ok ")], ["U hi", "M ok ", "U Continue."]),
+    "two assistant's": ([HI, OK, assistant("so"), HI], ["U hi", "M ok", "U Continue.", "M so", "U hi"]),
+    "calls": (
+        [HI, assistant("ok ", CALL, call(2, "wb", "{}")), results(CALL, AGAIN), OK, HI],
+        ["U hi", f"M ok  + {USED} + read#wb{{}}", "U [wa: got it] + [wb: got it]", "M ok", "U hi"],
+    ),
+    "text behind results": (
+        [HI, assistant(CALL), results(CALL), GO],
+        ["U hi", f"M {USED}", "U [wa: got it] + go"],
+    ),
+    "errors": (
+        [
+            HI,
+            assistant(CALL),
+            results(result(CALL, "oops", Outcome.CRASHED, PNG)),
+            assistant(AGAIN),
+            results(result(AGAIN, "", Outcome.DENIED)),
+        ],
+        [
+            "U hi",
+            f"M {USED}",
+            "U [wa failed: oops + [attachment a.png]]",
+            'M read#wb{"p": "x"}',
+            "U [wb failed: denied]",
+        ],
+    ),
+    "files of a result": (
+        [HI, assistant(CALL), results(result(CALL, "a picture", Outcome.OK, PNG))],
+        ["U hi", f"M {USED}", "U [wa: a picture + image base64 image/png iVA=]"],
+    ),
+    "an empty result": ([HI, assistant(CALL), results(result(CALL, ""))], ["U hi", f"M {USED}", "U [wa: ]"]),
+    "attachments": (
+        [user("see", files=FILES)],
+        [
+            (
+                "U see + image base64 image/png iVA= + document base64 application/pdf JQ== a.pdf"
+                " + document text text/plain ä,b + [attachment a.svg]"
+                " + [attachment image/png, which is empty] + [attachment b.txt]"
+            )
+        ],
+    ),
+    "an assistant's attachment": (
+        [HI, assistant("here:", PNG), HI],
+        ["U hi", "M here: + [attachment a.png]", "U hi"],
+    ),
+    "thinking": (
+        [HI, assistant(SIGNED, HIDDEN, UNSEEN, "ok", CALL), results(CALL)],
+        ["U hi", f"M <hm|s1> + <hidden r1> + <|s2> + ok + {USED}", "U [wa: got it]"],
+    ),
+    "thinking between": (
+        [HI, assistant(SIGNED, "ok", UNSEEN, CALL), results(CALL)],
+        ["U hi", f"M <hm|s1> + ok + <|s2> + {USED}", "U [wa: got it]"],
+    ),
+    "thinking without a proof": ([HI, assistant(UNSIGNED, "ok"), HI], ["U hi", "M ok", "U hi"]),
+    "thinking at the end": ([HI, assistant("ok", SIGNED, HIDDEN), HI], ["U hi", "M ok", "U hi"]),
+    "nothing but thinking": ([HI, assistant(SIGNED), user("so?")], ["U hi + so?"]),
+    "thinking of another wire": (
+        [HI, assistant(SIGNED, "ok", model=ODD), HI, assistant(SIGNED, "ok", model="claude-x"), HI],
+        ["U hi", "M ok", "U hi", "M <hm|s1> + ok", "U hi"],
+    ),
+    "thinking from before a compaction": (
+        [
+            user("Summary", at=9.0),
+            assistant(SIGNED, "ok", at=5.0),
+            user("so", at=10.0),
+            assistant(SIGNED, "ok", at=11.0),
+            HI,
+        ],
+        ["U Summary", "M ok", "U so", "M <hm|s1> + ok", "U hi"],
+    ),
+    "half a surrogate pair": ([user("a\ud83d")], ["U a?"]),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_conversation_is_encoded_for_the_messages_api(name: str) -> None:
+    # User and model take turns, results stand first, and nothing goes back that the API refuses.
+    messages, expected = CONVERSATIONS[name]
+    assert in_words(claude(*messages)) == expected
+    # At each length it is the same, whether it was reached step by step or at once: so it can be cached.
+    wire, history = MessagesWire(), History.of(*messages)
+    for length in range(1, len(messages) + 1):
+        asked = asking(CLAUDE, view=Conversation(revision=0, length=length))
+        scene = scene_of(history, CLAUDE)
+        assert wire.encode(asked, scene) == MessagesWire().encode(asked, scene)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([HI], [(0, -1)]),
+        ([HI, user("there")], [(0, -1)]),
+        ([HI, OK, HI], [(0, -1), (2, -1)]),
+        ([HI, OK, HI, OK, HI], [(2, -1), (4, -1)]),
+        ([HI, assistant(CALL), results(CALL)], [(0, -1), (2, -1)]),
+        ([HI, assistant(CALL), results(CALL), GO], [(0, -1), (2, -1)]),
+        ([HI, OK, user("see", files=(PNG,))], [(0, -1), (2, -1)]),
+        ([HI, OK], [(0, -1), (1, -1)]),
+        ([OK], [(0, -1), (1, -1)]),
+    ],
+)
+def test_a_conversation_is_cached_up_to_its_end_and_its_last_end(
+    messages: list[Message], expected: list[tuple[int, int]]
+) -> None:
+    # So a request finds what the one before it stored, and stores for the next.
+    marks = [
+        (number, index - len(message["content"]))
+        for number, message in enumerate(claude(*messages)["messages"])
+        for index, block in enumerate(message["content"])
+        if "cache_control" in block
+    ]
+    assert marks == expected
+
+
+def test_calls_are_declared_where_no_tools_are_offered() -> None:
+    """The API refuses a conversation with calls and no tools; none of them can be called now."""
+    body = claude(HI, assistant(CALL), results(CALL), tools=())
+    assert body["tools"] == [{"name": "read", "input_schema": {"type": "object"}}]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+def test_tools_that_are_all_withdrawn_are_named_to_a_chat_and_may_not_be_called() -> None:
+    # Some proxies refuse calls in a conversation where there are no tools; a summary has none.
+    config = {"tools": (READ,)}
+    body = chat(GO, config=config)
+    assert ([tool["function"]["name"] for tool in body["tools"]], body["tool_choice"]) == (["read"], "none")
+    assert "tool_choice" not in chat(GO, config=config, tools=("read",))
+    view = Transcript(revision=0, length=1, limit=1_000)
+    assert "tools" not in chat(GO, config=config, view=view, purpose=Purpose.SUMMARY)
+
+
+# Conversations, as chat completions take them
+
+
+def test_calls_and_results_are_messages_of_their_own_in_a_chat() -> None:
+    call_of = {"type": "function", "function": {"name": "read", "arguments": '{"p": "x"}'}}
+    no_json = {"type": "function", "function": {"name": "read", "arguments": "{}"}}
+    odd = call(2, "wb", "not json")
+    body = chat(HI, assistant("ok", CALL, odd), results(CALL, odd), assistant())
+    assert body["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": "ok",
+            "tool_calls": [{"id": "wa", **call_of}, {"id": "wb", **no_json}],
+        },
+        {"role": "tool", "tool_call_id": "wa", "content": "got it"},
+        {"role": "tool", "tool_call_id": "wb", "content": "got it"},
+    ]
+
+
+def test_a_message_that_says_nothing_is_not_sent_empty() -> None:
+    """Providers refuse one: the model's is left out, a user's and a tool's say that there is nothing."""
+    silent = results(result(CALL, "\n"))
+    body = chat(user(""), assistant(SIGNED, " "), assistant(" ", CALL), silent, assistant(), user("a\ud83d"))
+    assert [(message["role"], message["content"]) for message in body["messages"]] == [
+        ("user", "(nothing)"),
+        ("assistant", None),
+        ("tool", "(nothing)"),
+        ("user", "a?"),
+    ]
+
+
+@pytest.mark.parametrize("bridged", [False, True])
+def test_a_word_of_the_models_stands_between_a_tool_and_a_user_where_it_must(*, bridged: bool) -> None:
+    # Mistral's servers refuse the two side by side; others need nothing.
+    wire = ChatWire(ServerQuirks(bridged=bridged))
+    sent = chat(HI, assistant(CALL), results(CALL), user("and?"), user("well?"), wire=wire)["messages"]
+    between = ["assistant"] * bridged
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", *between, "user", "user"]
+
+
+def file_part(name: str, data: str) -> dict[str, Any]:
+    return {"type": "file", "file": {"filename": name, "file_data": f"data:{data}"}}
+
+
+def sound(form: str) -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": {"data": "Ug==", "format": form}}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVA="}}
+
+
+@pytest.mark.parametrize(
+    ("media_type", "data", "name", "part"),
+    [
+        ("image/png", b"\x89P", "", PICTURE),
+        ("application/pdf", b"%", "a.pdf", file_part("a.pdf", "application/pdf;base64,JQ==")),
+        ("", b"%", "", file_part("attachment", "application/octet-stream;base64,JQ==")),
+        ("Audio/WAV; codecs=1", b"R", "", sound("wav")),
+        ("audio/mpeg", b"R", "", sound("mp3")),
+        ("audio/ogg", b"R", "a.ogg", file_part("a.ogg", "audio/ogg;base64,Ug==")),
+        ("text/csv", "a,ü\n".encode(), "a.csv", said("a.csv:\na,ü\n")),
+        ("text/plain", b"\xff", "", said("text/plain:\n\ufffd")),
+        ("image/png", b"", "a.png", said("[attachment a.png, which is empty]")),
+    ],
+)
+def test_a_user_may_attach_files(media_type: str, data: bytes, name: str, part: dict[str, Any]) -> None:
+    file = Binary(media_type=media_type, data=data, name=name)
+    message = Message(role=Role.USER, parts=(Text(text="see"), file, Text(text=" ")))
+    assert chat(message)["messages"] == [{"role": "user", "content": [said("see"), part]}]
+
+
+def test_an_attachment_of_a_models_is_named_only() -> None:
+    sent = chat(assistant("here: ", PDF))["messages"]
+    assert sent == [{"role": "assistant", "content": "here: [attachment a.pdf]"}]
+
+
+def test_the_files_of_results_follow_all_results_of_the_batch() -> None:
+    # A tool's message holds text only, and nothing may stand between two: a user brings the files.
+    last = call(3, "wc")
+    batch = results(
+        result(CALL, "1", Outcome.OK, PNG, PNG), result(AGAIN), result(last, "3", Outcome.OK, PNG)
+    )
+    sent = chat(assistant(CALL, AGAIN, last), batch, GO)["messages"]
+    assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "tool", "user", "user"]
+    label = said("Files of read:")
+    assert sent[4]["content"] == [label, PICTURE, PICTURE, label, PICTURE]
+
+
+# What providers would refuse, in both dialects
+
+
+def calls_in(body: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """The id, name and arguments of each call in *body*."""
+    found: list[tuple[str, str, Any]] = []
+    for message in body["messages"]:
+        for each in message.get("tool_calls", ()):
+            function = each["function"]
+            found.append((each["id"], function["name"], json.loads(function["arguments"])))
+        blocks = message["content"] if isinstance(message["content"], list) else ()
+        found += [(block["id"], block["name"], block["input"]) for block in blocks if "input" in block]
+    return found
+
+
+@each_dialect
+def test_ids_are_unique_on_the_wire(dialect: str) -> None:
+    # Empty, repeated, colliding and odd ids of providers are replaced, alike in call and result.
+    wire_ids = ["x", "x", "", "call00005", "a b", "y" * 65]
+    made = [call(number, wire_id) for number, wire_id in enumerate(wire_ids, 1)]
+    history = [assistant(*made[:2]), results(*made[:2]), assistant(*made[2:]), results(*made[2:])]
+    body = body_for(dialect, HI, *history)
+    if dialect == "openai":
+        answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
+    else:
+        blocks = [block for message in body["messages"] for block in message["content"]]
+        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+    ids = [wire_id for wire_id, _, _ in calls_in(body)]
+    assert ids == answered
+    assert ids == ["x", "call00001", "call00002", "call00005", "call00004", "call00006"]
+
+
+@each_dialect
+def test_a_made_up_call_goes_back_as_one_that_the_api_takes(dialect: str) -> None:
+    for arguments in ("", "[]", "null", '{"a":', '{"a": NaN}', "[" * 100_000):
+        made = call(1, "a", arguments)
+        assert calls_in(body_for(dialect, HI, assistant(made), results(made))) == [("a", "read", {})]
+    names = {"a.b c": "a_b_c", "ü" * 99: "_" * 64, "fine-1_A": "fine-1_A", "functions.read": "functions_read"}
+    for name, expected in names.items():
+        made = call(1, "a", "{}", name)
+        assert calls_in(body_for(dialect, HI, assistant(made), results(made))) == [("a", expected, {})]
+
+
+def test_arguments_go_back_as_they_were_written() -> None:
+    # No number is rounded, and no key is put elsewhere: what a provider cached stays the same.
+    made = call(1, "a", '{ "b": 1.0, "a": 12345678901234567890123 }')
+    asked = asking(CLAUDE, view=Conversation(revision=0, length=3))
+    post = MessagesWire().encode(asked, scene_of(History.of(HI, assistant(made), results(made)), CLAUDE))
+    assert b'"input":{ "b": 1.0, "a": 12345678901234567890123 }' in post.body

@@ -1,0 +1,373 @@
+"""What the checks of a store are worth: a mistake is found, and by the check that is about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from turnwheel import MemoryStore
+from turnwheel.effects.errors import StoreConflict, StoreError
+from turnwheel.performers.stores.base import SessionInfo, Store
+from turnwheel.testing.store_contract import (
+    BrokenStore,
+    Check,
+    Lasts,
+    checks,
+    survives_kill,
+)
+from turnwheel.testing.stores import StoreOver
+
+
+class Mistaken(StoreOver):
+    """
+    A store that makes one *mistake*, a row of the tables below, and else does what it should.
+
+    Only this one is closed, not the one below, which others use too. *memo* is for the mistake to use.
+    """
+
+    def __init__(self, kept: Store, mistake: str = "") -> None:
+        super().__init__(kept)
+        self.mistake = mistake
+        self.memo: dict[str, Any] = {}
+        self.closed = False
+
+    def _open(self) -> None:
+        if self.closed:
+            msg = "it is closed"
+            raise StoreError(msg)
+
+    async def append(  # noqa: C901, PLR0911, PLR0912, PLR0915  # a case for each mistake
+        self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
+    ) -> int:
+        self._open()
+        append, kept = self.kept.append, list(await self.kept.load(session))
+        match self.mistake:
+            case "loses an entry":
+                await append(session, expected, entries[: max(len(entries) - 1, 1)], about)
+                return expected + len(entries)
+            case "loses the empty":
+                entries = [entry for entry in entries if entry]
+            case "turns entries":
+                entries = entries[::-1]
+            case "keeps lines":
+                entries = [entry.rstrip(b"\r\n") for entry in entries]
+            case "keeps the beginning":
+                entries = [entry[:65_535] for entry in entries]
+            case "adds anywhere":
+                expected = len(kept)
+            case "takes fewer":  # only those are refused who are ahead
+                expected = max(expected, len(kept))
+            case "takes nothing":  # where there is nothing to add nothing is compared
+                if not entries and about is None:
+                    return expected
+            case "says anything":  # the length that was expected is told as the real one
+                if expected != len(kept):
+                    raise StoreConflict(session, expected, expected)
+            case "looks before":  # it is compared first, and written later
+                compare(session, expected, kept)
+                await asyncio.sleep(0)
+                expected = len(await self.kept.load(session))
+            case "writes one by one":
+                await append(session, expected, entries[:1], about)
+                for number, entry in enumerate(entries[1:], expected + 1):
+                    await asyncio.sleep(0)
+                    await append(session, number, [entry])
+                return expected + len(entries)
+            case "tells later":  # what the session is about comes after the entries
+                length = await append(session, expected, entries)
+                await asyncio.sleep(0)
+                return await append(session, length, (), about)
+            case "keeps later":  # it returns, and then keeps what it was given
+                compare(session, expected, kept)
+                self._begin(append(session, expected, entries, about))
+                return expected + len(entries)
+            case "keeps although cancelled" | "closes in between":
+                return await asyncio.shield(self._begin(self._later(session, expected, entries, about)))
+            case "closes at once":
+                await asyncio.sleep(0.001)
+                self._open()
+            case "names in any case" | "names without blanks" | "short names" | "names end at a nul":
+                session = self._name(session)
+            case "forgets":  # where nothing is said, a session is about nothing
+                about = about or b""
+            case "keeps the first":  # a session is about what was said first
+                about = None if expected else about
+            case "writes to tell":
+                self.memo["said"] = self.memo.get("said", 0) + (not entries)
+            case "leaves a trace":
+                self.memo[session] = SessionInfo(session=session, length=0, created=0, updated=0)
+            case "writes when closed":
+                compare(session, expected, [*kept, *self.memo.get(session, ())])
+                self.memo.setdefault(session, []).extend(entries)
+                return expected + len(entries)
+            case "compares what it remembers":
+                if (remembered := self.memo.get(session, 0)) != expected:
+                    raise StoreConflict(session, expected, remembered)
+                self.memo[session] = expected + len(entries)
+                await append(session, len(kept), entries, about)
+                return expected + len(entries)
+            case "makes the place anew" if not await self.kept.list():
+                await asyncio.sleep(0)
+                for info in await self.kept.list():
+                    await self.kept.delete(info.session)
+            case _:
+                pass
+        return await append(session, expected, entries, about)
+
+    def _begin(self, work: Coroutine[Any, Any, int]) -> asyncio.Task[int]:
+        self.memo[f"{len(self.memo)}"] = task = asyncio.create_task(work)
+        return task
+
+    async def _later(self, *new: Any) -> int:
+        await asyncio.sleep(0.01)
+        return await self.kept.append(*new)
+
+    def _name(self, session: str) -> str:
+        names: dict[str, Callable[[], str]] = {
+            "names in any case": session.lower,
+            "names without blanks": session.strip,
+            "short names": lambda: session[:255],
+            "names end at a nul": lambda: session.partition("\0")[0],
+        }
+        return names.get(self.mistake, lambda: session)()
+
+    async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
+        self._open()
+        kept = list(await self.kept.load(self._name(session)))
+        found: list[Any] = kept[max(start, 0) :]
+        match self.mistake:
+            case "gives text":
+                found = [entry.decode(errors="replace").encode() for entry in found]
+            case "gives nearly bytes":
+                found = [bytearray(entry) for entry in found]
+            case "counts from the end":  # a start below 0 is that of a list
+                found = kept[start:]
+            case "starts one later" if start > 0:
+                found = found[1:]
+            case "gives its own":  # the list that it gives is the one that it has
+                mine: list[bytes] = self.memo.setdefault(session, kept)
+                found = mine[start:] if start > 0 else mine
+            case "writes when closed":
+                found = [*kept, *self.memo.get(session, ())][max(start, 0) :]
+            case _:
+                pass
+        return found
+
+    async def list(self) -> Sequence[SessionInfo]:  # noqa: PLR0911  # a case for each mistake
+        self._open()
+        infos = [*await self.kept.list()]
+        match self.mistake:
+            case "last first":
+                return infos[::-1]
+            case "by name":
+                return sorted(infos, key=lambda info: info.session)
+            case "twice":
+                return infos * 2
+            case "milliseconds":
+                return [attrs.evolve(info, created=info.created * 1000) for info in infos]
+            case "made anew":
+                return [attrs.evolve(info, created=info.updated) for info in infos]
+            case "one too many":
+                return [attrs.evolve(info, length=info.length + 1) for info in infos]
+            case "writes to tell":  # the session was written to when something was said about it
+                return [attrs.evolve(info, updated=info.updated + self.memo.get("said", 0)) for info in infos]
+            case "leaves a trace":  # a session is there as soon as it is asked for
+                return [*(self.memo | {info.session: info for info in infos}).values()]
+            case _:
+                return infos
+
+    async def delete(self, session: str) -> bool:
+        self._open()
+        match self.mistake:
+            case "deletes nothing":
+                return bool(await self.kept.load(session))
+            case "deletes more":  # all that begin alike are gone
+                alike = [info.session for info in await self.kept.list() if info.session.startswith(session)]
+                return any([await self.kept.delete(name) for name in alike])
+            case _:
+                return await self.kept.delete(session) or self.mistake == "says yes"
+
+    async def close(self) -> None:
+        match self.mistake:
+            case "stays open":
+                return
+            case "complains":  # it may be closed once
+                self._open()
+            case "keeps although cancelled":
+                await asyncio.gather(*self.memo.values(), return_exceptions=True)
+            case "closes in between":
+                await asyncio.sleep(0.02)
+            case "writes when closed":
+                for session, entries in self.memo.items():
+                    await self.kept.append(session, len(await self.kept.load(session)), entries)
+                self.memo.clear()
+            case _:
+                pass
+        self.closed = True
+
+
+def compare(session: str, expected: int, kept: Sequence[bytes]) -> None:
+    if len(kept) != expected:
+        raise StoreConflict(session, expected, len(kept))
+
+
+# The check that is there to find each mistake
+
+MISTAKES = {
+    "entries come back in order": ["loses an entry", "turns entries", "keeps later"],
+    "an entry is any bytes": [
+        "loses the empty",
+        "keeps lines",
+        "keeps the beginning",
+        "gives text",
+        "gives nearly bytes",
+    ],
+    "a writer that is not at the end writes nothing": ["adds anywhere", "takes fewer", "says anything"],
+    "a session is there once it has an entry": ["takes nothing", "leaves a trace"],
+    "of many writers at once one goes on": ["looks before"],
+    "whoever reads sees an append whole or not at all": ["writes one by one", "tells later"],
+    "whoever is cancelled leaves nothing in doubt": ["keeps although cancelled"],
+    "closing comes after what was asked before": ["closes at once"],
+    "loading starts anywhere": ["counts from the end", "starts one later"],
+    "the store keeps its own copy": ["gives its own"],
+    "a session has any name": [
+        "names in any case",
+        "names without blanks",
+        "short names",
+        "names end at a nul",
+        "twice",
+    ],
+    "sessions are listed last written first": [
+        "last first",
+        "by name",
+        "milliseconds",
+        "made anew",
+        "one too many",
+    ],
+    "a session is about what was said last": ["forgets", "keeps the first"],
+    "what a session is about may change by itself": ["writes to tell"],
+    "a deleted session is gone and may come again": ["deletes nothing", "deletes more"],
+    "an unknown session is empty": ["says yes"],
+    "a closed store says so": ["stays open", "complains"],
+}
+LASTING = {  # of what is opened again, and of what others have open
+    "what was cancelled is there or not when it is opened again": "closes in between",
+    "what returned is there for others": "writes when closed",
+    "of writers in many stores one goes on": "compares what it remembers",
+    "many may make the place at once": "makes the place anew",
+}
+REOPENED = "what was kept is there when it is opened again"
+CHECKS = {check.name: check for check in checks()}
+
+
+async def found_by(check: Check, opens: Callable[[], Store]) -> str:
+    """What *check* finds, or nothing."""
+    try:
+        await check(opens)
+    except (BrokenStore, StoreError, StoreConflict) as found:
+        return str(found)
+    return ""
+
+
+@pytest.mark.parametrize(("name", "mistake"), [(name, one) for name in MISTAKES for one in MISTAKES[name]])
+async def test_a_mistake_is_found(name: str, mistake: str) -> None:
+    assert CHECKS[name].lasts is Lasts.WHILE_OPEN
+    assert await found_by(CHECKS[name], lambda: Mistaken(MemoryStore(), mistake))
+    assert not await found_by(CHECKS[name], lambda: Mistaken(MemoryStore()))
+
+
+@pytest.mark.parametrize("name", LASTING)
+async def test_a_mistake_of_one_that_lasts_is_found(name: str) -> None:
+    place, sound, again = MemoryStore(), MemoryStore(), MemoryStore()
+    assert await found_by(CHECKS[name], lambda: Mistaken(place, LASTING[name]))
+    assert not await found_by(CHECKS[name], lambda: Mistaken(sound))
+    # One that begins anew cannot be opened again.
+    assert await found_by(CHECKS[REOPENED], MemoryStore)
+    assert not await found_by(CHECKS[REOPENED], lambda: Mistaken(again))
+
+
+def test_each_promise_is_broken_by_a_mistake() -> None:
+    # Nothing is checked that none of these fails, save what says again in other words what others say.
+    again = {"a long session is kept whole", "a long history is as it was told", "sessions share nothing"}
+    assert CHECKS.keys() - MISTAKES.keys() - LASTING.keys() - {REOPENED} == again
+
+
+# What is told
+
+
+async def test_what_is_found_says_what_was_promised() -> None:
+    found = await found_by(
+        CHECKS["entries come back in order"], lambda: Mistaken(MemoryStore(), "turns entries")
+    )
+    assert found == ("what is loaded: [b'b', b'a', b'c'], and promised is [b'a', b'b', b'c']")
+    found = await found_by(
+        CHECKS["an entry is any bytes"], lambda: Mistaken(MemoryStore(), "keeps the beginning")
+    )
+    assert "... (3,200,003 characters)" in found
+    assert len(found) < 600
+
+
+async def test_a_store_may_take_its_time_to_open() -> None:
+    async def opened() -> Store:
+        await asyncio.sleep(0)
+        return MemoryStore()
+
+    for check in checks(Lasts.WHILE_OPEN):
+        await check(opened)
+
+
+# Processes that are killed
+
+
+BUFFERS = """
+import asyncio
+from turnwheel import MemoryStore, SQLiteStore
+from turnwheel.testing.stores import StoreOver
+
+
+class Buffers(StoreOver):
+    'Writes what it was given a little later.'
+
+    def __init__(self, path):
+        super().__init__(SQLiteStore(path, "process"))
+        self.mine, self.later = MemoryStore(), {}
+
+    async def append(self, session, expected, entries, about=None):
+        if not await self.mine.load(session):
+            await self.mine.append(session, 0, await self.kept.load(session))
+        self.later.setdefault(session, []).extend(entries)
+        if len(self.later[session]) > 20:
+            there = await self.kept.load(session)
+            await self.kept.append(session, len(there), self.later.pop(session))
+        return await self.mine.append(session, expected, entries, about)
+
+
+class Halves(StoreOver):
+    'Writes several entries one by one.'
+
+    def __init__(self, path):
+        super().__init__(SQLiteStore(path, "process"))
+
+    async def append(self, session, expected, entries, about=None):
+        for number, entry in enumerate(entries, expected):
+            await self.kept.append(session, number, [entry])
+            await asyncio.sleep(0.01)
+        return expected + len(entries)
+"""
+
+
+@pytest.mark.parametrize(
+    ("opens", "says"), [("Buffers", "entries are left more"), ("Halves", "whole appends")]
+)
+async def test_a_kill_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str, says: str
+) -> None:
+    (tmp_path / "mistaken_stores.py").write_text(BUFFERS, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BrokenStore, match=says):
+        await survives_kill(f"mistaken_stores:{opens}", str(tmp_path / "agent.db"), kills=10)

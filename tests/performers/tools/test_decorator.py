@@ -1,0 +1,338 @@
+"""Making a function a tool: what the model is shown, what it may pass, and which functions are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type, cast
+
+import attrs
+import msgspec
+import pytest
+
+from turnwheel.effects.config import Approval, SideEffect, ToolSpec
+from turnwheel.effects.errors import ToolDefinitionError
+from turnwheel.performers import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from decimal import Decimal as OnlyForCheckers
+
+CONTEXT: ToolContext[object] = ToolContext(cwd=Path("/"), deps=None)
+
+
+@dataclasses.dataclass
+class Point:
+    """A place on the map."""
+
+    x: int
+    y: int = 0
+
+
+@attrs.frozen
+class Line:
+    """Two points."""
+
+    start: Point
+    end: Point
+
+
+class Tree(msgspec.Struct):
+    """A tree of trees."""
+
+    name: str
+    children: list[Tree] = []
+
+
+class Colour(Enum):
+    """Some colours."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+def properties(made: Tool[..., object]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(made.spec.schema)["properties"]
+    return found
+
+
+@tool
+def double(number: int) -> int:
+    """Twice the number."""
+    return 2 * number
+
+
+@tool(
+    side_effect="read_only",
+    approval="never",
+    timeout=None,
+    name="wait-a-bit",
+    description="Waits.",
+    edits=True,
+    resources=["clock", "text:{text}:{times}"],
+)
+async def wait(text: str, *, times: int = 1) -> str:
+    """Not this."""
+    await asyncio.sleep(0)
+    return text * times
+
+
+async def test_a_tool_is_the_function_it_was_and_its_specification() -> None:
+    assert assert_type(double(2), int) == 4
+    assert assert_type(await wait("a", times=2), str) == "aa"
+    # What is not said is assumed at its worst.
+    bare = ToolSpec(name="double", description="Twice the number.", schema=double.spec.schema, timeout=30.0)
+    assert attrs.evolve(bare, side_effect=SideEffect.UNSAFE, approval=Approval.BY_SIDE_EFFECT) == double.spec
+    assert (bare.edits, bare.resources) == (False, None)
+    assert wait.spec == ToolSpec(
+        name="wait-a-bit",
+        description="Waits.",
+        schema=wait.spec.schema,
+        side_effect=SideEffect.READ_ONLY,
+        approval=Approval.NEVER,
+        timeout=None,
+        edits=True,
+        resources=("clock", "text:{text}:{times}"),
+    )
+    # The top of a schema is the object itself, not a reference, and it is closed.
+    assert json.loads(double.spec.schema) == {
+        "type": "object",
+        "properties": {"number": {"type": "integer"}},
+        "required": ["number"],
+        "additionalProperties": False,
+    }
+
+
+@tool
+def rich(  # noqa: PLR0913, PLR0917  # one of each kind
+    mode: Literal["fast", "slow"],
+    names: list[str],
+    line: Line,
+    limit: int | None = None,
+    ratio: Annotated[float, msgspec.Meta(ge=0, le=1, description="Between nothing and all.")] = 0.5,
+    colour: Colour = Colour.RED,
+    tags: list[str] = ["a"],  # noqa: B006  # it is what this is about
+    anything: Any = None,  # it is one of the kinds
+) -> None:
+    """All kinds of types."""
+
+
+def test_rich_signatures_become_rich_schemas() -> None:
+    point = {
+        "title": "Point",
+        "description": "A place on the map.",
+        "type": "object",
+        "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+        "required": ["x"],
+    }
+    found = properties(rich)
+    assert found["mode"] == {"enum": ["fast", "slow"]}
+    assert found["names"] == {"type": "array", "items": {"type": "string"}}
+    assert found["line"]["properties"] == {"start": point, "end": point}
+    assert found["limit"] == {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
+    assert found["ratio"] == {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "description": "Between nothing and all.",
+        "default": 0.5,
+    }
+    assert (found["colour"]["enum"], found["colour"]["default"]) == (["blue", "red"], "red")
+    assert found["anything"] == {"default": None}
+    assert json.loads(rich.spec.schema)["required"] == ["mode", "names", "line"]
+    assert "$ref" not in rich.spec.schema
+
+
+def test_rich_arguments_become_what_the_function_expects() -> None:
+    line = {"start": {"x": 1}, "end": {"x": 2, "y": 3}}
+    text = json.dumps({"mode": "fast", "names": ["n"], "line": line, "colour": "blue"})
+    expected = {
+        "mode": "fast",
+        "names": ["n"],
+        "line": Line(Point(1), Point(2, 3)),
+        "limit": None,
+        "ratio": 0.5,
+        "colour": Colour.BLUE,
+        "tags": ["a"],
+        "anything": None,
+    }
+    for _ in range(2):
+        bound = rich.bind(text, CONTEXT)
+        assert bound == expected
+        cast("list[str]", bound["tags"]).append("b")  # a default is not shared between calls
+
+
+def test_a_type_that_contains_itself_stays_a_reference() -> None:
+    @tool
+    def plant(tree: Tree, other: Tree | None = None) -> None:
+        """Plant a tree."""
+
+    schema = json.loads(plant.spec.schema)
+    assert schema["properties"]["tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert schema["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert plant.bind('{"tree":{"name":"a","children":[{"name":"b"}]}}', CONTEXT)["tree"] == Tree(
+        "a", [Tree("b")]
+    )
+
+
+GOOGLE = """
+    Read a file
+    and say so.
+
+    It does more than that, which the model need not know.
+
+    Args:
+        path (str): Where it is: a path,
+            relative or not.
+
+        count: How often.
+
+    Returns:
+        path: not this one.
+    """
+REST = """Read a file and say so.
+
+    :param str path: Where it is: a path,
+        relative or not.
+    :param count: How often.
+    :returns: nothing
+    """
+NO_BLANK_LINE = """Read a file and say so.
+    Args:
+      path: Where it is: a path, relative or not.
+      count: How often.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, REST, NO_BLANK_LINE])
+def test_docstrings_describe_the_tool_and_its_parameters(docstring: str) -> None:
+    def look(path: str, count: int = 1) -> None: ...
+
+    look.__doc__ = docstring
+    made = tool(look)
+    assert made.spec.description == "Read a file and say so."
+    described = {name: found.get("description") for name, found in properties(made).items()}
+    assert described == {"path": "Where it is: a path, relative or not.", "count": "How often."}
+
+
+def test_what_a_function_may_leave_out() -> None:
+    @tool(resources=())
+    def silent(path: str) -> OnlyForCheckers:  # the type of a result is never evaluated
+        raise NotImplementedError(path)
+
+    @tool
+    def now() -> None: ...
+
+    assert (silent.spec.description, properties(silent)) == ("", {"path": {"type": "string"}})
+    assert silent.spec.resources == ()  # no keys at all is not the same as not saying
+    assert (
+        now.bind("", CONTEXT) == now.bind(" \n", CONTEXT) == {}
+    )  # as providers send a call without arguments
+
+
+def test_a_context_is_filled_in_and_not_shown() -> None:
+    @tool
+    def inside(text: str, context: ToolContext[int], other: ToolContext) -> None:  # type: ignore[type-arg]  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]  # as one may write
+        """Look around."""
+
+    assert list(properties(inside)) == ["text"]
+    assert inside.bind('{"text":"a"}', CONTEXT) == {"text": "a", "context": CONTEXT, "other": CONTEXT}
+    by_hand = ToolContext(cwd=Path("/here"), deps={"a": 1})
+    by_hand.progress("half")
+    assert (by_hand.directories, by_hand.deps["a"], by_hand.key) == ((Path("/here"),), 1, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("{}", "Object missing required field `number`; it takes: number"),
+        ('{"number":"5"}', "Expected `int`, got `str` - at `$.number`; it takes: number"),
+        ('{"number":5.5}', "Expected `int`, got `float` - at `$.number`; it takes: number"),
+        ('{"number":1,"more":2}', "Object contains unknown field `more`; it takes: number"),
+        ("[1]", "Expected `object`, got `array`; it takes: number"),
+        ("", "Object missing required field `number`; it takes: number"),
+        ('{"number":', "not a JSON object: Input data was truncated; it takes: number"),
+        ("[" * 100_000, "Expected `object`, got `array`; it takes: number"),
+    ],
+)
+def test_wrong_arguments_are_explained_to_the_model(arguments: str, complaint: str) -> None:
+    """What is wrong, where, and what there would be to pass."""
+    with pytest.raises(ValueError, match="Invalid arguments") as caught:
+        double.bind(arguments, CONTEXT)
+    assert str(caught.value) == f"Invalid arguments for tool 'double': {complaint}"
+
+
+class Picky:
+    """Whatever is no type of data."""
+
+
+def _positional(number: int, /) -> None: ...
+def _many(*numbers: int) -> None: ...
+def _named(**numbers: int) -> None: ...
+def _untyped(number) -> None: ...  # type: ignore[no-untyped-def]  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]  # noqa: ANN001  # what it is about
+def _strange(number: Picky) -> None: ...
+def _nested(numbers: list[Picky]) -> None: ...
+def _calling(number: Callable[[], int]) -> None: ...
+def _unknown(number: NoSuchThing) -> None: ...  # type: ignore[name-defined]  # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]  # noqa: F821  # what it is about
+def _unnatural(number: OnlyForCheckers) -> None: ...
+def _yielding(number: int) -> Iterator[int]:
+    yield number
+
+
+async def _streaming(number: int) -> AsyncIterator[int]:
+    yield number
+
+
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [
+        (_positional, ["'_positional'", "'number'", "spell each one out"]),
+        (_many, ["'_many'", "'*numbers'", "spell each one out"]),
+        (_named, ["'_named'", "'**numbers'", "spell each one out"]),
+        (_untyped, ["'_untyped'", "'number'", "annotate it"]),
+        (_strange, ["'_strange'", "'number'", "Picky", "use str, int"]),
+        (_nested, ["'_nested'", "'numbers'", "Picky", "use str, int"]),
+        (_calling, ["'_calling'", "'number'", "Callable", "use str, int"]),
+        (_unknown, ["'_unknown'", "'NoSuchThing'", "'number'", "at the top of the module"]),
+        (_unnatural, ["'_unnatural'", "'OnlyForCheckers'", "'number'", "at the top of the module"]),
+        (_yielding, ["'_yielding'", "return one value"]),
+        (_streaming, ["'_streaming'", "return one value"]),
+        (double, ["write one that calls it"]),
+        (functools.partial(wait, "a"), ["write one that calls it"]),
+        (Picky, ["'Picky'", "write one that calls it"]),
+    ],
+)
+def test_functions_no_model_could_call_are_refused(function: Callable[..., object], parts: list[str]) -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
+        tool(function)
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"name": "no spaces, please"}, "no spaces, please"),
+        ({"side_effect": "harmless"}, "'harmless'"),
+        ({"approval": "sometimes"}, "'sometimes'"),
+        ({"timeout": 0}, "timeout must be a number above 0"),
+        ({"resources": ["account:{id}"]}, "'account:{id}' names no argument 'id'; there are: number"),
+        ({"resources": ["{number}", "{context}"]}, "'{context}' names no argument 'context'"),
+        ({"resources": ["number:{number"]}, "'number:{number' has a brace that belongs to no {name}"),
+        ({"resources": ["{number.real}"]}, "'{number.real}' has a brace"),
+        ({"resources": ["{}"]}, "'{}' has a brace"),
+        ({"resources": [5]}, "the resource 5 is no text"),
+        ({"resources": "clock"}, "its resources are several keys; write ['clock']"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], part: str) -> None:
+    with pytest.raises(ToolDefinitionError, match="positional_or_not") as caught:
+
+        @tool(**settings)
+        def positional_or_not(number: int, context: ToolContext[object]) -> None:
+            """Nothing."""
+
+    assert part in str(caught.value)
