@@ -3,19 +3,22 @@
 import json
 from typing import Any
 
-from turnwheel.effects.events import Failure
-from turnwheel.effects.history import clear_results
-from turnwheel.effects.messages import (
+from turnwheel.effects import (
+    CallModel,
+    CallPiece,
+    Failure,
     Message,
+    Piece,
     StopReason,
     Text,
+    TextPiece,
     ToolCall,
     ToolResult,
+    Transcript,
+    Usage,
+    clean,
+    clear_results,
 )
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import CallModel, Transcript
-from turnwheel.effects.usage import Usage
-from turnwheel.effects.validators import clean
 from turnwheel.performers import (
     AnswerEnd,
     Broken,

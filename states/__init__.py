@@ -1,7 +1,108 @@
-"""Decisions: seven states, a handler module for each, the rules they share, and the table of all moves."""
+"""
+The decisions: seven states and their stages, a handler module for each, shared rules, and the table.
 
-# Everything here is pure. Imports come from a short list that a test holds: no clock, no randomness, no
-# I/O. That is what makes a replay show what happened and not something like it.
-#
-# Begin with `table`, which has every move with its reason, and `state`, which has the seven. A handler is a
-# function of a state and a `Context` to the next state and a tuple of effects; it changes nothing by itself.
+Everything here is pure: no clock, no randomness, no I/O. A test holds the short list of allowed imports.
+"""
+
+from __future__ import annotations
+
+from .batch.batch import (
+    Allowed,
+    AllowedAwaitingHooks,
+    Asked,
+    AwaitingHooks,
+    Batch,
+    Call,
+    HookRound,
+    Phase,
+    PriorAttempt,
+    Queued,
+    Reviewed,
+    Running,
+    RunningChild,
+    Settled,
+    Stopping,
+    Timer,
+)
+from .context import Context, Mail, Memory
+from .state import (
+    Admitting,
+    Compacting,
+    CompactReason,
+    CompactStage,
+    Confirming,
+    Consulting,
+    Dispatching,
+    Done,
+    End,
+    Ending,
+    Executing,
+    Go,
+    Opening,
+    Pausing,
+    Plan,
+    Prompt,
+    Reading,
+    Retry,
+    Stage,
+    Start,
+    State,
+    Steer,
+    Streaming,
+    Summary,
+    Thinking,
+    Waiting,
+    Weigh,
+)
+from .table import TABLE, Row
+
+__all__ = [
+    "TABLE",
+    "Admitting",
+    "Allowed",
+    "AllowedAwaitingHooks",
+    "Asked",
+    "AwaitingHooks",
+    "Batch",
+    "Call",
+    "CompactReason",
+    "CompactStage",
+    "Compacting",
+    "Confirming",
+    "Consulting",
+    "Context",
+    "Dispatching",
+    "Done",
+    "End",
+    "Ending",
+    "Executing",
+    "Go",
+    "HookRound",
+    "Mail",
+    "Memory",
+    "Opening",
+    "Pausing",
+    "Phase",
+    "Plan",
+    "PriorAttempt",
+    "Prompt",
+    "Queued",
+    "Reading",
+    "Retry",
+    "Reviewed",
+    "Row",
+    "Running",
+    "RunningChild",
+    "Settled",
+    "Stage",
+    "Start",
+    "State",
+    "Steer",
+    "Stopping",
+    "Streaming",
+    "Summary",
+    "Thinking",
+    "Timer",
+    "Waiting",
+    "Weigh",
+]

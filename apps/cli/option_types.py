@@ -19,7 +19,7 @@ from ...settings import areas
 ALL = "all"
 """Stands for every question that is open."""
 
-Where = areas.Where
+Where = areas.ArgumentGlobs
 """For each named argument a glob, as a `Rule` has them."""
 
 _NUMBERS = re.compile(r"(?:-[0-9]+)+$")

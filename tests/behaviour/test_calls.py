@@ -18,7 +18,6 @@ from turnwheel import (
     Policy,
     Rule,
     ToolContext,
-    Verdict,
     hook,
     tool,
 )
@@ -34,6 +33,7 @@ from turnwheel.effects.notices import (
     ToolOutput,
     ToolStarted,
 )
+from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.requests import AskApproval
 from turnwheel.performers.hooks import HostHook

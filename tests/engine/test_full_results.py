@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from turnwheel import (
     Agent,
-    Binary,
     ChildSpec,
     Compaction,
     Deny,
@@ -37,6 +36,7 @@ from turnwheel.effects.events import (
     ToolFinished,
 )
 from turnwheel.effects.messages import (
+    Binary,
     Message,
     Outcome,
     Role,

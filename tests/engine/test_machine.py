@@ -9,16 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from turnwheel import (
-    Config,
-    Limits,
-    Machine,
-    ModelSpec,
-    Policy,
-    Price,
-    ToolSpec,
-    drive,
-)
+from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects.errors import ConfigError, JournalError
 from turnwheel.effects.events import (
     ApprovalGiven,
@@ -49,6 +40,7 @@ from turnwheel.effects.records import (
     SetThinking,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
 from turnwheel.testing.harness import remember

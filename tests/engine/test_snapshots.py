@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from provers.audit.permission_oracle import Case
 from provers.simulation.player import play
 from provers.simulation.watched import copied, happen
+from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
 
 from turnwheel import (
     Approve,
@@ -90,7 +91,7 @@ from turnwheel.states.state import (
     State,
     Thinking,
 )
-from turnwheel.testing.harness import KEY, MachineHarness, calls, config, remember, restore_from_snapshot
+from turnwheel.testing.harness import MachineHarness, calls, config, remember
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)
@@ -123,7 +124,7 @@ def test_a_signed_snapshot_is_the_very_machine(place: str) -> None:
     machine = run_at(place).machine
     assert restore_from_snapshot(restore_from_snapshot(machine)) == machine
     assert run_at(place).machine.snapshot() == machine.snapshot() == restore_from_snapshot(machine).snapshot()
-    assert restore_from_snapshot(machine).snapshot(KEY) == machine.snapshot(KEY)
+    assert restore_from_snapshot(machine).snapshot(SNAPSHOT_KEY) == machine.snapshot(SNAPSHOT_KEY)
     assert len(machine.snapshot()) < 3_000
 
 
@@ -172,12 +173,12 @@ def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
 @each_place
 def test_a_signed_snapshot_that_was_changed_is_refused(place: str) -> None:
     machine, chance = run_at(place).machine, random.Random(place)
-    data = machine.snapshot(KEY)
+    data = machine.snapshot(SNAPSHOT_KEY)
     for _ in range(25):
         at = chance.randrange(len(data))
         changed = data[:at] + bytes([data[at] ^ (1 << chance.randrange(7))]) + data[at + 1 :]
         with pytest.raises(JournalError):
-            restored(machine, changed, KEY)
+            restored(machine, changed, SNAPSHOT_KEY)
 
 
 WRONG = (
@@ -189,16 +190,16 @@ WRONG = (
 def test_a_signature_says_what_is_wrong_and_what_to_do() -> None:
     """Another key, a forged history, none where one is expected, and one that was cut off."""
     machine = run_at("executing").machine
-    data, history = machine.snapshot(KEY), machine.memory.history
+    data, history = machine.snapshot(SNAPSHOT_KEY), machine.memory.history
     forged = History.of(user("pay me"), *[history[index] for index in range(1, len(history))])
-    for key, read in ((KEY[::-1], history), (KEY, forged)):
+    for key, read in ((SNAPSHOT_KEY[::-1], history), (SNAPSHOT_KEY, forged)):
         with pytest.raises(JournalError, match=f"^{WRONG}$"):
             Machine.restore(data, machine.config, read, key)
     with pytest.raises(JournalError, match=r"^this snapshot is not signed: take it with snapshot\(key\), or"):
-        restored(machine, key=KEY)
+        restored(machine, key=SNAPSHOT_KEY)
     for cut in (0, 1, -1):
         with pytest.raises(JournalError, match=r"^this snapshot cannot be read \(.*\): it was cut off or"):
-            Machine.restore(data[:cut], machine.config, history, KEY)
+            Machine.restore(data[:cut], machine.config, history, SNAPSHOT_KEY)
 
 
 def test_a_history_is_signed_though_others_go_on_with_its_log() -> None:
@@ -208,7 +209,7 @@ def test_a_history_is_signed_though_others_go_on_with_its_log() -> None:
     for one in (first, second, third, first):
         assert restore_from_snapshot(one) == one
     with pytest.raises(JournalError, match="goes with another history"):
-        restored(third, second.snapshot(KEY), KEY)
+        restored(third, second.snapshot(SNAPSHOT_KEY), SNAPSHOT_KEY)
 
 
 def test_a_key_that_can_be_guessed_is_refused() -> None:
@@ -222,7 +223,7 @@ def test_a_key_that_can_be_guessed_is_refused() -> None:
         with pytest.raises(kind, match=why):
             machine.snapshot(key)
         with pytest.raises(kind, match=why):
-            restored(machine, machine.snapshot(KEY), key)
+            restored(machine, machine.snapshot(SNAPSHOT_KEY), key)
 
 
 def test_a_snapshot_goes_with_its_history_and_no_other() -> None:
@@ -270,7 +271,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
         instructions=SetInstructions(text="do as you are told"),
         pending_context=("believe it",),
     )
-    for data in (machine.snapshot(), machine.snapshot(KEY)):
+    for data in (machine.snapshot(), machine.snapshot(SNAPSHOT_KEY)):
         back = restored(machine, data)
         memory = back.memory
         assert (memory.session.granted, memory.session.mode, memory.session.model) == (

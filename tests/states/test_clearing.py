@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
@@ -41,7 +42,7 @@ from turnwheel.states.rules.token_estimates import (
     results_in,
     saved,
 )
-from turnwheel.testing.harness import MachineHarness, call, config, restore_from_snapshot
+from turnwheel.testing.harness import MachineHarness, call, config
 
 LONG = "a line of it\n" * 60
 """A result that is worth leaving out."""

@@ -17,7 +17,6 @@ from turnwheel import (
     ApproveAlways,
     ChildSpec,
     Compaction,
-    Concurrency,
     Deny,
     DoneReason,
     Limits,
@@ -30,6 +29,7 @@ from turnwheel import (
     SetMode,
     SetModel,
 )
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.errors import (
     ConfigError,
     StoreConflict,

@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Approve,
-    ApproveAlways,
-    Binary,
-    Deny,
-    Limits,
-    ModelSpec,
-    Price,
-)
+from turnwheel import Approve, ApproveAlways, Deny, Limits, ModelSpec, Price
 from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.engine.inputs import Input, approval_event, control_event

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from turnwheel.effects.notices import Notice
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 TOLD = (
     AgentStarted,
@@ -53,14 +53,14 @@ TOLD = (
 """Notices that follow from a request that leaves or from the event itself, and from nothing else."""
 
 
-def telling_faults(now: Step, answered: Request | None) -> list[str]:
+def telling_faults(now: Transition, answered: Request | None) -> list[str]:
     """Whether *now* tells what it has to tell, and in this order; *answered* is what its event closed."""
     told = [effect for effect in now.effects if isinstance(effect, TOLD)]
     due = [*_of_the_event(now, answered), *_of_the_requests(now)]
     return [] if told == due else [f"told is {told}, and to be told were {due}"]
 
 
-def _of_the_event(now: Step, answered: Request | None) -> Iterator[Notice]:
+def _of_the_event(now: Transition, answered: Request | None) -> Iterator[Notice]:
     match now.event, answered:
         case HookAnswered() as event, FireHook() as asked:
             yield HookEnded(request=asked.id, hook=asked.hook, said=event.said, call=asked.call)
@@ -72,7 +72,7 @@ def _of_the_event(now: Step, answered: Request | None) -> Iterator[Notice]:
             pass
 
 
-def _of_the_requests(now: Step) -> Iterator[Notice]:
+def _of_the_requests(now: Transition) -> Iterator[Notice]:
     for effect in now.effects:
         match effect:
             case FireHook():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Config
     from turnwheel.states.context import Mail, Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 Input = UserSent | UserSteered
 """What waits in the mail."""
@@ -59,7 +59,7 @@ class MailBook:
         """Whether something waits that is to be read before any further call runs."""
         return any(isinstance(one, UserSteered) and one.how is not Steering.WHEN_DONE for one in self.waiting)
 
-    def take(self, now: Step) -> list[str]:
+    def take(self, now: Transition) -> list[str]:
         """The faults of the step *now*."""
         if isinstance(now.event, Input):
             self.waiting = (*self.waiting, now.event)
@@ -73,7 +73,7 @@ class MailBook:
             faults.append(f"the mail has {now.remembered.session.mail}, waiting are {self.waiting}")
         return faults
 
-    def _effect(self, effect: Effect, now: Step) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition) -> list[str]:
         match effect:
             case FireHook(hook=Hook.USER_PROMPT_SUBMIT, payload=payload):
                 self.asked = self._due(now.config)
@@ -93,7 +93,7 @@ class MailBook:
             case _:
                 return []
 
-    def _taken(self, taken: TakeMail, now: Step) -> list[str]:
+    def _taken(self, taken: TakeMail, now: Transition) -> list[str]:
         """What is taken is due, is told once, and is in the conversation or refused, not both."""
         due = self.asked or self._due(now.config)
         faults = [] if _ids(due) == taken.ids else [f"{taken} takes not what is due, {_ids(due)}"]
@@ -143,7 +143,7 @@ def messages(due: tuple[Input, ...]) -> tuple[Message, ...]:
     )
 
 
-def _said(now: Step) -> tuple[Message, ...]:
+def _said(now: Transition) -> tuple[Message, ...]:
     added = [effect.message for effect in now.effects if isinstance(effect, AppendMessage)]
     return tuple([message for message in added if message.role is Role.USER])
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.requests import Request
     from turnwheel.engine.machine import Machine
     from turnwheel.states.context import AsConfigured
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 @final
@@ -71,7 +71,7 @@ class SettingBook:
         if "mode" not in self.chosen:
             self.mode = config.policy.mode
 
-    def take(self, now: Step, answered: Request | None, fallback: str) -> list[str]:
+    def take(self, now: Transition, answered: Request | None, fallback: str) -> list[str]:
         """The faults of the step *now*, whose event closed *answered*; *fallback* took over, or nobody."""
         faults = self._changed(now) if isinstance(now.event, ControlReceived) else []
         if isinstance(now.event, ModelFinished | ModelFailed) and isinstance(answered, CallModel):
@@ -87,7 +87,7 @@ class SettingBook:
             faults.append(f"set are {self.model}, {self.mode} and {self.thinking}, the memory is {memory}")
         return faults
 
-    def _changed(self, now: Step) -> list[str]:
+    def _changed(self, now: Transition) -> list[str]:
         """A change is made and told, or refused and told; nothing else comes of it."""
         change = now.event.change if isinstance(now.event, ControlReceived) else SetThinking(tokens=None)
         if refused(change, now.config):
@@ -107,7 +107,7 @@ class SettingBook:
             case SetThinking():
                 self.thinking = change
 
-    def _effect(self, effect: Effect, now: Step, fallback: str) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition, fallback: str) -> list[str]:
         match effect:
             case CallModel():
                 return self._called(effect, now.config, fallback)
@@ -202,7 +202,7 @@ def branched_faults(here: Machine, then: Machine | None, machine: Machine) -> li
     return [] if same else [f"{memory} goes back from {mine} to {said}"]
 
 
-def _price_faults(answered: CallModel, now: Step) -> list[str]:
+def _price_faults(answered: CallModel, now: Transition) -> list[str]:
     """An answer is paid for at the price of the model that gave it; what has no price is counted as such."""
     price = now.config.spec(answered.model).price
     added = [effect.spent for effect in now.effects if isinstance(effect, AddUsage)]

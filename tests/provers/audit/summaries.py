@@ -10,6 +10,7 @@ import attrs
 
 from provers.audit.tries import patience, too_long, wait_faults
 from provers.audit.views import shown_size
+from provers.steps import stopping
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
@@ -24,7 +25,6 @@ from turnwheel.effects.requests import CallModel, Purpose, Transcript
 from turnwheel.states.compacting import SMALLER_TRIES, WHOLE_SUMMARY
 from turnwheel.states.rules.compaction import SUMMARY_PREFIX
 from turnwheel.states.state import Compacting, CompactReason
-from turnwheel.testing.harness import stopping
 
 if TYPE_CHECKING:
     from provers.audit.views import Messages, ViewBook
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
     from turnwheel.states.context import Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 WORTH = 0.05
@@ -67,7 +67,7 @@ class ShrinkBook:
         """A book that goes on from here on its own."""
         return ShrinkBook(attempts=self.attempts, failures=self.failures, due=self.due)
 
-    def take(self, now: Step, answered: Request | None, view: ViewBook, window: int) -> list[str]:
+    def take(self, now: Transition, answered: Request | None, view: ViewBook, window: int) -> list[str]:
         """
         The faults of the step *now*, whose event closed *answered*.
 
@@ -91,7 +91,7 @@ class ShrinkBook:
         hopeful = self.attempts == 0 and self.failures < config.compaction.failures
         return hopeful and size >= window * config.policy.compact_at
 
-    def _weighed(self, now: Step, view: ViewBook, window: int) -> list[str]:
+    def _weighed(self, now: Transition, view: ViewBook, window: int) -> list[str]:
         """No turn's call leaves while the context is over its threshold and a summary may help."""
         if now.state.label != "thinking.go" or now.following.label not in {"streaming", "compacting.weigh"}:
             return []
@@ -105,7 +105,7 @@ class ShrinkBook:
 
     # How
 
-    def _effect(self, effect: Effect, now: Step, view: ViewBook, window: int) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition, view: ViewBook, window: int) -> list[str]:
         match effect:
             case CallModel(purpose=Purpose.SUMMARY):
                 return self._asked(effect, now, view, window)
@@ -128,7 +128,7 @@ class ShrinkBook:
             case _:
                 return []
 
-    def _asked(self, request: CallModel, now: Step, shown: ViewBook, window: int) -> list[str]:
+    def _asked(self, request: CallModel, now: Transition, shown: ViewBook, window: int) -> list[str]:
         """A summary is asked for: of the old part, in so many tokens, by a model that can read it."""
         settings, view = now.config.compaction, request.view
         messages, size = shown.messages, shown.size
@@ -149,7 +149,7 @@ class ShrinkBook:
         self.due = request.attempt, view.limit
         return faults
 
-    def _gone_on(self, now: Step) -> list[str]:
+    def _gone_on(self, now: Transition) -> list[str]:
         """Without its summary a run goes on where it can."""
         reason = now.state.reason if isinstance(now.state, Compacting) else None
         due = "thinking.go" if reason is CompactReason.THRESHOLD else "thinking.end"
@@ -157,7 +157,7 @@ class ShrinkBook:
 
     # What came of it
 
-    def _answered(self, now: Step, asked: CallModel, view: ViewBook) -> list[str]:
+    def _answered(self, now: Transition, asked: CallModel, view: ViewBook) -> list[str]:
         if asked.purpose is not Purpose.SUMMARY or stopping(now.state):
             return []
         event = now.event
@@ -172,7 +172,7 @@ class ShrinkBook:
         return [] if cut in ([], [asked.view.length]) else [f"{replaced} is not what {asked} was about"]
 
     def _failed(
-        self, event: ModelFailed, asked: CallModel, now: Step, view: ViewBook, *, failed: bool
+        self, event: ModelFailed, asked: CallModel, now: Transition, view: ViewBook, *, failed: bool
     ) -> list[str]:
         """A summary that failed is asked for again, later or of less, or is given up."""
         attempt, limit = self.due or (1, 0)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Compaction
     from turnwheel.states.context import Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 Messages = tuple[Message, ...]
 
@@ -68,7 +68,7 @@ class ViewBook:
         """A book that goes on from here on its own."""
         return ViewBook(messages=self.messages, before=self.before, size=self.size)
 
-    def take(self, now: Step) -> list[str]:
+    def take(self, now: Transition) -> list[str]:
         """The faults of the step *now*."""
         faults: list[str] = []
         for effect in now.effects:
@@ -84,7 +84,7 @@ class ViewBook:
             faults.append(f"left out before, results and size are {books}, the memory has {kept}")
         return faults
 
-    def _effect(self, effect: Effect, now: Step) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition) -> list[str]:
         match effect:
             case AppendMessage(message=message):
                 self.messages += (message,)
@@ -120,7 +120,7 @@ class ViewBook:
         older = [index for index in batches if index < min(stay) and index >= self.before]
         return older[-1] + 1 if older else None
 
-    def _cleared(self, effect: ClearResults, now: Step) -> list[str]:
+    def _cleared(self, effect: ClearResults, now: Transition) -> list[str]:
         faults = [] if effect.before == self.due(now.config.compaction) else [f"{effect} is not due"]
         part = self.messages[self.before : effect.before]
         count = sum([placeholder_for(result) for message in part for result in message.results])

@@ -27,11 +27,11 @@ from provers.crash.trail import (
     Shape,
     Trail,
 )
+from provers.invariants import state_faults
 from turnwheel.effects.events import ControlReceived
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetThinking
 from turnwheel.effects.usage import Usage, cost
-from turnwheel.testing.invariants import state_faults
 
 SAID = {*PROMPTS, "steer", "third"}
 """What is said to the session, by the senders' own ids."""

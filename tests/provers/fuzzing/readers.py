@@ -22,6 +22,7 @@ import attrs
 
 from provers.fuzzing.mutations import one_in
 from provers.fuzzing.reading import body_faults, refusal_faults
+from provers.invariants import state_faults
 from provers.streams import DIALECTS, seeds
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import ConfigError, JournalError
@@ -43,7 +44,6 @@ from turnwheel.performers.tools.process import ProcessEnd
 from turnwheel.settings import Settings
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.state import Confirming
-from turnwheel.testing.invariants import state_faults
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 Found = tuple[list[str], str]
