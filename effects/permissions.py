@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from .errors import ConfigError
 from .validators import globs, not_empty
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ class PermissionMode(StrEnum):
     PLAN = "plan"
     DONT_ASK = "dont_ask"
     BYPASS = "bypass"
+
+
+def permission_mode(mode: str) -> PermissionMode:
+    """The mode of that name; `ConfigError` with the modes there are for any other value."""
+    try:
+        return PermissionMode(mode)
+    except ValueError as error:
+        msg = f"mode must be one of {', '.join(PermissionMode)}; got {mode!r}"
+        raise ConfigError(msg) from error
 
 
 class Verdict(StrEnum):

@@ -104,7 +104,7 @@ NONE = r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\), not "
         (MISTAKEN, "ann", f"{NONE}a dict"),
         ("hunter2", "ann", f"{NONE}a str"),
         *[(wrong, "", NONE) for wrong in (True, None, Approve)],
-        *[(Approve(), wrong, f"are text, not {wrong}") for wrong in (None, 5)],
+        *[(Approve(), wrong, f"must be text; got {wrong}") for wrong in (None, 5)],
     ],
 )
 def test_a_wrong_answer_is_refused_without_its_words(decision: Any, by: Any, why: str) -> None:
@@ -145,8 +145,8 @@ KINDS = r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
     ("kind", "field", "wrong", "why"),
     [
         (dict, "mode", "plan", KINDS),
-        (SetMode, "mode", "loud", KINDS),
-        (SetMode, "mode", [], KINDS),
+        (SetMode, "mode", "loud", "mode must be one of .*; got 'loud'"),
+        (SetMode, "mode", [], r"mode must be one of .*; got \[\]"),
         (SetModel, "model", 5, KINDS),
         (SetThinking, "tokens", "5", KINDS),
         (SetModel, "model", " ", "cannot be made: a model has a name"),

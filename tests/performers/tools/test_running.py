@@ -464,8 +464,9 @@ import asyncio, threading
 from turnwheel.effects.config import Config
 from turnwheel.effects.history import History
 from turnwheel.effects.config import ModelSpec
-from turnwheel.performers.base import Scene, SystemClock
-from turnwheel.performers.tools import ToolRunner, tool
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.tools.decorator import tool
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.effects.requests import RunTool
 
 @tool
@@ -473,7 +474,7 @@ def hang() -> None:
     threading.Event().wait()
 
 config = Config(model=ModelSpec(name="openai:none"))
-scene = Scene(session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print)
+scene = PerformContext(session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print)
 request = RunTool(id="1", call="1", tool="hang", arguments="{}", timeout=0.05)
 print(asyncio.run(ToolRunner([hang], grace=0.05)(request, scene)).outcome)
 """
