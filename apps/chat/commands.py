@@ -50,7 +50,7 @@ A space in front sends a line as a prompt, whatever it says."""
 
 @final
 @attrs.frozen
-class Say:
+class PromptLine:
     """A prompt."""
 
     text: str
@@ -58,7 +58,7 @@ class Say:
 
 @final
 @attrs.frozen
-class Steer:
+class SteerLine:
     """Something said into the run, to be read when *how* says."""
 
     text: str
@@ -67,7 +67,7 @@ class Steer:
 
 @final
 @attrs.frozen
-class Alter:
+class ChangeLine:
     """Another setting."""
 
     change: Change
@@ -75,7 +75,7 @@ class Alter:
 
 @final
 @attrs.frozen
-class Reply:
+class AnswerLine:
     """A *decision* on the question called *name*; empty: on the one there is."""
 
     name: str
@@ -84,7 +84,7 @@ class Reply:
 
 @final
 @attrs.frozen
-class Edit:
+class EditLine:
     """Change the arguments of the question called *name*, to *arguments* where those are said."""
 
     name: str
@@ -93,7 +93,7 @@ class Edit:
 
 @final
 @attrs.frozen
-class Cancel:
+class CancelLine:
     """Give up the call called *name*."""
 
     name: str
@@ -101,7 +101,7 @@ class Cancel:
 
 @final
 @attrs.frozen
-class Explain:
+class ExplainLine:
     """Say why the call called *name* ran, or did not."""
 
     name: str
@@ -109,32 +109,32 @@ class Explain:
 
 @final
 @attrs.frozen
-class ShowQueue:
+class QueueLine:
     """Say which prompts wait."""
 
 
 @final
 @attrs.frozen
-class ShowHelp:
+class HelpLine:
     """Say what can be typed."""
 
 
 @final
 @attrs.frozen
-class Quit:
+class QuitLine:
     """Leave."""
 
 
-Done = Say | Steer | Alter | Reply | Edit | Cancel
+ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | CancelLine
 """What is done to the session."""
 
-Told = Explain | ShowQueue | ShowHelp
+InfoLine = ExplainLine | QueueLine | HelpLine
 """What is only told."""
 
-Word = Done | Told | Quit
+ParsedLine = ActionLine | InfoLine | QuitLine
 """What a line can mean."""
 
-_STEERS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
+_STEER_SIGNS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
 
 _ANSWER = re.compile(
     r"(?P<key>y|yes|n|no|a|always|s|stop|e|edit)(?:\s+#?(?P<name>\d+(?:-\d+)*|all)(?=\s|$))?(?:\s+(?P<rest>.+))?",
@@ -142,71 +142,75 @@ _ANSWER = re.compile(
 )
 
 
-def meaning(line: str, *, asked: bool) -> Word:
+def parse_line(line: str, *, asked: bool) -> ParsedLine:
     """
     What *line* means; *asked*: it may answer a question. Raises `ConfigError` where it means nothing.
     """
     if line.startswith("/"):
-        return _command(line)
-    for sign, how in _STEERS:
+        return _parse_command(line)
+    for sign, how in _STEER_SIGNS:
         if line.startswith(sign):
-            return Steer(_said(line.removeprefix(sign), sign), how)
+            return SteerLine(_required(line.removeprefix(sign), sign), how)
     text = line.strip()
     match = _ANSWER.fullmatch(text) if asked and not line[0].isspace() else None
-    return (None if match is None else _answer(match)) or Say(text)
+    return (None if match is None else _parse_answer(match)) or PromptLine(text)
 
 
-def _answer(match: re.Match[str]) -> Word | None:
+def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
     """The answer that *match* found, or None where it is none after all: a sentence may begin with an a."""
     key, name, rest = match["key"][0], match["name"] or "", match["rest"] or ""
     match key:
         case "n" | "s":
-            return Reply(name, Deny(message=rest, interrupt=key == "s"))
+            return AnswerLine(name, Deny(message=rest, interrupt=key == "s"))
         case "y" if not rest:
-            return Reply(name, Approve())
+            return AnswerLine(name, Approve())
         case "a" if not rest or re.match(r"\w+=", rest):
-            return Reply(name, ApproveAlways(where=where(rest) if rest else ()))
+            return AnswerLine(name, ApproveAlways(where=where(rest) if rest else ()))
         case "e" if not rest or rest.startswith("{"):
-            return Edit(name, rest)
+            return EditLine(name, rest)
         case _:
             return None
 
 
-def _said(text: str, command: str) -> str:
+def _required(text: str, command: str) -> str:
     if not text.strip():
         msg = f"{command} says nothing; write what it shall say behind it"
         raise ConfigError(msg)
     return text.strip()
 
 
-def _mode(text: str) -> Alter:
+def _mode(text: str) -> ChangeLine:
     if text not in tuple(PermissionMode):
         msg = f"there is no mode {text!r}; there are: {', '.join(PermissionMode)}"
         raise ConfigError(msg)
-    return Alter(SetMode(mode=PermissionMode(text)))
+    return ChangeLine(SetMode(mode=PermissionMode(text)))
 
 
-def _think(text: str) -> Alter:
+def _think(text: str) -> ChangeLine:
     try:
-        return Alter(SetThinking(tokens=thinking(text)))
+        return ChangeLine(SetThinking(tokens=thinking(text)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
 
-_WITH_TEXT: Final[Mapping[str, Callable[[str], Word]]] = {
-    "/cancel": Cancel,
+_WITH_TEXT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
+    "/cancel": CancelLine,
     "/mode": _mode,
-    "/model": lambda text: Alter(SetModel(model=text)),
+    "/model": lambda text: ChangeLine(SetModel(model=text)),
     "/think": _think,
-    "/why": Explain,
+    "/why": ExplainLine,
 }
-_ALONE: Final[Mapping[str, Callable[[], Word]]] = {"/help": ShowHelp, "/queue": ShowQueue, "/quit": Quit}
+_ALONE: Final[Mapping[str, Callable[[], ParsedLine]]] = {
+    "/help": HelpLine,
+    "/queue": QueueLine,
+    "/quit": QuitLine,
+}
 
 
-def _command(line: str) -> Word:
+def _parse_command(line: str) -> ParsedLine:
     name, _, rest = line.strip().partition(" ")
     if name in _WITH_TEXT:
-        return _WITH_TEXT[name](_said(rest, name))
+        return _WITH_TEXT[name](_required(rest, name))
     if name in _ALONE and not rest.strip():
         return _ALONE[name]()
     if name in _ALONE:

@@ -9,7 +9,7 @@ from typing import Final, final
 from rich.cells import cell_len
 
 from ..terminal.sanitize import clean
-from .key_decoder import Key
+from .key_decoder import EditKey
 
 _FIRST_WORD, _LAST_WORD = re.compile(r"\A\s*\S*"), re.compile(r"\S*\s*\Z")
 
@@ -42,11 +42,11 @@ class LineEditor:
         self.text = self.text[: self.caret] + text + self.text[self.caret :]
         self.caret += len(text)
 
-    def press(self, key: Key) -> None:
+    def press(self, key: EditKey) -> None:
         """*key*, which does not end the line, was pressed."""
-        if key in {Key.UP, Key.DOWN}:
-            self._recall(1 if key is Key.UP else -1)
-        elif key is Key.NEWLINE:
+        if key in {EditKey.UP, EditKey.DOWN}:
+            self._recall(1 if key is EditKey.UP else -1)
+        elif key is EditKey.NEWLINE:
             self.put("\n")
         elif key in _DELETIONS:
             self._delete(_DELETIONS[key](self.text, self.caret))
@@ -106,27 +106,27 @@ def _word_right(text: str, caret: int) -> int:
     return caret + len(_FIRST_WORD.findall(text[caret:])[0])
 
 
-_MOVES: Final[Mapping[Key, Callable[[str, int], int]]] = {
-    Key.LEFT: _left,
-    Key.RIGHT: _right,
-    Key.WORD_LEFT: _word_left,
-    Key.WORD_RIGHT: _word_right,
-    Key.HOME: lambda text, caret: text.rfind("\n", 0, caret) + 1,
-    Key.END: lambda text, caret: end if (end := text.find("\n", caret)) >= 0 else len(text),
+_MOVES: Final[Mapping[EditKey, Callable[[str, int], int]]] = {
+    EditKey.LEFT: _left,
+    EditKey.RIGHT: _right,
+    EditKey.WORD_LEFT: _word_left,
+    EditKey.WORD_RIGHT: _word_right,
+    EditKey.HOME: lambda text, caret: text.rfind("\n", 0, caret) + 1,
+    EditKey.END: lambda text, caret: end if (end := text.find("\n", caret)) >= 0 else len(text),
 }
 """Where each key brings the caret."""
 
-_DELETIONS: Final[Mapping[Key, Callable[[str, int], int]]] = {
-    Key.BACKSPACE: _left,
-    Key.DELETE: _right,
-    Key.DELETE_WORD: _word_left,
-    Key.DELETE_BEFORE: _MOVES[Key.HOME],
-    Key.DELETE_BEHIND: _MOVES[Key.END],
+_DELETIONS: Final[Mapping[EditKey, Callable[[str, int], int]]] = {
+    EditKey.BACKSPACE: _left,
+    EditKey.DELETE: _right,
+    EditKey.DELETE_WORD: _word_left,
+    EditKey.DELETE_BEFORE: _MOVES[EditKey.HOME],
+    EditKey.DELETE_BEHIND: _MOVES[EditKey.END],
 }
 """Up to where each key deletes."""
 
 
-def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
+def lay_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
     """
     *text* on rows of at most *width* columns, with the row and column of the *caret*.
 
@@ -138,7 +138,7 @@ def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
         if char == "\n" or cell_len(rows[-1] + shown) > width:
             rows.append("")
         if index == caret:
-            row, column = _place(rows, char)
+            row, column = _caret_position(rows, char)
         if char != "\n":
             rows[-1] += shown
     if caret >= len(text):
@@ -149,7 +149,7 @@ def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
     return rows[first : first + MOST_ROWS], row - first, column
 
 
-def _place(rows: list[str], char: str) -> tuple[int, int]:
+def _caret_position(rows: list[str], char: str) -> tuple[int, int]:
     """Where the caret before *char* is: at the end of the last row, before a line end of the one above it."""
     if char == "\n":
         return len(rows) - 2, cell_len(rows[-2])

@@ -19,10 +19,10 @@ from ..terminal.screen import Dock, Screen
 from .key_decoder import (
     PASTES_OFF,
     PASTES_ON,
-    Key,
+    EditKey,
     KeyDecoder,
 )
-from .line_editor import LineEditor, laid_out
+from .line_editor import LineEditor, lay_out
 from .raw_input import Keyboard
 
 PROMPT = "> "
@@ -31,10 +31,10 @@ PROMPT = "> "
 HINT = "ask for something, or /help"
 """Shown where nothing is typed and nothing goes on."""
 
-_AT_ONCE = 65_536
+_PIPE_READ_BYTES = 65_536
 """Bytes of one read from a pipe."""
 
-_WAITING = 1_000
+_MAX_WAITING_LINES = 1_000
 """Lines of a pipe that wait to be looked at."""
 
 
@@ -58,7 +58,7 @@ class PipedLines:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._room = threading.Semaphore(_WAITING)
+        self._room = threading.Semaphore(_MAX_WAITING_LINES)
 
     async def read(self) -> AsyncGenerator[Typed, None]:
         """The lines as they come, without their ends, until there are no more; blank ones are left out."""
@@ -71,19 +71,19 @@ class PipedLines:
                 yield Typed(line, loop.time())
 
     def _pump(self, loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[str | None]) -> None:
-        for line in _lines_of(iter(self._chunk, b"")):
+        for line in _split_lines(iter(self._chunk, b"")):
             self._room.acquire()  # a file is read no quicker than what it says is done
             _hand_over(loop, queue, line)
         _hand_over(loop, queue, None)
 
     def _chunk(self) -> bytes:
         try:
-            return os.read(self._descriptor, _AT_ONCE)
+            return os.read(self._descriptor, _PIPE_READ_BYTES)
         except OSError:  # the terminal is gone
             return b""
 
 
-def _lines_of(chunks: Iterable[bytes]) -> Generator[str]:
+def _split_lines(chunks: Iterable[bytes]) -> Generator[str]:
     """The lines in *chunks*; of one that is too long as much as tells that it is."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     rest = ""
@@ -125,9 +125,9 @@ class TypedLines:
         with self._at_the_bottom():
             while True:
                 for key in keys.feed(await self._keyboard.read()):
-                    if key is Key.END_OF_INPUT and not self._line.text:
+                    if key is EditKey.END_OF_INPUT and not self._line.text:
                         return
-                    if key is Key.ENTER:
+                    if key is EditKey.ENTER:
                         typed = Typed(self._line.text, self._line.started)
                         self._line.take()
                         self._screen.redraw()
@@ -137,9 +137,9 @@ class TypedLines:
                         self._pressed(key)
                 self._screen.redraw()
 
-    def _pressed(self, key: Key | str) -> None:
-        if isinstance(key, Key):
-            self._line.press(Key.DELETE if key is Key.END_OF_INPUT else key)
+    def _pressed(self, key: EditKey | str) -> None:
+        if isinstance(key, EditKey):
+            self._line.press(EditKey.DELETE if key is EditKey.END_OF_INPUT else key)
         else:
             self._line.put(key)
 
@@ -189,7 +189,7 @@ class TypedLines:
         if not self._line.text and status is None:
             return Dock((Text.assemble((PROMPT, "cyan"), (HINT, "dim")),), 0, len(PROMPT))
         width = self._screen.width - 1 - len(PROMPT)
-        rows, row, column = laid_out(self._line.text, self._line.caret, width)
+        rows, row, column = lay_out(self._line.text, self._line.caret, width)
         typed = [
             Text.assemble((" " * len(PROMPT) if number else PROMPT, "cyan"), text)
             for number, text in enumerate(rows)

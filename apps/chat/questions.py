@@ -11,8 +11,8 @@ from ...effects.config import ToolSpec
 from ...effects.errors import ConfigError, UnknownRequest
 from ...effects.events import Approve, ApproveAlways, Decision
 from ...effects.notices import ApprovalRequested
-from ..cli.option_types import ALL, meant_question
-from ..terminal.approval_card import Question, fault
+from ..cli.option_types import ALL, resolve_question
+from ..terminal.approval_card import Question, argument_problem
 
 
 @final
@@ -67,14 +67,14 @@ class Questions:
         if not name:
             msg = f"{len(names)} questions are open: say which one, {' or '.join(names)}, or {ALL}"
             raise ConfigError(msg)
-        found = meant_question(name, {one.request: one.call for one in self.open})
+        found = resolve_question(name, {one.request: one.call for one in self.open})
         if found is None:
             raise UnknownRequest(name, names)
         return (self._open[found],)
 
     def edit(self, question: Question, arguments: str, tools: dict[str, ToolSpec]) -> Question:
         """*question* with other *arguments*; raises `ConfigError` where one of *tools* cannot have them."""
-        if wrong := fault(question.tool, arguments, tools):
+        if wrong := argument_problem(question.tool, arguments, tools):
             raise ConfigError(wrong)
         changed = attrs.evolve(question, arguments=arguments.strip(), edited=True, since=self._clock())
         if question.request in self._open:
@@ -82,7 +82,7 @@ class Questions:
         return changed
 
 
-def meant(question: Question, decision: Decision) -> Decision:
+def effective_decision(question: Question, decision: Decision) -> Decision:
     """
     What *decision* says to *question*: a yes is one to the arguments that were edited.
 

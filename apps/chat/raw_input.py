@@ -10,7 +10,7 @@ import tty
 from collections.abc import Callable, Collection, Generator
 from typing import final
 
-_AT_ONCE = 4_096
+_KEY_READ_BYTES = 4_096
 """Bytes of one read: more than a key sends, and the longest line a terminal lets one type."""
 
 
@@ -83,7 +83,7 @@ class Keyboard:
         finally:
             loop.remove_reader(self._descriptor)
         try:
-            data = os.read(self._descriptor, _AT_ONCE)
+            data = os.read(self._descriptor, _KEY_READ_BYTES)
         except OSError as error:  # the terminal was closed
             raise EOFError(str(error)) from error
         if not data:

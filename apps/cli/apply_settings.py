@@ -16,17 +16,17 @@ NAMES_A_SESSION = ("session", "resume", "newest")
 """The options of which one at most says which session is meant."""
 
 
-WIDER = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
+WIDENING_MODES = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
 """Modes in which less is asked about."""
 
-ENTRUSTED = ("base_url", "cwd", "debug.file", "directories", "hooks", "secrets.plain", "store")
+TRUSTED_KEYS = ("base_url", "cwd", "debug.file", "directories", "hooks", "secrets.plain", "store")
 """
 What a file says only to whoever has named it. They run programs, widen what is read and written, show what is
 secret, or say where a key is sent, and a folder that one has merely entered may be anybody's.
 """
 
 
-def settle(options: dict[str, Any]) -> None:
+def apply_settings(options: dict[str, Any]) -> None:
     """
     Add the settings to *options*, and from them where to work and on what: folders, address, session.
 
@@ -51,10 +51,10 @@ def settle(options: dict[str, Any]) -> None:
 def _check_harmless(told: Settings) -> None:
     """Raise `ConfigError` where a file that nobody named says what is for one that somebody did."""
     widens = {
-        "policy.mode": told.policy.mode in WIDER,
+        "policy.mode": told.policy.mode in WIDENING_MODES,
         "secrets.redact": not told.secrets.redact,
         "rules": any(rule.verdict is Verdict.ALLOW for rule in told.rules),
-        **dict.fromkeys(ENTRUSTED, True),
+        **dict.fromkeys(TRUSTED_KEYS, True),
     }
     found = [key for key, risky in widens.items() if risky and told.sources.get(key) == FILE]
     if found:

@@ -23,7 +23,7 @@ from ...performers.stores.base import Store
 from ...settings import CommandHook, Prices, Settings
 from .run_options import (
     BUILT_IN,
-    INSTRUCTIONS,
+    INSTRUCTION_FILES,
     RunOptions,
     is_stand_in,
     model_of,
@@ -32,7 +32,7 @@ from .run_options import (
 FREE = Price(input=0, output=0)
 """What the stand-in costs."""
 
-SYSTEM = """\
+SYSTEM_PROMPT = """\
 You are an agent at work in a terminal. Look before you change things, use the tools you have rather than \
 guess, and keep what you say short and plain. When you are done, say what you did and what is left.
 Your working directory is """
@@ -40,7 +40,7 @@ Your working directory is """
 
 
 def agent_for(
-    job: RunOptions,
+    options: RunOptions,
     before: Config | None,
     *,
     base_url: str | None,
@@ -52,38 +52,38 @@ def agent_for(
 
     Raises `ConfigError` where a setting is wrong.
     """
-    told = settings_for(job, before, base_url=base_url)
+    told = settings_for(options, before, base_url=base_url)
     return told.agent(store=store, performers=dict(performers))
 
 
-def settings_for(job: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
+def settings_for(options: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
     """The settings that *job* asks for, over how its session was set up *before*; see `agent_for`."""
-    name = model_of(job, before)
-    model = _model(job, name, before)
-    limits = _limits(job, before)
-    if limits.usd is not None and model.price is None and job.settings.prices is Prices.OWN:
+    name = model_of(options, before)
+    model = _model(options, name, before)
+    limits = _limits(options, before)
+    if limits.usd is not None and model.price is None and options.settings.prices is Prices.OWN:
         msg = f"--max-usd needs to know what {name!r} costs; say it with --price IN,OUT"
         raise ConfigError(msg)
     return attrs.evolve(
-        _kept_up(job.settings, before),
+        _with_session_settings(options.settings, before),
         model=model,
-        models=_others(job, name, before),
-        fallback=_fallback(job, before),
-        tools=_tools(job, before),
-        system=_system(job, before),
-        instructions=_instructions(job, before),
+        models=_others(options, name, before),
+        fallback=_fallback(options, before),
+        tools=_tools(options, before),
+        system=_system(options, before),
+        instructions=_instructions(options, before),
         limits=limits,
-        policy=_policy(job, before),
-        rules=_rules(job, before),
-        hooks=_hooks(job, before),
+        policy=_policy(options, before),
+        rules=_rules(options, before),
+        hooks=_hooks(options, before),
         base_url=base_url,
-        api_key="" if base_url != job.base_url else job.settings.api_key,
-        cwd=job.cwd,
-        directories=job.directories,
+        api_key="" if base_url != options.base_url else options.settings.api_key,
+        cwd=options.cwd,
+        directories=options.directories,
     )
 
 
-def _kept_up(told: Settings, before: Config | None) -> Settings:
+def _with_session_settings(told: Settings, before: Config | None) -> Settings:
     """What was *told* and no option speaks of, over how the session was set up *before*."""
     if before is None:
         return told
@@ -98,15 +98,15 @@ def _kept_up(told: Settings, before: Config | None) -> Settings:
     )
 
 
-def _model(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
-    price = job.price or (FREE if is_stand_in(name) and job.base_url is None else None)
-    spec = _known(job, name, before)
+def _model(options: RunOptions, name: str, before: Config | None) -> ModelSpec:
+    price = options.price or (FREE if is_stand_in(name) and options.base_url is None else None)
+    spec = _model_spec(options, name, before)
     return spec if price is None else attrs.evolve(spec, price=price)
 
 
-def _known(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
+def _model_spec(options: RunOptions, name: str, before: Config | None) -> ModelSpec:
     """The model *name* as settings have it, as it was set up *before*, or as nobody has set it up."""
-    told = job.settings
+    told = options.settings
     specs = (*((before.model, *before.models) if before else ()), *told.models)
     spec = {each.name: each for each in specs}.get(name) or ModelSpec(name=name)
     if told.told("model.name") and told.model.name != name:
@@ -114,92 +114,92 @@ def _known(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
     return attrs.evolve(told.over("model", spec), name=name)
 
 
-def _others(job: RunOptions, name: str, before: Config | None) -> tuple[ModelSpec, ...]:
+def _others(options: RunOptions, name: str, before: Config | None) -> tuple[ModelSpec, ...]:
     """The models that the session may be switched to; without one that is asked already."""
-    others = job.models or job.settings.models or (before.models if before else ())
+    others = options.models or options.settings.models or (before.models if before else ())
     return tuple([spec for spec in others if spec.name != name])
 
 
-def _fallback(job: RunOptions, before: Config | None) -> ModelSpec | None:
-    if job.fallback is not None:
-        return job.fallback[0] if job.fallback else None
-    if job.settings.told("fallback"):
-        return job.settings.fallback
+def _fallback(options: RunOptions, before: Config | None) -> ModelSpec | None:
+    if options.fallback is not None:
+        return options.fallback[0] if options.fallback else None
+    if options.settings.told("fallback"):
+        return options.settings.fallback
     return before.spec(before.fallback) if before is not None and before.fallback else None
 
 
-def _tools(job: RunOptions, before: Config | None) -> tuple[str, ...]:
-    if job.tools is not None:
-        return job.tools
-    if job.settings.told("tools"):
-        return job.settings.tools
+def _tools(options: RunOptions, before: Config | None) -> tuple[str, ...]:
+    if options.tools is not None:
+        return options.tools
+    if options.settings.told("tools"):
+        return options.settings.tools
     names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
     return tuple([name for name in names if name in BUILT_IN])
 
 
-def _system(job: RunOptions, before: Config | None) -> str:
+def _system(options: RunOptions, before: Config | None) -> str:
     """What was told, now or before; else ours, which names the directory of this very run."""
-    if job.system is not None:
-        return job.system
-    if job.settings.told("system"):
-        return job.settings.system
-    if before is not None and not before.system.startswith(SYSTEM):
+    if options.system is not None:
+        return options.system
+    if options.settings.told("system"):
+        return options.settings.system
+    if before is not None and not before.system.startswith(SYSTEM_PROMPT):
         return before.system
-    also = "".join(f" You may also work in {directory.resolve()}." for directory in job.directories)
-    return f"{SYSTEM}{job.cwd.resolve()}.{also}"
+    also = "".join(f" You may also work in {directory.resolve()}." for directory in options.directories)
+    return f"{SYSTEM_PROMPT}{options.cwd.resolve()}.{also}"
 
 
-def _instructions(job: RunOptions, before: Config | None) -> tuple[str, ...]:
-    if job.instructions is not None:
-        return job.instructions
-    if job.settings.told("instructions"):
-        return job.settings.instructions
-    return INSTRUCTIONS if before is None else before.instructions
+def _instructions(options: RunOptions, before: Config | None) -> tuple[str, ...]:
+    if options.instructions is not None:
+        return options.instructions
+    if options.settings.told("instructions"):
+        return options.settings.instructions
+    return INSTRUCTION_FILES if before is None else before.instructions
 
 
-def _limits(job: RunOptions, before: Config | None) -> Limits:
-    limits = job.settings.over("limits", Limits() if before is None else before.limits)
+def _limits(options: RunOptions, before: Config | None) -> Limits:
+    limits = options.settings.over("limits", Limits() if before is None else before.limits)
     return Limits(
-        turns=limits.turns if job.turns is None else job.turns,
-        tokens=limits.tokens if job.tokens is None else job.tokens,
-        usd=limits.usd if job.usd is None else job.usd,
-        seconds=limits.seconds if job.seconds is None else job.seconds,
+        turns=limits.turns if options.turns is None else options.turns,
+        tokens=limits.tokens if options.tokens is None else options.tokens,
+        usd=limits.usd if options.usd is None else options.usd,
+        seconds=limits.seconds if options.seconds is None else options.seconds,
     )
 
 
-def _policy(job: RunOptions, before: Config | None) -> Policy:
+def _policy(options: RunOptions, before: Config | None) -> Policy:
     """To let everything run is never taken over: it has to be said each time."""
-    policy = job.settings.over("policy", Policy() if before is None else before.policy)
+    policy = options.settings.over("policy", Policy() if before is None else before.policy)
     mode = policy.mode if before is None else before.policy.mode
     if before is not None and mode is PermissionMode.BYPASS:
         mode = PermissionMode.DEFAULT
     return attrs.evolve(
         policy,
-        mode=mode if job.mode is None else job.mode,
-        answer_within=policy.answer_within if job.answer_within is None else job.answer_within,
-        concurrency=Concurrency.PARALLEL_READS if job.parallel else policy.concurrency,
+        mode=mode if options.mode is None else options.mode,
+        answer_within=policy.answer_within if options.answer_within is None else options.answer_within,
+        concurrency=Concurrency.PARALLEL_READS if options.parallel else policy.concurrency,
     )
 
 
-def _rules(job: RunOptions, before: Config | None) -> tuple[Rule, ...]:
+def _rules(options: RunOptions, before: Config | None) -> tuple[Rule, ...]:
     """
     What was told, by options and by settings; for each verdict that nothing was told of, what held before.
 
     So a rule that denies is not lost where one that allows is told anew.
     """
-    now = (*job.rules, *job.settings.rules)
+    now = (*options.rules, *options.settings.rules)
     told = {rule.verdict for rule in now}
     kept = before.rules if before else ()
     return (*now, *[rule for rule in kept if rule.verdict not in told])
 
 
-def _hooks(job: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:
+def _hooks(options: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:
     """The hooks that were told; raises `ConfigError` where a session would have to go on without its own."""
-    if job.no_hooks:
+    if options.no_hooks:
         return ()
     hooks = (
-        *job.settings.hooks,
-        *(CommandHook(at=each.at, command=each.command, tool=each.tool) for each in job.hooks),
+        *options.settings.hooks,
+        *(CommandHook(at=each.at, command=each.command, tool=each.tool) for each in options.hooks),
     )
     if before is not None and before.hooks and not hooks:
         names = ", ".join(spec.name for spec in before.hooks)
@@ -208,7 +208,7 @@ def _hooks(job: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:
     return hooks
 
 
-def unfit(config: Config, model: str, base_url: str | None = None) -> str:
+def switch_problem(config: Config, model: str, base_url: str | None = None) -> str:
     """
     Why a session of *config* cannot be switched to *model*; empty where it can.
 

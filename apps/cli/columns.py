@@ -12,7 +12,7 @@ from ..terminal.screen import Screen
 GAP = "  "
 """Between two columns."""
 
-LEAST = 8
+MIN_LAST_COLUMN = 8
 """Columns of the last one at the least."""
 
 
@@ -28,7 +28,7 @@ def show(
     if not cells:
         return
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)][:-1]
-    room = max(LEAST, screen.width - sum(widths) - len(GAP) * len(widths))
+    room = max(MIN_LAST_COLUMN, screen.width - sum(widths) - len(GAP) * len(widths))
     for row in cells:
         padded = [
             " " * (width - cell_len(cell)) + cell if heading in numbers else set_cell_size(cell, width)

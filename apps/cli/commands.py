@@ -14,15 +14,15 @@ import attrs
 import click
 
 from ...effects.errors import TurnwheelError
-from ..chat.chat import Chat
+from ..chat.chat import ChatCommand
 from ..chat.commands import HELP
 from ..terminal.sanitize import clean
 from . import remote_commands, session_commands, time_commands
 from .exit_codes import Exit, exit_for_error, table
-from .options import for_chat, for_run, job_of
+from .options import for_chat, for_run, run_options_of
 from .run_command import RunCommand
 from .settings_command import settings
-from .workspace import continued, exists
+from .workspace import resolve_newest, session_exists
 
 
 @final
@@ -81,7 +81,7 @@ def run(**options: Any) -> Exit:  # noqa: ANN401  # what click makes of the opti
 
 
 async def _run(options: dict[str, Any]) -> Exit:
-    return await RunCommand(await continued(job_of(options))).do()
+    return await RunCommand(await resolve_newest(run_options_of(options))).do()
 
 
 @click.command(
@@ -99,23 +99,23 @@ def chat(**options: Any) -> Exit:  # noqa: ANN401  # as above
 
 
 async def _chat(options: dict[str, Any]) -> Exit:
-    job = await continued(job_of(options))
-    if job.session is not None and await exists(job.store, job.session):
-        job = attrs.evolve(job, resume=job.session, session=None)
-    return await Chat(job).do()
+    chosen = await resolve_newest(run_options_of(options))
+    if chosen.session is not None and await session_exists(chosen.store, chosen.session):
+        chosen = attrs.evolve(chosen, resume=chosen.session, session=None)
+    return await ChatCommand(chosen).do()
 
 
 turnwheel.section("Work", run, chat)
-turnwheel.section("Sessions", *session_commands.COMMANDS)
-turnwheel.section("What it did", *time_commands.COMMANDS)
-turnwheel.section("From another terminal", *remote_commands.COMMANDS)
+turnwheel.section("Sessions", *session_commands.SESSION_COMMANDS)
+turnwheel.section("What it did", *time_commands.TIME_COMMANDS)
+turnwheel.section("From another terminal", *remote_commands.REMOTE_COMMANDS)
 turnwheel.section("Settings", settings)
 
 
 def call(arguments: Sequence[str] | None) -> int:
     """Do what *arguments* say and return the exit code; an error is one line on stderr."""
     try:
-        return _called(arguments)
+        return _exit_code(arguments)
     finally:
         # A terminal that is gone takes nothing more, and the interpreter would exit with a code of its own.
         for stream in (sys.stdout, sys.stderr):
@@ -130,7 +130,7 @@ def _drain(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _called(arguments: Sequence[str] | None) -> int:
+def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
         code = turnwheel.main(arguments, prog_name="turnwheel", standalone_mode=False)
     except click.ClickException as error:
@@ -143,12 +143,12 @@ def _called(arguments: Sequence[str] | None) -> int:
             return Exit.HUNG_UP  # what a write says where the terminal is gone; there is nobody to tell
         if os.environ.get("TURNWHEEL_DEBUG"):
             raise
-        click.echo(f"turnwheel: {_said(error)}", err=True)
+        click.echo(f"turnwheel: {_error_line(error)}", err=True)
         return exit_for_error(error)
     return int(code or 0)
 
 
-def _said(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """*error* in one line; what is no error of ours is told as what it is, a bug."""
     if isinstance(error, TurnwheelError):
         return clean(str(error))

@@ -30,7 +30,7 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
-MEANS: Final[Mapping[Exit, str]] = {
+MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.ENDED: "the run ended by itself",
     Exit.FAILED: "an error, of the model, the store or ours",
     Exit.USAGE: "what was asked cannot be done as asked",
@@ -77,4 +77,4 @@ def exit_for_error(error: Exception) -> Exit:
 
 def table() -> str:
     """The codes and what they say, a line each."""
-    return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANS.items())
+    return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())

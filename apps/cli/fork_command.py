@@ -24,7 +24,7 @@ from .remote_commands import SESSION
 from .remote_session import with_session
 from .run_options import default_store
 
-INSTEAD = ("model", "mode", "answer", "approve", "deny")
+REPLACEMENT_OPTIONS = ("model", "mode", "answer", "approve", "deny")
 """The options of which one says what happens in place of a step."""
 
 _in_place = with_all(
@@ -51,7 +51,7 @@ def fork(store: Path, session: str, new: str | None, at: int | None, **other: An
     With --at it begins with what came before a step, which `turnwheel replay` numbers, and something else may
     happen in its place. A run that was under way there is gone on with by `turnwheel run --resume`.
     """
-    instead = _instead(at, other)
+    instead = _replacement(at, other)
 
     async def act(there: Session) -> tuple[str, bool]:
         async with await there.fork(new, at=at, instead=instead) as made:
@@ -65,9 +65,9 @@ def fork(store: Path, session: str, new: str | None, at: int | None, **other: An
         click.echo(clean(f"go on with: {shlex.join(['turnwheel', 'run', '--resume', made, *more])}"))
 
 
-def _instead(at: int | None, options: dict[str, Any]) -> Replacement | None:
+def _replacement(at: int | None, options: dict[str, Any]) -> Replacement | None:
     """What happens in place of step *at*, as *options* say; raises `click.UsageError` where they cannot."""
-    told = [name for name in INSTEAD if options[name]]
+    told = [name for name in REPLACEMENT_OPTIONS if options[name]]
     problem = ""
     if len(told) > 1:
         problem = f"one thing takes the place of a step; give one of --{' and --'.join(told)}"

@@ -19,9 +19,6 @@ from ...settings import areas
 ALL = "all"
 """Stands for every question that is open."""
 
-Where = areas.Where
-"""For each named argument a glob, as a `Rule` has them."""
-
 _NUMBERS = re.compile(r"(?:-[0-9]+)+$")
 """Stand at the end of an id: one number, or two where it is a child's, whose run is named after a call."""
 
@@ -52,7 +49,7 @@ def rule(text: str, verdict: Verdict = Verdict.ALLOW) -> Rule:
     return made
 
 
-def where(text: str) -> Where:
+def where(text: str) -> areas.Where:
     """The arguments of ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
     pairs = areas.pairs(text)
     if pairs is None:
@@ -145,7 +142,7 @@ def short(name: str) -> str:
     return name.rpartition("-")[2] if match is None else match[0].removeprefix("-")
 
 
-def meant(name: str, ids: Iterable[str]) -> str | None:
+def resolve_name(name: str, ids: Iterable[str]) -> str | None:
     """The one of *ids* that *name* is, or that is called so on screen; None where that is not sure."""
     there = tuple(ids)
     if name in there:
@@ -154,8 +151,8 @@ def meant(name: str, ids: Iterable[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def meant_question(name: str, calls: Mapping[str, str]) -> str | None:
+def resolve_question(name: str, calls: Mapping[str, str]) -> str | None:
     """Which question is meant by *name*, which is its own or its call's; *calls* has the call of each."""
     by_call = {call: request for request, call in calls.items()}
-    call = meant(name, by_call)
-    return meant(name, calls) if call is None else by_call[call]
+    call = resolve_name(name, by_call)
+    return resolve_name(name, calls) if call is None else by_call[call]

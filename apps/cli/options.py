@@ -12,7 +12,7 @@ import click
 
 from ...effects.permissions import PermissionMode, Verdict
 from ...effects.validators import MAX_TEXT, within
-from .apply_settings import settle
+from .apply_settings import apply_settings
 from .option_types import (
     amount,
     fallback,
@@ -81,7 +81,7 @@ def _amount(name: str, into: str, says: str) -> Callable[[Any], Any]:
 MAX_STDIN = 4 * MAX_TEXT
 """Bytes that are read of stdin: a character has four at most."""
 
-_WORK: tuple[Callable[[Any], Any], ...] = (
+_SHARED: tuple[Callable[[Any], Any], ...] = (
     click.option("--continue", "newest", is_flag=True, help="Go on with the newest session made here."),
     click.option("--title", metavar="TEXT", help="What the session is called in lists."),
     click.option(
@@ -166,11 +166,11 @@ def with_all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
-for_run = with_all(*_RUN, *_WORK)
-for_chat = with_all(click.argument("session", metavar="[ID]", required=False), *_WORK)
+for_run = with_all(*_RUN, *_SHARED)
+for_chat = with_all(click.argument("session", metavar="[ID]", required=False), *_SHARED)
 
 
-def job_of(options: dict[str, Any]) -> RunOptions:
+def run_options_of(options: dict[str, Any]) -> RunOptions:
     """The job that the *options* of the command line ask for."""
     quiet, as_lines = options.pop("quiet", False), options.pop("json_lines")
     if quiet and as_lines:
@@ -184,7 +184,7 @@ def job_of(options: dict[str, Any]) -> RunOptions:
     mode = options.pop("mode")
     rules = tuple(each for verdict in Verdict for each in options.pop(verdict))
     files = options.pop("instructions")
-    settle(options)
+    apply_settings(options)
     return RunOptions(
         output=output,
         rules=rules,

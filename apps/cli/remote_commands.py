@@ -27,18 +27,19 @@ from ...effects.records import (
 )
 from ...effects.requests import AskApproval
 from ...engine.inspect.explain import Explanation
+from ...settings import areas
 from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
 from ..terminal.screen import Screen
-from .call_report import account
-from .option_types import Where, thinking, where
+from .call_report import report_lines
+from .option_types import thinking, where
 from .options import (
     MODE,
     read,
     store,
     text_of,
 )
-from .remote_session import RemoteSession, reached
+from .remote_session import RemoteSession, open_remote
 
 SESSION = click.argument("session", metavar="ID")
 CALL = click.argument("call", metavar="CALL")
@@ -49,7 +50,7 @@ def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str |
     """Do *act* to *session* and say what was done."""
 
     async def reach() -> str | list[str]:
-        async with reached(path, session) as there:
+        async with open_remote(path, session) as there:
             return await act(there)
 
     said = asyncio.run(reach())
@@ -65,7 +66,7 @@ def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str |
 @click.option("--where", metavar="ARGUMENT=GLOB", callback=read(where), help="With --always: such only.")
 @store
 def approve(  # the options
-    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: Where | None
+    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: areas.Where | None
 ) -> None:
     """
     Say yes to the open question about CALL of session ID; CALL may be all.
@@ -173,7 +174,7 @@ def questions(store: Path, session: str, *, json_lines: bool) -> None:
     """Show the open questions of session ID and its children: what was asked, and why."""
 
     async def asked() -> list[tuple[AskApproval, str]]:
-        async with reached(store, session) as there:
+        async with open_remote(store, session) as there:
             return there.asked()
 
     found = asyncio.run(asked())
@@ -196,16 +197,16 @@ def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
     """Say why CALL of session ID ran, or did not: who judged it, who answered, what came of it."""
 
     async def ask() -> Explanation:
-        async with reached(store, session) as there:
+        async with open_remote(store, session) as there:
             return await there.why(call)
 
     found = asyncio.run(ask())
     if json_lines:
         click.echo(json.dumps(attrs.asdict(found)))
     else:
-        for line in account(found):
+        for line in report_lines(found):
             click.echo(line)
 
 
-COMMANDS = (approve, deny, send, steer, control, cancel, interrupt, questions, why)
+REMOTE_COMMANDS = (approve, deny, send, steer, control, cancel, interrupt, questions, why)
 """All of them."""

@@ -19,17 +19,17 @@ from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import DEFAULT_MODEL
 from ...performers.tools import builtin_tools
 from ...settings import Settings
-from ..stand_in.script import MODEL, MODELS
+from ..stand_in.script import MODELS, STAND_IN_MODEL
 from ..terminal.sanitize import clean
 from .option_types import HookOption
 
-STAND_IN = f"openai:{MODEL}"
+STAND_IN = f"openai:{STAND_IN_MODEL}"
 """The model that is asked where there is no key."""
 
 ANTHROPIC_MODEL = "anthropic:claude-sonnet-4-5"
 """The model that is asked where the only key is Anthropic's."""
 
-INSTRUCTIONS = ("AGENTS.md",)
+INSTRUCTION_FILES = ("AGENTS.md",)
 """The instruction files that are read, where they are there, unless told."""
 
 BUILT_IN = {tool.spec.name: tool for tool in builtin_tools()}
@@ -89,7 +89,7 @@ class RunOptions:
     settings_file: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        checks = (_about_session, _about_model, _about_answers, _about_tools, _about_hooks)
+        checks = (_session_problem, _model_problem, _answer_problem, _tool_problem, _hook_problem)
         problem = next(filter(None, (check(self) for check in checks)), "")
         if problem:
             raise ConfigError(problem)
@@ -128,38 +128,38 @@ def default_store() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "turnwheel" / "sessions.db"
 
 
-def _about_session(job: RunOptions) -> str:
+def _session_problem(options: RunOptions) -> str:
     """Why what *job* says of prompt and session cannot be done; empty where it can."""
-    for what, text in (("prompt", job.prompt), ("title", job.title)):
+    for what, text in (("prompt", options.prompt), ("title", options.title)):
         if text is not None and not text.strip():
             return f"the {what} is empty"
-    for text in (job.prompt, job.system, job.title, job.resume, job.session):
+    for text in (options.prompt, options.system, options.title, options.resume, options.session):
         if text is not None and not is_unicode(text):
             return f"{text!r} is no valid text in the encoding of this terminal"
-    if (job.resume is not None or job.newest) and not job.settings.session.persist:
+    if (options.resume is not None or options.newest) and not options.settings.session.persist:
         return "session.persist is off, so there is no session to go on with; turn it on"
-    if job.resume is not None and job.session is not None:
+    if options.resume is not None and options.session is not None:
         return "--session names a new session and --resume one that is there; give one of them"
-    if job.newest and (named := job.resume or job.session) is not None:
+    if options.newest and (named := options.resume or options.session) is not None:
         return f"--continue means the newest session of this directory, and not {named!r}; give one of them"
     return ""
 
 
-def _about_model(job: RunOptions) -> str:
+def _model_problem(options: RunOptions) -> str:
     """Why what *job* says of the model cannot be done; empty where it can."""
-    if job.stand_in and job.base_url is not None:
+    if options.stand_in and options.base_url is not None:
         return "--stand-in is asked at an address of its own; leave out --base-url"
-    if job.stand_in and job.model is not None and not is_stand_in(job.model):
+    if options.stand_in and options.model is not None and not is_stand_in(options.model):
         played = ", ".join(f"openai:{name}" for name in MODELS)
-        return f"--stand-in cannot play {job.model!r}; it plays {played}"
-    if job.fallback and job.fallback[0].name == job.model:
-        return f"--fallback is asked where --model cannot answer; name another one than {job.model!r}"
+        return f"--stand-in cannot play {options.model!r}; it plays {played}"
+    if options.fallback and options.fallback[0].name == options.model:
+        return f"--fallback is asked where --model cannot answer; name another one than {options.model!r}"
     return ""
 
 
-def _about_answers(job: RunOptions) -> str:
+def _answer_problem(options: RunOptions) -> str:
     """Why nobody could answer as *job* says; empty where it can be done."""
-    if job.yes and job.mode is PermissionMode.DONT_ASK:
+    if options.yes and options.mode is PermissionMode.DONT_ASK:
         return "--yes answers questions and --mode dont_ask asks none; give one of them"
     return ""
 
@@ -173,13 +173,13 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def _about_tools(job: RunOptions) -> str:
+def _tool_problem(options: RunOptions) -> str:
     """Why the tools of *job* and the rules for them do not fit what there is; empty where they do."""
-    there = tuple(BUILT_IN) if job.tools is None else job.tools
+    there = tuple(BUILT_IN) if options.tools is None else options.tools
     for name in there:
         if name not in BUILT_IN:
             return f"no tool {name!r}; there are: {', '.join(BUILT_IN)}"
-    for rule in job.rules:
+    for rule in options.rules:
         covered = [name for name in there if fnmatchcase(name, rule.tool)]
         if not covered:
             names = ", ".join(there) or "none"
@@ -195,11 +195,11 @@ def _arguments(tool: str) -> list[str]:
     return list(json.loads(BUILT_IN[tool].spec.schema)["properties"])
 
 
-def _about_hooks(job: RunOptions) -> str:
+def _hook_problem(options: RunOptions) -> str:
     """Why a hook of *job* could not be asked, which would guard nothing then; empty where all can."""
-    if job.hooks and job.no_hooks:
+    if options.hooks and options.no_hooks:
         return "--hook adds hooks and --no-hooks goes without; give one of them"
-    for hook in job.hooks:
+    for hook in options.hooks:
         if shutil.which(hook.command[0]) is None:
             return f"the command of --hook {str(hook)!r} is not there, or may not be run"
     return ""
@@ -210,19 +210,19 @@ def is_stand_in(model: str) -> bool:
     return model.removeprefix("openai:") in MODELS
 
 
-def model_of(job: RunOptions, before: Config | None) -> str:
+def model_of(options: RunOptions, before: Config | None) -> str:
     """Which model *job* asks; *before* is how its session was set up, None for a new one."""
-    if job.model is not None:
-        return job.model
-    if job.stand_in:
+    if options.model is not None:
+        return options.model
+    if options.stand_in:
         return STAND_IN
     if before is not None:
         return before.model.name
-    return job.settings.model.name if job.settings.told("model.name") else _by_key(job)
+    return options.settings.model.name if options.settings.told("model.name") else _by_key(options)
 
 
-def _by_key(job: RunOptions) -> str:
+def _by_key(options: RunOptions) -> str:
     """The model that can be asked with what is in the environment."""
-    if job.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip():
+    if options.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip():
         return DEFAULT_MODEL
     return ANTHROPIC_MODEL if os.environ.get("ANTHROPIC_API_KEY", "").strip() else STAND_IN

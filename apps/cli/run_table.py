@@ -13,9 +13,9 @@ from ..terminal.spend_format import cell, figures
 from .columns import show
 from .session_table import age
 
-HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
+RUN_HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
 
-NUMBERS = ("tokens", "cost")
+RUN_NUMBERS = ("tokens", "cost")
 """The columns of numbers."""
 
 HERE, HEAD = "here", "head"
@@ -37,15 +37,15 @@ def branches(runs: Sequence[RunInfo]) -> Iterator[tuple[int, RunInfo | None]]:
         below.setdefault(run.parent, []).append(run)
     if len(below.get("", ())) > 1 or not any(run.current for run in runs):
         yield 0, None
-    way = _way(runs)
-    waiting = list(_set_in(below.get("", ()), 0, way))
+    way = _path_here(runs)
+    waiting = list(_indented(below.get("", ()), 0, way))
     while waiting:
         depth, run = waiting.pop()
         yield depth, run
-        waiting += _set_in(below.get(run.run, ()), depth, way)
+        waiting += _indented(below.get(run.run, ()), depth, way)
 
 
-def _way(runs: Sequence[RunInfo]) -> set[str]:
+def _path_here(runs: Sequence[RunInfo]) -> set[str]:
     """The runs that lead to where the session stands."""
     known = {run.run: run for run in runs}
     here = next((run for run in runs if run.current), None)
@@ -56,7 +56,7 @@ def _way(runs: Sequence[RunInfo]) -> set[str]:
     return way
 
 
-def _set_in(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tuple[int, RunInfo]]:
+def _indented(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tuple[int, RunInfo]]:
     """*runs*, which go on from the same one, the last to be shown first, with their depths."""
     if runs:
         main = next((run for run in runs if run.run in way), runs[-1])
@@ -68,10 +68,12 @@ def listing(runs: Sequence[RunInfo], screen: Screen) -> None:
     """Write *runs* in columns."""
     stands = any(run.current for run in runs)
     rows = [
-        (START, "" if stands else HERE, *[""] * (len(HEADINGS) - 2)) if run is None else _cells(depth, run)
+        (START, "" if stands else HERE, *[""] * (len(RUN_HEADINGS) - 2))
+        if run is None
+        else _cells(depth, run)
         for depth, run in branches(runs)
     ]
-    show(HEADINGS, rows, screen, NUMBERS)
+    show(RUN_HEADINGS, rows, screen, RUN_NUMBERS)
 
 
 def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
@@ -102,7 +104,7 @@ def as_plain(run: RunInfo) -> dict[str, object]:
     }
 
 
-def meant(name: str, runs: Sequence[RunInfo]) -> str:
+def resolve_run(name: str, runs: Sequence[RunInfo]) -> str:
     """
     The id of the one of *runs* that *name* is or begins; empty for the beginning.
 

@@ -56,7 +56,7 @@ def scenario_of(entries: Sequence[bytes], session: str) -> str:
     Times count from a second before the session began. Raises `ConfigError` for a session that is no one
     line of events: it went back, is a fork, or two processes spoke at once.
     """
-    told, folded = _Told(), beginning(entries)
+    told, folded = _ScenarioWriter(), beginning(entries)
     blocks = [f"# What happened in session {session}."]
     for entry, effects in read(entries, session, folded):
         blocks += told.commands(entry)
@@ -82,7 +82,7 @@ def _outcome(machine: Machine | None) -> tuple[str, ...]:
 
 
 @final
-class _Told:
+class _ScenarioWriter:
     """Entries as commands; *requests* were made until now, *open* are those that wait in *machine*."""
 
     def __init__(self) -> None:

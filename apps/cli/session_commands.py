@@ -33,11 +33,11 @@ T = TypeVar("T")
 AS_LINES = click.option("--json", "json_lines", is_flag=True, help="Each as a line of JSON.")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     click.echo(clean(text))
 
 
-def _say_lines(rows: Iterable[Mapping[str, object]]) -> None:
+def _print_rows(rows: Iterable[Mapping[str, object]]) -> None:
     for row in rows:
         click.echo(json.dumps(row))
 
@@ -56,7 +56,7 @@ def sessions(store: Path, *, json_lines: bool) -> None:
     """
     found = with_store(store, listed)
     if json_lines:
-        _say_lines(session_table.as_plain(one) for one in found)
+        _print_rows(session_table.as_plain(one) for one in found)
     else:
         session_table.listing(found, Screen(sys.stdout))
 
@@ -74,7 +74,7 @@ def title(store: Path, session: str, text: str | None) -> None:
             await there.load()
         return there.title
 
-    _say(with_session(store, session, act))
+    _print(with_session(store, session, act))
 
 
 # Where they go on
@@ -92,7 +92,7 @@ def runs(store: Path, session: str, *, json_lines: bool) -> None:
     """
     found = with_session(store, session, Session.runs)
     if json_lines:
-        _say_lines(run_table.as_plain(run) for run in found)
+        _print_rows(run_table.as_plain(run) for run in found)
     else:
         run_table.listing(found, Screen(sys.stdout))
 
@@ -109,11 +109,11 @@ def branch(store: Path, session: str, run: str) -> None:
     """
 
     async def act(there: Session) -> str:
-        chosen = run_table.meant(run, await there.runs())
+        chosen = run_table.resolve_run(run, await there.runs())
         await there.branch(chosen)
         return f"session {session} goes on from " + (f"the end of run {chosen}" if chosen else "its start")
 
-    _say(with_session(store, session, act))
+    _print(with_session(store, session, act))
 
 
 # What they cost
@@ -127,7 +127,7 @@ def usage_(store: Path, session: str, *, as_json: bool) -> None:
     """Show what session ID used: each of its models, its title and its children, on all branches."""
     found = with_store(store, lambda kept: costs(kept, session))
     if as_json:
-        _say_lines([usage_table.as_plain(found)])
+        _print_rows([usage_table.as_plain(found)])
     else:
         usage_table.listing(found, Screen(sys.stdout))
 
@@ -163,9 +163,9 @@ def export(store: Path, session: str, output: Path | None, *, scenario: bool) ->
         except OSError as error:
             msg = f"cannot write {str(output)!r}: {error.strerror}; name another file"
             raise ConfigError(msg) from error
-        _say(f"wrote session {session} to {output}")
+        _print(f"wrote session {session} to {output}")
     elif sys.stdout.isatty():
-        _say(document.decode())
+        _print(document.decode())
     else:
         click.echo(document)
 
@@ -192,7 +192,7 @@ def delete(store: Path, sessions: tuple[str, ...], *, yes: bool) -> None:
         click.confirm(f"Delete {names} with all children for good?", abort=True, err=True)
     for session, count in zip(sessions, with_store(store, act), strict=True):
         children = f" and {number(count - 1, 'child session')}" if count > 1 else ""
-        _say(f"deleted {session}{children}")
+        _print(f"deleted {session}{children}")
 
 
 @click.command(short_help="Forget the sessions that are old.")
@@ -214,10 +214,10 @@ def prune(store: Path, age: float, *, unfinished: bool) -> None:
 
     gone = with_store(store, act)
     for session in gone:
-        _say(f"deleted {session}")
+        _print(f"deleted {session}")
     if not gone:
-        _say("nothing is that old")
+        _print("nothing is that old")
 
 
-COMMANDS = (sessions, title, runs, branch, fork, usage_, export, delete, prune)
+SESSION_COMMANDS = (sessions, title, runs, branch, fork, usage_, export, delete, prune)
 """All of them."""

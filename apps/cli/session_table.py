@@ -13,15 +13,15 @@ from ..terminal.screen import INDENT, Screen
 from ..terminal.spend_format import cell, figures
 from .columns import show
 
-HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
+SESSION_HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
 
-NUMBERS = ("runs", "tokens", "cost")
+SESSION_NUMBERS = ("runs", "tokens", "cost")
 """The columns of numbers."""
 
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
+def family_order(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
     """
     *found*, which is sorted, with children and forks behind what they came from, and how deep each is.
 
@@ -33,7 +33,7 @@ def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
         below.setdefault(one.about.parent, []).append(one)
     seen: set[str] = set()
     for one in found:
-        waiting = [(0, _oldest(one, known))]
+        waiting = [(0, _family_root(one, known))]
         while waiting:
             depth, next_one = waiting.pop()
             if next_one.session not in seen:
@@ -42,7 +42,7 @@ def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
                 waiting += [(depth + 1, child) for child in reversed(below.get(next_one.session, []))]
 
 
-def _oldest(one: Listed, known: Mapping[str, Listed]) -> Listed:
+def _family_root(one: Listed, known: Mapping[str, Listed]) -> Listed:
     """Where the family of *one* begins; an id may be used again, so that two could come from each other."""
     passed = {one.session}
     while (parent := known.get(one.about.parent)) is not None and parent.session not in passed:
@@ -56,7 +56,9 @@ def listing(found: Sequence[Listed], screen: Screen) -> None:
     if not found:
         screen.line("no sessions yet", "dim")
         return
-    show(HEADINGS, [_cells(depth, one) for depth, one in forest(found)], screen, NUMBERS)
+    show(
+        SESSION_HEADINGS, [_cells(depth, one) for depth, one in family_order(found)], screen, SESSION_NUMBERS
+    )
 
 
 def _cells(depth: int, one: Listed) -> tuple[str, ...]:

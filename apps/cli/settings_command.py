@@ -26,15 +26,15 @@ from .run_options import RunOptions, default_store
 HIDDEN = "(hidden)"
 """Stands for what is not shown."""
 
-WHERE = tuple[tuple[str, str], ...]
+GLOB_TABLE = tuple[tuple[str, str], ...]
 """The kind of setting that is a table of globs."""
 
-DEFAULT = "default"
+FROM_DEFAULT = "default"
 """The source of what nobody told."""
 
 
 @final
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """A setting: its *key*, its *value* as TOML has it, None where there is none, and its *source*."""
 
     key: str
@@ -59,15 +59,15 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     What is printed is a file of settings itself, save for what is secret.
     """
     loaded = Settings.load(file)
-    job = RunOptions(
+    options = RunOptions(
         store=loaded.store or default_store(),
         cwd=loaded.cwd,
         directories=loaded.directories,
         base_url=loaded.base_url,
         settings=loaded,
     )
-    effective = attrs.evolve(settings_for(job, None, base_url=job.base_url), store=job.store)
-    found = [row for row in rows(effective) if not told or row.source != DEFAULT]
+    effective = attrs.evolve(settings_for(options, None, base_url=options.base_url), store=options.store)
+    found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
         for row in found:
             click.echo(json.dumps(row._asdict()))
@@ -75,23 +75,23 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
         _show(found, Screen(sys.stdout))
 
 
-def _show(found: list[Row], screen: Screen) -> None:
+def _show(found: list[SettingRow], screen: Screen) -> None:
     lines = [f"# {row.key}" if row.value is None else f"{row.key} = {row.value}" for row in found]
-    room = max((len(line) for line in lines if len(line) <= WIDTH), default=0)
+    room = max((len(line) for line in lines if len(line) <= ALIGN_WIDTH), default=0)
     for line, row in zip(lines, found, strict=True):
-        screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == DEFAULT else "")
+        screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == FROM_DEFAULT else "")
 
 
-WIDTH = 60
+ALIGN_WIDTH = 60
 """Columns of a setting; the source of a longer one stands right behind it."""
 
 
-def rows(settings: Settings) -> Iterator[Row]:
+def rows(settings: Settings) -> Iterator[SettingRow]:
     """All *settings*, in the order of their classes."""
     yield from _rows(settings, (), settings)
 
 
-def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Row]:  # noqa: ANN401  # any table of settings
+def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[SettingRow]:  # noqa: ANN401  # any table of settings
     of: type = type(area)
     for name, (kind, _, attribute) in fields_of(of).items():
         here, value = (*way, name), getattr(area, name)
@@ -103,10 +103,12 @@ def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Row]:
         elif is_area(kind) and value is not None:
             yield from _rows(value, here, settings)
         elif attribute.metadata == SECRET:
-            yield Row(_dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else DEFAULT)
+            yield SettingRow(
+                _dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else FROM_DEFAULT
+            )
         else:
-            text = None if value is None and kind in {str, Path} else written(value)
-            yield Row(_dotted(here), None if is_area(kind) else text, _source(here, settings))
+            text = None if value is None and kind in {str, Path} else to_toml(value)
+            yield SettingRow(_dotted(here), None if is_area(kind) else text, _source(here, settings))
 
 
 def _dotted(way: tuple[str, ...]) -> str:
@@ -115,10 +117,10 @@ def _dotted(way: tuple[str, ...]) -> str:
 
 def _source(way: tuple[str, ...], settings: Settings) -> str:
     ends = (".".join(way[:end]) for end in range(len(way), 0, -1))
-    return next((settings.sources[end] for end in ends if end in settings.sources), DEFAULT)
+    return next((settings.sources[end] for end in ends if end in settings.sources), FROM_DEFAULT)
 
 
-def written(value: object) -> str:
+def to_toml(value: object) -> str:
     """*value* as TOML has it."""
     match value:
         case bool():
@@ -129,7 +131,7 @@ def written(value: object) -> str:
             text = NONE if value is None else _without_password(str(value))
             return json.dumps(text, ensure_ascii=False)
         case tuple():
-            return f"[{', '.join(written(each) for each in value)}]"
+            return f"[{', '.join(to_toml(each) for each in value)}]"
         case _:
             return _table(value)
 
@@ -144,8 +146,8 @@ def _table(value: Any) -> str:  # noqa: ANN401  # any table of settings
 
 
 def _field(kind: Any, value: Any) -> str:  # noqa: ANN401  # any setting
-    if kind != WHERE:
-        return written(value)
+    if kind != GLOB_TABLE:
+        return to_toml(value)
     return f"{{ {', '.join(f'{_dotted((key,))} = {json.dumps(glob)}' for key, glob in value)} }}"
 
 

@@ -14,14 +14,14 @@ from .exit_codes import Exit
 if TYPE_CHECKING:
     from ...engine.session.session import Session
 
-DRAIN = 10.0
+DRAIN_SECONDS = 10.0
 """Seconds that what is at work has to come to its end: those who end processes mostly wait longer."""
 
-PATIENCE = 2
+MAX_INTERRUPTS = 2
 """Interrupts that a run itself answers; one more and we leave without it."""
 
 
-def _nothing(_: str) -> None:
+def _noop(_: str) -> None:
     """Nobody is told."""
 
 
@@ -35,21 +35,21 @@ class Signals:
     way either ends that task at once, unless *idle* does something else about Ctrl-C.
     """
 
-    def __init__(self, idle: Callable[[], None] | None = None, say: Callable[[str], None] = _nothing) -> None:
+    def __init__(self, idle: Callable[[], None] | None = None, say: Callable[[str], None] = _noop) -> None:
         self.ended_by: Exit | None = None
         self.failure: BaseException | None = None
         self._idle = idle or partial(self._end, Exit.INTERRUPTED)
         self._say = say
         self._session: Session | None = None
         self._interrupts = 0
-        self._deaf = False
+        self._ignores_ctrl_c = False
         self._task: asyncio.Task[object] | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def heeded(self, work: Callable[[], Awaitable[Exit]]) -> Exit:
+    async def guard(self, work: Callable[[], Awaitable[Exit]]) -> Exit:
         """What *work* returns, or the signal that ended it."""
         try:
-            with self._heard():
+            with self._handlers():
                 return await work()
         except asyncio.CancelledError:
             if self.ended_by is None:
@@ -57,7 +57,7 @@ class Signals:
             return self.ended_by
 
     @contextmanager
-    def _heard(self) -> Generator[None]:
+    def _handlers(self) -> Generator[None]:
         """Listen, on behalf of the current task; raise what kept an interrupt from being posted."""
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
@@ -78,18 +78,18 @@ class Signals:
         """From now on, Ctrl-C interrupts the run of *session*."""
         self._session = session
 
-    def fresh(self) -> None:
+    def new_run(self) -> None:
         """Another run begins, which nobody has interrupted."""
         self._interrupts = 0
 
     @contextmanager
-    def deaf(self) -> Generator[None]:
+    def ignore_ctrl_c(self) -> Generator[None]:
         """Ctrl-C is meant for another program that has the terminal."""
-        self._deaf = True
+        self._ignores_ctrl_c = True
         try:
             yield
         finally:
-            self._deaf = False
+            self._ignores_ctrl_c = False
 
     def hang_up(self) -> None:
         """The terminal is gone, whether or not a signal says so, too."""
@@ -106,23 +106,25 @@ class Signals:
             self._end(Exit.TERMINATED)
             return
         self.ended_by = Exit.TERMINATED
-        self._say(f"terminated: what is at work may end, within {DRAIN:g} s; once more leaves it at once")
-        self._see_to(self._session.drain(DRAIN))
+        self._say(
+            f"terminated: what is at work may end, within {DRAIN_SECONDS:g} s; once more leaves it at once"
+        )
+        self._start(self._session.drain(DRAIN_SECONDS))
 
     def _interrupt(self) -> None:
         """Interrupt the run, or end where there is none that could heed it."""
-        if self._deaf:
+        if self._ignores_ctrl_c:
             return
         if self._session is None or not self._session.running:
             self._idle()
             return
         self._interrupts += 1
-        if self._interrupts > PATIENCE:
+        if self._interrupts > MAX_INTERRUPTS:
             self._end(Exit.INTERRUPTED)
             return
-        self._see_to(self._session.interrupt())
+        self._start(self._session.interrupt())
 
-    def _see_to(self, wish: Coroutine[Any, Any, None]) -> None:
+    def _start(self, wish: Coroutine[Any, Any, None]) -> None:
         asking = asyncio.ensure_future(wish)
         self._asking.add(asking)  # the event loop itself holds a task but weakly
         asking.add_done_callback(self._asked)

@@ -28,7 +28,7 @@ from .workspace import with_store
 STEP = click.IntRange(min=0)
 """The number of a step."""
 
-HERE = "this turnwheel"
+THIS_VERSION = "this turnwheel"
 """What the version that reads is called, beside the one that wrote."""
 
 
@@ -133,10 +133,10 @@ def bisect(store: Path, session: str, other: str | None, against: BinaryIO | Non
         click.echo("they do not part")
     else:
         ran = "who ran it" if against is None else against.name
-        names = (session, other) if other is not None else (ran, HERE)
+        names = (session, other) if other is not None else (ran, THIS_VERSION)
         step_view.parting(found, names, Screen(sys.stdout))
     return Exit.ENDED if found is None else Exit.PARTS
 
 
-COMMANDS = (replay, bisect)
+TIME_COMMANDS = (replay, bisect)
 """All of them."""

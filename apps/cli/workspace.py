@@ -39,7 +39,7 @@ T = TypeVar("T")
 TITLE_WIDTH = 40
 """Columns of a session's title."""
 
-CALLED = "scripted stand-in (no model, no key)"
+STAND_IN_LABEL = "scripted stand-in (no model, no key)"
 """What the stand-in is called on screen: nobody shall take it for a model."""
 
 
@@ -59,7 +59,7 @@ class Workspace:
         name = config.model.name
         if machine is not None and machine.memory.model != machine.config.model.name:
             name = machine.memory.model
-        return CALLED if is_stand_in(name) and self.agent.api_key == "" else name
+        return STAND_IN_LABEL if is_stand_in(name) and self.agent.api_key == "" else name
 
     @property
     def about(self) -> str:
@@ -89,7 +89,7 @@ def open_store(path: Path) -> SQLiteStore:
     return SQLiteStore(path)
 
 
-def looked_in(path: Path) -> Store:
+def open_for_reading(path: Path) -> Store:
     """The store at *path* for whoever looks for a session in it, who makes no file where there is none."""
     return open_store(path) if path.exists() else MemoryStore()
 
@@ -98,7 +98,7 @@ def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
     """What *act* makes of the store at *path*."""
 
     async def work() -> T:
-        kept = looked_in(path)
+        kept = open_for_reading(path)
         try:
             return await act(kept)
         finally:
@@ -107,7 +107,7 @@ def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
     return asyncio.run(work())
 
 
-def somebody(where: str) -> str:
+def answerer(where: str) -> str:
     """Who answers and *where*, as the journal is told."""
     try:
         user = getpass.getuser()
@@ -116,7 +116,7 @@ def somebody(where: str) -> str:
     return f"{user} ({where})"
 
 
-async def before(store: Store, session: str) -> Config | None:
+async def stored_config(store: Store, session: str) -> Config | None:
     """How *session* was set up; None where prompts wait for its first run. Raises `UnknownSession`."""
     entries = await store.load(session)
     if not entries:
@@ -125,29 +125,29 @@ async def before(store: Store, session: str) -> Config | None:
     return None if machine is None else machine.config
 
 
-async def continued(job: RunOptions) -> RunOptions:
+async def resolve_newest(options: RunOptions) -> RunOptions:
     """
     *job* with the session it goes on with, where it said no more than that it is the newest one.
 
     Raises `ConfigError` where there is none; where settings said so, that is a new session.
     """
-    if not job.newest:
-        return job
-    store = looked_in(job.store)
+    if not options.newest:
+        return options
+    store = open_for_reading(options.store)
     try:
-        found = await latest(store, job.cwd)
+        found = await latest(store, options.cwd)
     finally:
         await store.close()
-    if found is None and not job.settings.session.latest:
-        here = str(job.cwd.resolve())
+    if found is None and not options.settings.session.latest:
+        here = str(options.cwd.resolve())
         msg = f"no session has worked in {here!r}; begin one without --continue, or see turnwheel sessions"
         raise ConfigError(msg)
-    return attrs.evolve(job, newest=False, resume=found)
+    return attrs.evolve(options, newest=False, resume=found)
 
 
-async def exists(path: Path, session: str) -> bool:
+async def session_exists(path: Path, session: str) -> bool:
     """Whether there is *session* in the store at *path*."""
-    store = looked_in(path)
+    store = open_for_reading(path)
     try:
         return bool(await store.load(session))
     finally:
@@ -155,8 +155,8 @@ async def exists(path: Path, session: str) -> bool:
 
 
 @asynccontextmanager
-async def opened(
-    job: RunOptions, performers: Mapping[type, Performer[Any]], pace: float
+async def open_workspace(
+    options: RunOptions, performers: Mapping[type, Performer[Any]], pace: float
 ) -> AsyncGenerator[Workspace, None]:
     """
     The place that *job* asks for, while it is needed; *performers* take the place of the agent's own.
@@ -164,27 +164,27 @@ async def opened(
     *pace* is the stand-in's, in seconds between two pieces.
     """
     async with AsyncExitStack() as stack:
-        store: Store = open_store(job.store) if job.settings.session.persist else MemoryStore()
+        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
         stack.push_async_callback(store.close)
-        config = None if job.resume is None else await before(store, job.resume)
-        url = job.base_url
-        if url is None and is_stand_in(model_of(job, config)):
+        config = None if options.resume is None else await stored_config(store, options.resume)
+        url = options.base_url
+        if url is None and is_stand_in(model_of(options, config)):
             url = (await stack.enter_async_context(StandIn(pace=pace))).base_url
-        agent = agent_for(job, config, base_url=url, store=store, performers=performers)
+        agent = agent_for(options, config, base_url=url, store=store, performers=performers)
         await stack.enter_async_context(agent)
-        session = agent.session(job.resume or job.session)
+        session = agent.session(options.resume or options.session)
         await stack.enter_async_context(session)
         yield Workspace(store=store, agent=agent, session=session)
 
 
-async def insist(job: RunOptions, place: Workspace) -> None:
+async def apply_choices(options: RunOptions, workspace: Workspace) -> None:
     """What the command line says of title, model and mode holds, whatever a person chose before."""
-    if job.title is not None:
-        await place.session.retitle(job.title)
-    machine, model = place.session.machine, place.agent.config.model.name
+    if options.title is not None:
+        await workspace.session.retitle(options.title)
+    machine, model = workspace.session.machine, workspace.agent.config.model.name
     if machine is None:
         return
-    if job.mode is not None:
-        await place.session.control(SetMode(mode=job.mode))
-    if (job.model is not None or job.stand_in) and machine.memory.model != model:
-        await place.session.control(SetModel(model=model))
+    if options.mode is not None:
+        await workspace.session.control(SetMode(mode=options.mode))
+    if (options.model is not None or options.stand_in) and machine.memory.model != model:
+        await workspace.session.control(SetModel(model=model))

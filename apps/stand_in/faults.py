@@ -13,7 +13,7 @@ from typing import final
 
 import attrs
 
-from .wire import CHARACTERS_PER_TOKEN, Message
+from .wire import TOKEN_CHARACTERS, WireMessage
 
 SMALL_MODEL = "stand-in-small"
 
@@ -67,7 +67,7 @@ class Faults:
     def __init__(self) -> None:
         self._tries: Counter[tuple[str, tuple[str, ...]]] = Counter()
 
-    def next(self, model: str, messages: Sequence[Message]) -> Fault | None:
+    def next(self, model: str, messages: Sequence[WireMessage]) -> Fault | None:
         """What goes wrong with this request, or None."""
         if model == SMALL_MODEL:
             return _overflow(messages)
@@ -79,9 +79,9 @@ class Faults:
         return planned[tried]
 
 
-def _overflow(messages: Sequence[Message]) -> Refuse | None:
+def _overflow(messages: Sequence[WireMessage]) -> Refuse | None:
     """The refusal of a conversation that is larger than the small model's window."""
-    size = sum(message.size for message in messages) // CHARACTERS_PER_TOKEN
+    size = sum(message.size for message in messages) // TOKEN_CHARACTERS
     if size <= SMALL_WINDOW:
         return None
     limit = f"This model's maximum context length is {SMALL_WINDOW} tokens."

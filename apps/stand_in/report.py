@@ -64,7 +64,7 @@ _RETURNED = re.compile(r"^\[result of ([\w-]+)(, \w+)?\] ?(.*)", re.MULTILINE)
 
 @final
 @attrs.frozen(kw_only=True)
-class Result:
+class ToolReturn:
     """A call of the tool *name* and the *text* it returned."""
 
     name: str
@@ -118,7 +118,7 @@ class File:
     complete: bool
 
     @classmethod
-    def of(cls, result: Result) -> File:
+    def of(cls, result: ToolReturn) -> File:
         """Read the numbered lines of *result*."""
         lines = [match for line in result.lines if (match := _NUMBERED.fullmatch(line))]
         last = int(lines[-1][1]) if lines else 0
@@ -156,14 +156,14 @@ class File:
 class Survey:
     """What is known of a folder: the last result of each tool, None where it was not called; each `write`."""
 
-    listing: Result | None
-    python: Result | None
-    text: Result | None
-    search: Result | None
-    written: tuple[Result, ...]
+    listing: ToolReturn | None
+    python: ToolReturn | None
+    text: ToolReturn | None
+    search: ToolReturn | None
+    written: tuple[ToolReturn, ...]
 
     @classmethod
-    def of(cls, results: Iterable[Result]) -> Survey:
+    def of(cls, results: Iterable[ToolReturn]) -> Survey:
         """The survey that *results* make."""
         known = tuple(results)
         last = {result.name: result for result in known}
@@ -207,7 +207,9 @@ class Survey:
         failed = [result for result in self.written if result.failed]
         if there:
             kept = "".join(f" {_refusal(result)}" for result in failed)
-            return f"{said} {_places(there)}{kept} As a scripted stand-in I count and quote, nothing more."
+            return (
+                f"{said} {_report_paths(there)}{kept} As a scripted stand-in I count and quote, nothing more."
+            )
         if not self.written:
             why = "No `write` tool is offered, so the report is here instead of in a file."
         else:
@@ -272,17 +274,17 @@ class Survey:
         return ["## What did not work", "\n".join(said)]
 
 
-def _places(paths: Sequence[str]) -> str:
+def _report_paths(paths: Sequence[str]) -> str:
     report, *more = paths
     numbers = f", its numbers in {', '.join(more)}" if more else ""
     return f"The report is in {report}{numbers}."
 
 
-def _refusal(result: Result) -> str:
+def _refusal(result: ToolReturn) -> str:
     return f"Of {result.arguments.get('path', 'a file')} `write` said {_one_line(result.text)!r}."
 
 
-def deeds(results: Sequence[Result]) -> str:
+def work_done(results: Sequence[ToolReturn]) -> str:
     """What was done with *results*: how many calls of what, and what they wrote."""
     if not results:
         return "I have called no tool yet."
@@ -295,7 +297,7 @@ def deeds(results: Sequence[Result]) -> str:
     return f"I made {calls}: {_tally(result.name for result in results)}.{not_all}{wrote}"
 
 
-def about_file(path: str, result: Result) -> str:
+def about_file(path: str, result: ToolReturn) -> str:
     """The facts about the file at *path* that `read` returned."""
     if result.failed:
         return f"I could not read {path}: {_clip(result.text)}"
@@ -309,7 +311,7 @@ def about_file(path: str, result: Result) -> str:
     return " ".join(facts)
 
 
-def returned(result: Result) -> str:
+def returned(result: ToolReturn) -> str:
     """What a call returned, as it is."""
     how = "did not succeed" if result.failed else "returned"
     if not result.text.strip():
@@ -349,17 +351,17 @@ def _is_note(line: str) -> bool:
     return any(note.fullmatch(line) for note in (_EMPTY_NOTE, *_INCOMPLETE))
 
 
-def _lines(result: Result | None) -> tuple[str, ...]:
+def _lines(result: ToolReturn | None) -> tuple[str, ...]:
     return () if result is None else result.lines
 
 
-def _matches(result: Result) -> list[tuple[str, str, str]]:
+def _matches(result: ToolReturn) -> list[tuple[str, str, str]]:
     """Path, line number and text of each match."""
     found = map(_MATCH.fullmatch, result.lines)
     return [(match[1], match[2], match[3]) for match in found if match]
 
 
-def _searched(result: Result) -> str:
+def _searched(result: ToolReturn) -> str:
     pattern = result.arguments.get("pattern")
     return "Top-level definitions in Python" if pattern == DEFINITIONS else f"Lines that match `{pattern}`"
 

@@ -22,25 +22,25 @@ from .faults import FAULTS, SMALL_MODEL
 from .report import (
     DEFINITIONS,
     SUMMARY_TASK,
-    Result,
     Survey,
+    ToolReturn,
     about_file,
-    deeds,
     returned,
     summary,
+    work_done,
 )
 from .wire import (
-    Call,
-    Message,
     Offer,
     OfferedFunction,
-    Step,
+    ScriptedAnswer,
+    ScriptedCall,
+    WireMessage,
 )
 
-MODEL = "stand-in"
+STAND_IN_MODEL = "stand-in"
 SLOW_MODEL = "stand-in-slow"
 BASH_MODEL = "stand-in-bash"
-MODELS = (MODEL, SLOW_MODEL, BASH_MODEL, *FAULTS, SMALL_MODEL)
+MODELS = (STAND_IN_MODEL, SLOW_MODEL, BASH_MODEL, *FAULTS, SMALL_MODEL)
 
 REPORT = "REPORT.md"
 """Where the report goes unless the prompt names a file for it."""
@@ -78,9 +78,9 @@ class _Talk:
     """
 
     texts: tuple[str, ...]
-    results: tuple[Result, ...]
-    fresh: tuple[Result, ...]
-    before: tuple[Result, ...]
+    results: tuple[ToolReturn, ...]
+    new_run: tuple[ToolReturn, ...]
+    before: tuple[ToolReturn, ...]
     answered: bool
     made: int
     offers: Mapping[str, OfferedFunction]
@@ -98,20 +98,22 @@ class _Talk:
     @property
     def steered(self) -> bool:
         """Whether the user spoke on the way, just now."""
-        return len(self.texts) > 1 and not self.fresh
+        return len(self.texts) > 1 and not self.new_run
 
-    def step(self, text: str, wishes: Sequence[Wish]) -> Step:
+    def step(self, text: str, wishes: Sequence[Wish]) -> ScriptedAnswer:
         """The step that says *text* and makes those of *wishes* whose tool is offered."""
         offered = [wish for wish in wishes if wish[0] in self.offers]
         text = f"You said {self.said!r}, so I go on with that. {text}" if self.steered else text
         calls = tuple(
-            Call(id=f"call_{number}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+            ScriptedCall(id=f"call_{number}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
             for number, (name, arguments) in enumerate(offered, self.made)
         )
-        return Step(text=text, calls=calls)
+        return ScriptedAnswer(text=text, calls=calls)
 
 
-def decide(messages: Sequence[Message], tools: Sequence[Offer] = (), *, model: str = MODEL) -> Step:
+def decide(
+    messages: Sequence[WireMessage], tools: Sequence[Offer] = (), *, model: str = STAND_IN_MODEL
+) -> ScriptedAnswer:
     """
     The next step of the conversation *messages*, with *tools* on offer.
 
@@ -121,21 +123,21 @@ def decide(messages: Sequence[Message], tools: Sequence[Offer] = (), *, model: s
     in the prompt instead.
     """
     if not tools and _wants_summary(messages):
-        return Step(text=summary(messages[-1].text))
+        return ScriptedAnswer(text=summary(messages[-1].text))
     talk = _talk(messages, tools)
     if model == BASH_MODEL:
         return _bash(talk)
     if _LOOK_BACK.search(talk.said):
-        return Step(text=deeds((*talk.before, *talk.results)))
+        return ScriptedAnswer(text=work_done((*talk.before, *talk.results)))
     return _stopped(talk) or _question(talk) or _task(talk)
 
 
-def _wants_summary(messages: Sequence[Message]) -> bool:
+def _wants_summary(messages: Sequence[WireMessage]) -> bool:
     roles = [message.role for message in messages]
     return roles == ["system", "user"] and messages[0].text.startswith(INSTRUCTIONS.strip())
 
 
-def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
+def _talk(messages: Sequence[WireMessage], tools: Sequence[Offer]) -> _Talk:
     """What *messages* come down to: the task that is under way, and what was done for it."""
     answers = [
         index
@@ -145,12 +147,12 @@ def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
     first = answers[-1] + 1 if answers else 0
     task = messages[first:]
     texts, last = _texts(task)
-    before_last, fresh = tuple(_results(task[:last])), tuple(_results(task[last:]))
+    before_last, new_run = tuple(_results(task[:last])), tuple(_results(task[last:]))
     return _Talk(
         texts=texts,
         # What was given up when the user spoke is still to be done.
-        results=(*[result for result in before_last if not result.given_up], *fresh),
-        fresh=fresh,
+        results=(*[result for result in before_last if not result.given_up], *new_run),
+        new_run=new_run,
         before=tuple(_results(messages[:first])),
         answered=bool(answers),
         made=sum(len(message.tool_calls or ()) for message in messages),
@@ -158,7 +160,7 @@ def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
     )
 
 
-def _texts(task: Sequence[Message]) -> tuple[tuple[str, ...], int]:
+def _texts(task: Sequence[WireMessage]) -> tuple[tuple[str, ...], int]:
     """What the user said in *task*, each time they spoke, and the index behind the last of it."""
     groups: list[list[str]] = []
     last = 0
@@ -180,7 +182,7 @@ def _prompt(texts: Sequence[str]) -> str:
     return "\n".join(plain or tasks[-1:])
 
 
-def _results(messages: Sequence[Message]) -> Iterator[Result]:
+def _results(messages: Sequence[WireMessage]) -> Iterator[ToolReturn]:
     """
     The calls in *messages* with what they returned.
 
@@ -194,7 +196,7 @@ def _results(messages: Sequence[Message]) -> Iterator[Result]:
             answers[later.tool_call_id] = later.text
         for call in message.tool_calls or ():
             text = answers.get(call.id, "Not run: there is no result")
-            yield Result(name=call.function.name, arguments=_decoded(call.function.arguments), text=text)
+            yield ToolReturn(name=call.function.name, arguments=_decoded(call.function.arguments), text=text)
 
 
 def _decoded(arguments: str) -> Mapping[str, object]:
@@ -216,18 +218,22 @@ def _introduction(talk: _Talk) -> str:
     )
 
 
-def _bash(talk: _Talk) -> Step:
+def _bash(talk: _Talk) -> ScriptedAnswer:
     """Run the commands of the prompt, all at once, then say what they returned."""
-    ran = [result for result in talk.fresh if result.name == "bash"]
+    ran = [result for result in talk.new_run if result.name == "bash"]
     if ran:
-        return Step(text="\n\n".join(returned(result) for result in ran))
+        return ScriptedAnswer(text="\n\n".join(returned(result) for result in ran))
     commands = _COMMAND.findall(talk.said)
     if not commands and (stopped := _stopped(talk)) is not None:
         return stopped
     if not commands:
-        return Step(text="I am a scripted stand-in; give me a command, as in `run: sleep 30; echo done`.")
+        return ScriptedAnswer(
+            text="I am a scripted stand-in; give me a command, as in `run: sleep 30; echo done`."
+        )
     if "bash" not in talk.offers:
-        return Step(text="I am a scripted stand-in and would run the command, but no `bash` is offered.")
+        return ScriptedAnswer(
+            text="I am a scripted stand-in and would run the command, but no `bash` is offered."
+        )
     text = "I run the command." if len(commands) == 1 else f"I run the {len(commands)} commands."
     return talk.step(text, [("bash", {"command": command}) for command in commands])
 
@@ -240,19 +246,19 @@ def _asked_file(prompt: str) -> str | None:
     return named[0]
 
 
-def _question(talk: _Talk) -> Step | None:
+def _question(talk: _Talk) -> ScriptedAnswer | None:
     """Read the file that is asked about, with `read` or a tool that takes just a path; answer with facts."""
     path = _asked_file(talk.said)
     if path is None:
         return None
-    if talk.fresh:
-        result = talk.fresh[-1]
-        return Step(text=about_file(path, result) if result.name == "read" else returned(result))
+    if talk.new_run:
+        result = talk.new_run[-1]
+        return ScriptedAnswer(text=about_file(path, result) if result.name == "read" else returned(result))
     readers = [name for name, offer in talk.offers.items() if _takes_path(offer)]
     if "read" in talk.offers:
         readers.insert(0, "read")
     if not readers:
-        return Step(text=f"I cannot look at {path}. {_introduction(talk)}")
+        return ScriptedAnswer(text=f"I cannot look at {path}. {_introduction(talk)}")
     return talk.step(f"I look at {path}.", [(readers[0], {"path": path})])
 
 
@@ -261,22 +267,22 @@ def _takes_path(offer: OfferedFunction) -> bool:
     return (offer.parameters or {}).get("required") == ["path"]
 
 
-def _task(talk: _Talk) -> Step:
+def _task(talk: _Talk) -> ScriptedAnswer:
     """A survey, unless the user says hello or, later in a conversation, something that is no work."""
     if _SMALL_TALK.fullmatch(talk.said) or (talk.answered and not _WORK.search(talk.prompt)):
-        return Step(text=_introduction(talk))
+        return ScriptedAnswer(text=_introduction(talk))
     return _survey(talk)
 
 
-def _stopped(talk: _Talk) -> Step | None:
+def _stopped(talk: _Talk) -> ScriptedAnswer | None:
     """The end, where the user said on the way that there shall be one."""
     if not talk.steered or not _STOP.search(talk.said):
         return None
-    so_far = f" {deeds(talk.results)}" if talk.results else ""
-    return Step(text=f"You said {talk.said!r}, so I stop here.{so_far}")
+    so_far = f" {work_done(talk.results)}" if talk.results else ""
+    return ScriptedAnswer(text=f"You said {talk.said!r}, so I stop here.{so_far}")
 
 
-def _survey(talk: _Talk) -> Step:
+def _survey(talk: _Talk) -> ScriptedAnswer:
     """The next stage of the survey whose tools are offered, or the answer."""
     survey = Survey.of(talk.results)
     called = {result.name for result in talk.results}
@@ -286,11 +292,11 @@ def _survey(talk: _Talk) -> Step:
         if step.calls:
             return step
     if not talk.results:
-        return Step(text=_introduction(talk))
-    return _elsewhere(talk) or Step(text=survey.answer(talk.prompt))
+        return ScriptedAnswer(text=_introduction(talk))
+    return _elsewhere(talk) or ScriptedAnswer(text=survey.answer(talk.prompt))
 
 
-def _elsewhere(talk: _Talk) -> Step | None:
+def _elsewhere(talk: _Talk) -> ScriptedAnswer | None:
     """Write what a person did not let us write where they said instead; None where they named no place."""
     writes = [result for result in talk.results if result.name == "write"]
     if not writes or not writes[-1].refused:
@@ -305,13 +311,13 @@ def _elsewhere(talk: _Talk) -> Step | None:
     )
 
 
-def _look(talk: _Talk, survey: Survey) -> Step:
+def _look(talk: _Talk, survey: Survey) -> ScriptedAnswer:
     del survey  # nothing is known yet
     text = "I will look at what is here, read the introduction, and write a report. First the files."
     return talk.step(text, [("ls", {"path": "."}), ("glob", {"pattern": "**/*.py"})])
 
 
-def _read(talk: _Talk, survey: Survey) -> Step:
+def _read(talk: _Talk, survey: Survey) -> ScriptedAnswer:
     """Read the introduction, and search for the term that the prompt quotes or else for definitions."""
     term = _TERM.search(_TARGET.sub("", talk.prompt))
     searched = {"pattern": re.escape(term[1])} if term else {"pattern": DEFINITIONS, "glob": "*.py"}
@@ -319,7 +325,7 @@ def _read(talk: _Talk, survey: Survey) -> Step:
     return talk.step("Now I look into the files.", [*wishes, ("grep", searched)])
 
 
-def _write(talk: _Talk, survey: Survey) -> Step:
+def _write(talk: _Talk, survey: Survey) -> ScriptedAnswer:
     """The report into the first place that was named, and its numbers into each further one."""
     path, *more = _targets(talk, survey.readme)
     wishes: list[Wish] = [("write", {"path": path, "content": survey.report(talk.prompt)})]
@@ -328,7 +334,7 @@ def _write(talk: _Talk, survey: Survey) -> Step:
     return talk.step(f"{text}, and its numbers to {', '.join(more)}." if more else f"{text}.", wishes)
 
 
-_Stage = Callable[[_Talk, Survey], Step]
+_Stage = Callable[[_Talk, Survey], ScriptedAnswer]
 
 _STAGES: tuple[tuple[frozenset[str], _Stage], ...] = (
     (frozenset({"ls", "glob"}), _look),

@@ -36,7 +36,7 @@ import msgspec
 from .faults import Faults, Refuse
 from .script import MODELS, SLOW_MODEL, decide
 from .wire import (
-    Chat,
+    ChatRequest,
     chunks,
     completion,
     models,
@@ -59,7 +59,7 @@ _ROUTES: Final[Mapping[str, str]] = {"/health": "GET", "/v1/models": "GET", "/v1
 
 _STATUSES = frozenset(HTTPStatus)  # the one that is not there, 529, is Anthropic's own
 
-_LENGTH = re.compile(r"\d{1,18}")
+_CONTENT_LENGTH = re.compile(r"\d{1,18}")
 
 _CRLF = b"\r\n"
 
@@ -186,7 +186,7 @@ class StandIn:
         else:
             await self._chat(_chat(request.body), writer)
 
-    async def _chat(self, chat: Chat, writer: asyncio.StreamWriter) -> None:
+    async def _chat(self, chat: ChatRequest, writer: asyncio.StreamWriter) -> None:
         fault = self._faults.next(chat.model, chat.messages)
         if isinstance(fault, Refuse):
             error = _error(fault.kind, fault.kind, fault.message)
@@ -237,7 +237,7 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
         msg = "bodies in chunks are not read here; send one with a Content-Length"
         raise _Refusal(HTTPStatus.LENGTH_REQUIRED, msg, final=True)
     told = headers.get("content-length", "0")
-    if not _LENGTH.fullmatch(told):
+    if not _CONTENT_LENGTH.fullmatch(told):
         raise _Refusal(HTTPStatus.BAD_REQUEST, f"Content-Length {told!r} is no number", final=True)
     size = int(told)
     if size <= MAX_BODY:
@@ -248,9 +248,9 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
     raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, msg)
 
 
-def _chat(body: bytes) -> Chat:
+def _chat(body: bytes) -> ChatRequest:
     try:
-        chat = msgspec.json.decode(body, type=Chat)
+        chat = msgspec.json.decode(body, type=ChatRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _Refusal(HTTPStatus.BAD_REQUEST, f"not a chat-completions request: {error}") from error
     if chat.model not in MODELS:

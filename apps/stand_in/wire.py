@@ -16,10 +16,10 @@ import msgspec
 SHORTEST_PIECE, LONGEST_PIECE = 3, 8
 """Characters of a piece, about those of a real model's token."""
 
-CHARACTERS_PER_TOKEN = 4
+TOKEN_CHARACTERS = 4
 
 
-class Part(msgspec.Struct):
+class WirePart(msgspec.Struct):
     """A part of a message's content; only text is read."""
 
     type: str
@@ -40,11 +40,11 @@ class MadeCall(msgspec.Struct):
     id: str = ""
 
 
-class Message(msgspec.Struct):
+class WireMessage(msgspec.Struct):
     """A message of the conversation, as it is on the wire."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | list[WirePart] | None = None
     tool_calls: list[MadeCall] | None = None
     tool_call_id: str = ""
 
@@ -77,7 +77,7 @@ class Offer(msgspec.Struct):
 
 @final
 @attrs.frozen(kw_only=True)
-class Call:
+class ScriptedCall:
     """A tool call to make; *arguments* is JSON text."""
 
     id: str
@@ -87,11 +87,11 @@ class Call:
 
 @final
 @attrs.frozen(kw_only=True)
-class Step:
+class ScriptedAnswer:
     """What the stand-in says next: *text*, then *calls*. Without calls it is its final answer."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
 
     @property
     def size(self) -> int:
@@ -105,11 +105,11 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
-class Chat(msgspec.Struct):
+class ChatRequest(msgspec.Struct):
     """The part of a chat-completions request that is looked at."""
 
     model: str
-    messages: Annotated[list[Message], msgspec.Meta(min_length=1)]
+    messages: Annotated[list[WireMessage], msgspec.Meta(min_length=1)]
     tools: list[Offer] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -121,14 +121,14 @@ def models(names: Sequence[str]) -> object:
     return {"object": "list", "data": [{"id": name, **about} for name in names]}
 
 
-def usage(messages: Sequence[Message], step: Step) -> dict[str, int]:
+def usage(messages: Sequence[WireMessage], step: ScriptedAnswer) -> dict[str, int]:
     """What answering *messages* with *step* is said to have used."""
-    prompt = sum(message.size for message in messages) // CHARACTERS_PER_TOKEN
-    answer = step.size // CHARACTERS_PER_TOKEN
+    prompt = sum(message.size for message in messages) // TOKEN_CHARACTERS
+    answer = step.size // TOKEN_CHARACTERS
     return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
 
-def completion(about: Mapping[str, object], step: Step, used: Mapping[str, int]) -> object:
+def completion(about: Mapping[str, object], step: ScriptedAnswer, used: Mapping[str, int]) -> object:
     """The answer as one object."""
     message: dict[str, object] = {"role": "assistant", "content": step.text or None}
     if step.calls:
@@ -138,7 +138,7 @@ def completion(about: Mapping[str, object], step: Step, used: Mapping[str, int])
 
 
 def chunks(
-    about: Mapping[str, object], step: Step, used: Mapping[str, int] | None
+    about: Mapping[str, object], step: ScriptedAnswer, used: Mapping[str, int] | None
 ) -> Iterator[Mapping[str, object]]:
     """The answer as the events of a stream, *used* last and in a chunk of its own where it is wanted."""
     asked: dict[str, object] = {} if used is None else {"usage": None}
@@ -150,7 +150,7 @@ def chunks(
         yield {**head, "choices": [], "usage": used}
 
 
-def _deltas(step: Step) -> Iterator[Mapping[str, object]]:
+def _deltas(step: ScriptedAnswer) -> Iterator[Mapping[str, object]]:
     yield {"role": "assistant", "content": ""}
     for piece in pieces(step.text):
         yield {"content": piece}
@@ -160,11 +160,11 @@ def _deltas(step: Step) -> Iterator[Mapping[str, object]]:
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _call(call: Call, arguments: str) -> dict[str, object]:
+def _call(call: ScriptedCall, arguments: str) -> dict[str, object]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _finish(step: Step) -> str:
+def _finish(step: ScriptedAnswer) -> str:
     return "tool_calls" if step.calls else "stop"
 
 

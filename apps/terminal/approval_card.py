@@ -21,7 +21,7 @@ from .call_summary import PREVIEWED, essence, preview
 from .sanitize import clean, one_line
 from .screen import INDENT
 
-STYLES = {"+": "green", "-": "red", "$": "bold"}
+PREVIEW_STYLES = {"+": "green", "-": "red", "$": "bold"}
 """How the lines of a preview look, by their sign."""
 
 
@@ -92,15 +92,15 @@ def card(question: Question, cwd: Path, width: int, *, told: bool = False) -> li
     about = essence(question.tool, question.arguments, room) if question.tool in PREVIEWED else ""
     head = Text.assemble(("? ", "bold yellow"), (tool, "bold"), f" {about}".rstrip(), (clean(number), "dim"))
     lines = [
-        Text(f"{INDENT}{sign} {text}", style=STYLES.get(sign, ""))
+        Text(f"{INDENT}{sign} {text}", style=PREVIEW_STYLES.get(sign, ""))
         for sign, text in preview(question.tool, question.arguments, cwd)
     ]
     if question.again:
         lines.append(Text(f"{INDENT}{one_line(model_messages.AGAIN, width - len(INDENT))}", style="yellow"))
-    return [head, *lines, *_aside(question, width, told=told)]
+    return [head, *lines, *_notes(question, width, told=told)]
 
 
-def _aside(question: Question, width: int, *, told: bool) -> list[Text]:
+def _notes(question: Question, width: int, *, told: bool) -> list[Text]:
     """What else there is to know: why a call is asked about, unless that is its nature; until when."""
     said = [f"asked by {question.agent}"] if question.agent else []
     if not question.again and (told or not question.why.startswith(f"{Basis.TOOL}:")):
@@ -126,7 +126,7 @@ def on_one_line(arguments: str) -> str:
     return json.dumps(json.loads(arguments), ensure_ascii=False)
 
 
-def fault(tool: str, arguments: str, tools: Mapping[str, ToolSpec]) -> str:
+def argument_problem(tool: str, arguments: str, tools: Mapping[str, ToolSpec]) -> str:
     """Why a call of *tool*, one of *tools*, cannot have *arguments*; empty where it can."""
     values = arguments_of(arguments)
     if values is None:

@@ -24,12 +24,12 @@ from ...performers.base import PerformContext
 from ..chat.raw_input import Keyboard
 from .approval_card import (
     Question,
+    argument_problem,
     card,
-    fault,
     on_one_line,
     pretty,
 )
-from .editor import chosen, edited
+from .editor import edit_text, editor_command
 from .sanitize import clean, one_line
 from .screen import INDENT, Screen
 from .terminal import Terminal
@@ -60,7 +60,7 @@ class TerminalApprover:
         *,
         cwd: Path,
         by: str,
-        deaf: Callable[[], AbstractContextManager[None]],
+        ignore_ctrl_c: Callable[[], AbstractContextManager[None]],
         gone: Callable[[], None],
     ) -> None:
         self._keyboard = keyboard
@@ -68,7 +68,7 @@ class TerminalApprover:
         self._face = face
         self._cwd = cwd
         self._by = by
-        self._deaf = deaf
+        self._ignores_ctrl_c = ignore_ctrl_c
         self._gone = gone
         self._one_at_a_time = asyncio.Lock()
         self._asking: dict[str, asyncio.Future[Decision]] = {}
@@ -161,7 +161,7 @@ class TerminalApprover:
                 return question
             if not text.strip() or pretty(text) == pretty(question.arguments):
                 return question
-            wrong = fault(question.tool, text, tools)
+            wrong = argument_problem(question.tool, text, tools)
             if not wrong:
                 return attrs.evolve(question, arguments=text.strip(), edited=True)
             self._screen.line(f"{INDENT}{wrong}", "red")
@@ -173,9 +173,9 @@ class TerminalApprover:
 
     async def _changed(self, text: str) -> str:
         """*text* after a person had it: in their editor, or typed anew on one line where they have none."""
-        if command := chosen():
-            with self._deaf():
-                return await edited(text, command)
+        if command := editor_command():
+            with self._ignores_ctrl_c():
+                return await edit_text(text, command)
         self._screen.line(f"{INDENT}now: {on_one_line(text)}", "dim")
         return await self._line("new (JSON, one line; Enter leaves it):")
 

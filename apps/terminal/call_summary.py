@@ -42,7 +42,7 @@ ESSENTIAL = {
 PREVIEWED = frozenset({"write", "edit"})
 """Tools whose preview shows what they would write, and not where."""
 
-COUNTED = {"read": "line", "ls": "entry", "glob": "file", "grep": "match"}
+RESULT_UNITS = {"read": "line", "ls": "entry", "glob": "file", "grep": "match"}
 """What the lines of a result are, where their number says enough."""
 
 _PLURALS = {"entry": "entries", "match": "matches"}
@@ -71,16 +71,16 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what if count == 1 else _PLURALS.get(what, what + 's')}"
 
 
-def gist(tool: str, outcome: Outcome, content: str, width: int) -> str:
+def outcome_summary(tool: str, outcome: Outcome, content: str, width: int) -> str:
     """What came of a call, on a line of at most *width* columns."""
     lines = [line for line in content.splitlines() if line.strip()]
     if not lines:
         return "no output"
     if outcome is not Outcome.OK:
         return one_line(content, width)
-    if tool in COUNTED:
+    if tool in RESULT_UNITS:
         notes = [line for line in lines if line.startswith("[")]
-        count = number(len(lines) - len(notes), COUNTED[tool])
+        count = number(len(lines) - len(notes), RESULT_UNITS[tool])
         return one_line(" ".join([count, *notes]) if len(notes) < len(lines) else notes[0], width)
     if tool == "bash":
         return _of_command(lines, width)
@@ -161,7 +161,7 @@ def _text(path: str, cwd: Path) -> str | None:
         return None
 
 
-def took(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """How long a tool ran, in a unit that says something: ``3 ms``, ``1.2 s``, ``2 min 5 s``."""
     if seconds < 1:
         return f"{max(1, round(seconds * 1000))} ms"

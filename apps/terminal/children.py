@@ -18,22 +18,22 @@ from ...effects.notices import (
 from ..cli.exit_codes import Exit, exit_for
 from ..cli.option_types import short
 from .call_summary import essence
-from .countdown import waits
-from .notice_lines import Remark, remarks
+from .countdown import wait_lines
+from .notice_lines import StyledLine, notice_lines
 from .sanitize import clean, one_line
 from .screen import INDENT, Screen
 from .spend_format import brief
 
 
 @final
-class Children:
+class ChildrenView:
     """Tells on *screen* what children do, and remembers how those that are over ended, by their calls."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._ended: dict[str, RunEnded] = {}
 
-    def lines(self, noticed: AgentNoticed, *, named: bool) -> Iterator[Remark]:
+    def lines(self, noticed: AgentNoticed, *, named: bool) -> Iterator[StyledLine]:
         """What is told of a child's notice; *named*: and whose it is."""
         if isinstance(noticed.notice, RunEnded):
             self._ended[noticed.call] = noticed.notice
@@ -42,7 +42,7 @@ class Children:
         for text, style in self._told(noticed.notice, room):
             yield f"{INDENT}{whose}{text}", style
 
-    def _told(self, notice: Notice, room: int) -> Iterator[Remark]:
+    def _told(self, notice: Notice, room: int) -> Iterator[StyledLine]:
         match notice:
             case ToolStarted(tool=tool, arguments=arguments):
                 about = essence(tool, arguments, room - len(tool) - 4)
@@ -51,11 +51,11 @@ class Children:
                 came = one_line(content, room - len(INDENT) - 2)
                 yield f"{INDENT}{self._screen.elbow} {came}", "red"
             case RetryScheduled() | RequestDelayed():
-                yield from waits(notice, self._screen, room)
+                yield from wait_lines(notice, self._screen, room)
             case _:
-                yield from ((one_line(text, room), style) for text, style in remarks(notice))
+                yield from ((one_line(text, room), style) for text, style in notice_lines(notice))
 
-    def account(self, call: str) -> Iterator[Remark]:
+    def account(self, call: str) -> Iterator[StyledLine]:
         """What the child on *call*, which is over, used; and why it ended where that was not by itself."""
         ended = self._ended.pop(call, None)
         if ended is not None:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 
-def chosen() -> tuple[str, ...]:
+def editor_command() -> tuple[str, ...]:
     """The command in ``VISUAL`` or else ``EDITOR``; empty where neither is set, or is no command."""
     told = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     try:
@@ -18,24 +18,24 @@ def chosen() -> tuple[str, ...]:
         return ()
 
 
-async def edited(text: str, command: tuple[str, ...]) -> str:
+async def edit_text(text: str, command: tuple[str, ...]) -> str:
     """
     *text* as it is after *command* was run on it and ended well.
 
     Raises `OSError` where it cannot be started or its file not be read, and `ValueError` where it failed.
     """
-    path = _written(text)
+    path = _write(text)
     try:
         code = await _run((*command, str(path)))
         if code:
             msg = f"{command[0]!r} ended with exit code {code}"
             raise ValueError(msg)
-        return _taken(path)
+        return _text_of(path)
     finally:
-        _removed(path)
+        _remove(path)
 
 
-def _written(text: str) -> Path:
+def _write(text: str) -> Path:
     """A file that holds *text*, for its owner's eyes only."""
     descriptor, name = tempfile.mkstemp(prefix="turnwheel-", suffix=".json")
     os.close(descriptor)
@@ -44,11 +44,11 @@ def _written(text: str) -> Path:
     return path
 
 
-def _taken(path: Path) -> str:
+def _text_of(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-def _removed(path: Path) -> None:
+def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 

@@ -33,19 +33,19 @@ from ...effects.records import Change, SetMode, SetModel
 from ..cli.option_types import short
 from .call_summary import number
 
-Remark = tuple[str, str]
+StyledLine = tuple[str, str]
 """A line and its style."""
 
 
-def remarks(notice: Notice) -> Iterator[Remark]:
+def notice_lines(notice: Notice) -> Iterator[StyledLine]:
     """What everybody is told of *notice*."""
     match notice:
         case Warned(text=text):
             yield text, "yellow"
         case SettingChanged(change=change):
-            yield f"from now on: {changed(change)}", "cyan"
+            yield f"from now on: {change_text(change)}", "cyan"
         case SettingRefused(change=change, reason=reason):
-            yield f"not changed: {changed(change)}: {reason}", "yellow"
+            yield f"not changed: {change_text(change)}: {reason}", "yellow"
         case InputBlocked(reason=reason):
             yield f"a hook did not let that in: {reason or 'it gave no reason'}", "yellow"
         case HookEnded(said=said):
@@ -54,7 +54,7 @@ def remarks(notice: Notice) -> Iterator[Remark]:
             yield from _upkeep(notice)
 
 
-def _upkeep(notice: Notice) -> Iterator[Remark]:
+def _upkeep(notice: Notice) -> Iterator[StyledLine]:
     """What is told of what keeps a long run going."""
     match notice:
         case FallbackUsed(model=model, instead_of=other):
@@ -75,7 +75,7 @@ def _upkeep(notice: Notice) -> Iterator[Remark]:
             pass
 
 
-def details(notice: Notice) -> Iterator[Remark]:
+def verbose_lines(notice: Notice) -> Iterator[StyledLine]:
     """What else is told of *notice* to whoever wants to know everything."""
     match notice:
         case CallJudged(call=call, tool=tool):
@@ -104,7 +104,7 @@ def _answer(said: HookSaid) -> str:
     return ", ".join(filter(None, words)) or "nothing to say"
 
 
-def changed(change: Change) -> str:
+def change_text(change: Change) -> str:
     """A setting as it is after *change*, in a word or two."""
     match change:
         case SetModel(model=model):
@@ -112,15 +112,15 @@ def changed(change: Change) -> str:
         case SetMode(mode=mode):
             return f"mode {mode}"
         case _:
-            return "thinking as the provider does" if change.tokens is None else thought(change.tokens)
+            return "thinking as the provider does" if change.tokens is None else thinking_text(change.tokens)
 
 
-def thought(tokens: int) -> str:
+def thinking_text(tokens: int) -> str:
     """How much a model may think."""
     return f"thinking up to {number(tokens, 'token')}"
 
 
-def decided(decision: Decision) -> str:
+def decision_text(decision: Decision) -> str:
     """What somebody said to a question."""
     match decision:
         case Approve(arguments=""):

@@ -5,22 +5,22 @@ from __future__ import annotations
 from ...effects.notices import DoneReason
 from ...engine.session.session import Result, Session
 from ...states.rules import model_messages
-from ..cli.exit_codes import MEANS, exit_for
+from ..cli.exit_codes import MEANINGS, exit_for
 from ..cli.option_types import ALL, short
 from ..cli.run_options import RunOptions
 from .call_summary import essence, number
 from .screen import INDENT, Screen
 
 
-def ending(result: Result) -> tuple[str, str]:
+def ending_line(result: Result) -> tuple[str, str]:
     """What is told of a run that did not end by itself, and how it looks."""
     if result.reason is DoneReason.ERROR:
         return f"error: {result.detail}", "red"
     detail = f": {result.detail}" if result.detail else ""
-    return f"{MEANS[exit_for(result.reason)]}{detail}", "yellow"
+    return f"{MEANINGS[exit_for(result.reason)]}{detail}", "yellow"
 
 
-def tell_rest(session: Session, job: RunOptions, screen: Screen) -> None:
+def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
     """Say on *screen* what the run of *session* rests on, and how that is answered."""
     waiting = session.waiting
     screen.line(f"the run rests on {number(len(waiting), 'question')}:", "yellow")
@@ -30,4 +30,4 @@ def tell_rest(session: Session, job: RunOptions, screen: Screen) -> None:
         screen.line(f"{name}{about}".rstrip())
         if question.again:
             screen.line(f"{INDENT * 2}{model_messages.AGAIN}", "yellow")
-    screen.line(f"answer with: {job.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")
+    screen.line(f"answer with: {options.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")

@@ -36,25 +36,25 @@ from ...states.state import (
 )
 from .call_summary import essence
 
-WIDTH = 80
+NOTE_WIDTH = 80
 """Columns for what a call is about."""
 
 
-def calls(machine: Machine) -> tuple[ToolCall, ...]:
+def batch_calls(machine: Machine) -> tuple[ToolCall, ...]:
     """The calls that *machine*'s run is busy with."""
     if isinstance(machine.state, Executing | Confirming | Dispatching):
         return tuple(call.call for call in machine.state.batch.calls)
     return ()
 
 
-def asked(session: Session) -> Iterator[AskApproval]:
+def open_questions(session: Session) -> Iterator[AskApproval]:
     """The questions of *session* and its children; also those whose answers nobody has heeded yet."""
     sessions = (session, *[session.child(link.call) for link in session.children])
     for machine in [each.machine for each in sessions]:
         yield from () if machine is None else questions(machine)
 
 
-def told(
+def recovery_lines(
     machine: Machine, config: Config, now: float, unbegun: frozenset[str] = frozenset()
 ) -> Iterator[str]:
     """
@@ -67,8 +67,8 @@ def told(
     recovery = recover(ahead, now, unbegun)
     names = _names(machine)
     for event in recovery.events:
-        asked = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
-        yield from _of_event(event, names, asks=bool(asked))
+        open_questions = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
+        yield from _of_event(event, names, asks=bool(open_questions))
     for request in recovery.again:
         if isinstance(request, RunTool) and request.id in unbegun:
             yield f"handed over: {names.get(request.id, request.tool)} - begins now"
@@ -83,7 +83,7 @@ def _names(machine: Machine) -> dict[str, str]:
     if not isinstance(machine.state, Executing | Confirming | Dispatching):
         return {}
     return {
-        request: f"{call.call.name} {essence(call.call.name, call.call.arguments, WIDTH)}".rstrip()
+        request: f"{call.call.name} {essence(call.call.name, call.call.arguments, NOTE_WIDTH)}".rstrip()
         for call in machine.state.batch.calls
         for request in call.open
     }

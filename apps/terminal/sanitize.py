@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
 
-KEPT = "\n\t"
+ALLOWED_CONTROLS = "\n\t"
 """Control characters that are let through."""
 
 CUT = "..."
@@ -39,7 +39,7 @@ def _code(point: int) -> str:
 
 
 def _shown_as_code() -> Iterator[int]:
-    yield from (point for point in (*range(0x20), *range(0x7F, 0xA0)) if chr(point) not in KEPT)
+    yield from (point for point in (*range(0x20), *range(0x7F, 0xA0)) if chr(point) not in ALLOWED_CONTROLS)
     yield from range(0xD800, 0xE000)
     yield from _DECEIVING
 

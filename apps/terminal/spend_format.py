@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from ...effects.usage import Spent
-from .call_summary import number, took
+from .call_summary import duration, number
 
-LEAST = Decimal("0.0001")
+MIN_SHOWN_DOLLARS = Decimal("0.0001")
 """US dollars that are told; what is less is told as that."""
 
 
@@ -22,7 +22,7 @@ def money(spent: Spent) -> str:
 def _dollars(cost: Decimal) -> str:
     if not cost:
         return "$0"
-    return f"${cost:,.4f}" if cost >= LEAST else f"<${LEAST}"
+    return f"${cost:,.4f}" if cost >= MIN_SHOWN_DOLLARS else f"<${MIN_SHOWN_DOLLARS}"
 
 
 def _unpriced(spent: Spent) -> str:
@@ -45,7 +45,7 @@ def brief(spent: Spent) -> Iterator[str]:
     yield number(spent.usage.total, "token")
     yield money(spent)
     if spent.seconds:
-        yield took(spent.seconds)
+        yield duration(spent.seconds)
 
 
 def cell(spent: Spent) -> str:

@@ -38,14 +38,14 @@ from ...effects.usage import Spent
 from ...states.context import Mail
 from ..cli.option_types import short
 from .call_summary import (
+    duration,
     essence,
-    gist,
     number,
-    took,
+    outcome_summary,
 )
-from .children import Children
-from .countdown import Countdown, countdown, waits
-from .notice_lines import decided, details, remarks
+from .children import ChildrenView
+from .countdown import Countdown, countdown, wait_lines
+from .notice_lines import decision_text, notice_lines, verbose_lines
 from .sanitize import clean, first_lines, one_line
 from .screen import INDENT, Screen, timer
 from .spend_format import bill
@@ -54,10 +54,10 @@ from .wrap import Wrap
 PROMPT_LINES = 6
 """Lines shown of a prompt: whoever wrote it knows it."""
 
-STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
+TEXT_STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
 """How running text looks that is not the answer."""
 
-READ = {
+READ_WHEN = {
     Steering.NOW: "is read now",
     Steering.AFTER_TOOL: "is read after what runs",
     Steering.WHEN_DONE: "is read when all calls are done",
@@ -67,7 +67,7 @@ READ = {
 
 @final
 @attrs.define
-class _Call:
+class _ShownCall:
     """A call, as it was told."""
 
     tool: str
@@ -95,11 +95,11 @@ class Terminal:
         self._verbose = verbose
         self._by = by
         self._mail = mail or (lambda _: None)
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _ShownCall] = {}
         self._questions: dict[str, str] = {}
         self._at_work: dict[str, str] = {}
         self._latest = ""
-        self._children = Children(screen)
+        self._children = ChildrenView(screen)
         self._loop: LoopDetected | None = None
         self._speaking: type[Notice] | None = None
         self._held: list[Notice] | None = None
@@ -110,11 +110,11 @@ class Terminal:
         about = f"  session {session}{'  ' * bool(more)}{more}"
         self.screen.lines(Text.assemble((clean(model), "bold"), (clean(about), "dim")), Text())
 
-    def know(self, call: str, tool: str, arguments: str) -> None:
+    def remember(self, call: str, tool: str, arguments: str) -> None:
         """Remember a call, so that its end can be told with what it was about."""
-        self._calls[call] = _Call(tool, arguments)
+        self._calls[call] = _ShownCall(tool, arguments)
 
-    def know_question(self, question: AskApproval) -> None:
+    def remember_question(self, question: AskApproval) -> None:
         """Remember a question, so that its answer can be told with what it was about."""
         self._questions[question.id] = question.call
 
@@ -165,12 +165,12 @@ class Terminal:
             self._speaking = kind if text else None
         shown = text if self._wrap is None else self._wrap.feed(clean(text))
         if shown:
-            self.screen.run_on(shown, STYLES.get(kind, ""))
+            self.screen.run_on(shown, TEXT_STYLES.get(kind, ""))
 
     def _end_of_text(self) -> None:
         """Show the word that was held back."""
         if self._wrap is not None and self._speaking is not None and (rest := self._wrap.end()):
-            self.screen.run_on(rest, STYLES.get(self._speaking, ""))
+            self.screen.run_on(rest, TEXT_STYLES.get(self._speaking, ""))
 
     def silence(self) -> None:
         """End the text that is running, and leave a line free behind it."""
@@ -187,7 +187,7 @@ class Terminal:
                 self._spin("thinking")
             case TurnEnded(calls=calls):
                 for call in calls:
-                    self.know(call.id, call.name, call.arguments)
+                    self.remember(call.id, call.name, call.arguments)
                 screen.still()
                 self.silence()
             case AnswerDropped():
@@ -196,7 +196,7 @@ class Terminal:
                 screen.line("what the model said is void: its answer broke off", "yellow")
 
     def _wait(self, notice: Countdown) -> None:
-        for text, style in waits(notice, self.screen, self.screen.width):
+        for text, style in wait_lines(notice, self.screen, self.screen.width):
             self.silence()
             self.screen.line(text, style)
             self.screen.spin(countdown(notice))
@@ -206,7 +206,7 @@ class Terminal:
     def _tool(self, notice: ToolStarted | ToolOutput | CallSettled) -> None:
         match notice:
             case ToolStarted():
-                self.know(notice.call, notice.tool, notice.arguments)
+                self.remember(notice.call, notice.tool, notice.arguments)
                 self._begins(notice.call)
                 self._spin_for_tools()
             case ToolOutput():
@@ -235,15 +235,15 @@ class Terminal:
     def _ended(self, notice: CallSettled) -> None:
         """What came of a call, below its headline; that is told again where something else came between."""
         if notice.call not in self._calls:
-            self.know(notice.call, notice.tool, "")
+            self.remember(notice.call, notice.tool, "")
         if notice.call != self._latest:
             self._headline(notice.call)
         self._at_work.pop(notice.call, None)
         self._latest = ""
         self.screen.still()
-        seconds = f"  {took(notice.seconds)}" if notice.seconds else ""
+        seconds = f"  {duration(notice.seconds)}" if notice.seconds else ""
         room = self.screen.width - len(seconds) - 4
-        came = gist(notice.tool, notice.outcome, notice.content, room)
+        came = outcome_summary(notice.tool, notice.outcome, notice.content, room)
         style = "dim" if notice.outcome is Outcome.OK else "red"
         elbow = f"{INDENT}{self.screen.elbow} "
         self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
@@ -257,12 +257,12 @@ class Terminal:
     def _question(self, notice: ApprovalRequested | ApprovalResolved) -> None:
         self.silence()
         if isinstance(notice, ApprovalRequested):
-            self.know(notice.call, notice.tool, notice.arguments)
+            self.remember(notice.call, notice.tool, notice.arguments)
             self._questions[notice.request] = notice.call
         elif notice.by != self._by:
             call = short(self._questions.get(notice.request, notice.request))
             by = notice.by or "somebody"
-            self.screen.line(f"#{call} was answered by {by}: {decided(notice.decision)}", "cyan")
+            self.screen.line(f"#{call} was answered by {by}: {decision_text(notice.decision)}", "cyan")
 
     # What comes in
 
@@ -273,7 +273,7 @@ class Terminal:
             for message in notice.messages:
                 self.prompted(message.text)
         elif (mail := self._mail(notice.id)) is not None:
-            how = "waits for its turn" if mail.lane is MailKind.PROMPT else READ[mail.how]
+            how = "waits for its turn" if mail.lane is MailKind.PROMPT else READ_WHEN[mail.how]
             self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "cyan dim")
 
     def prompted(self, text: str) -> None:
@@ -288,7 +288,7 @@ class Terminal:
     def _child(self, notice: AgentStarted | AgentNoticed) -> None:
         """What a child does is shown below its own headline."""
         if isinstance(notice, AgentStarted):
-            self.know(notice.call, notice.agent, notice.prompt)
+            self.remember(notice.call, notice.agent, notice.prompt)
             self._begins(notice.call)
         elif isinstance(notice.notice, ApprovalRequested | ApprovalResolved):
             self._question(notice.notice)
@@ -302,7 +302,7 @@ class Terminal:
 
     def _begins(self, call: str) -> None:
         self.silence()
-        self._at_work[call] = self._calls.setdefault(call, _Call("a child", "")).tool
+        self._at_work[call] = self._calls.setdefault(call, _ShownCall("a child", "")).tool
         self._headline(call)
 
     def _aside(self, notice: Notice) -> None:
@@ -312,7 +312,7 @@ class Terminal:
                 return  # it is warned again before each answer; a person need not be
         if isinstance(notice, InterruptRequested):
             self._remark("stopping; Ctrl-C again leaves at once", "yellow")
-        for text, style in [*remarks(notice), *(details(notice) if self._verbose else ())]:
+        for text, style in [*notice_lines(notice), *(verbose_lines(notice) if self._verbose else ())]:
             self._remark(text, style)
         if isinstance(notice, CompactionStarted):
             self._spin("summarising")

@@ -8,10 +8,10 @@ from typing import final
 
 from rich.cells import cell_len
 
-LONGEST = 40
+MAX_HELD_WORD = 40
 """Characters of a word that are held back until its end has come."""
 
-_PARTS = re.compile(r"\n|[^\S\n]+|\S+")
+_TEXT_PARTS = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 @final
@@ -31,13 +31,13 @@ class Wrap:
     def feed(self, text: str) -> str:
         """What can be shown once *text* has come."""
         out: list[str] = []
-        for part in _PARTS.findall(text):
+        for part in _TEXT_PARTS.findall(text):
             if part.isspace():
                 out.append(self._placed())
                 self._gap += part
             else:
                 self._word += part
-                if len(self._word) > LONGEST or cell_len(self._word) > len(self._word):
+                if len(self._word) > MAX_HELD_WORD or cell_len(self._word) > len(self._word):
                     out.append(self._placed())
             if part == "\n":
                 out.append(part)
