@@ -1,4 +1,4 @@
-"""Doing what a line typed in a chat means."""
+"""Apply each line typed in a chat to its session."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from .view import ChatFace
 @final
 class LineActions:
     """
-    Does to the session of *place* what is typed into *lines*, and tells *face* what there is to say about it.
+    Applies *lines* to the session of *workspace*, and shows replies on *face*.
 
-    *base_url* is where its first model is asked, where that is not its provider. *away* leaves the terminal
-    to an editor.
+    *base_url* is the address of its model, if it is not the provider's. *away* leaves the terminal to an
+    editor.
     """
 
     def __init__(
@@ -68,8 +68,9 @@ class LineActions:
         self._away = away
 
     async def do(self, typed: Typed) -> bool:
-        """Do what *typed* means; whether more can come."""
+        """Apply *typed*; returns False if the person wants to leave."""
         try:
+            # While arguments are edited on the line, Enter takes the line as arguments, never as a prompt.
             if (question := self._face.editing) is not None:
                 self._take_edited(question, typed.text)
                 return True
@@ -132,14 +133,14 @@ class LineActions:
         if isinstance(change, SetModel) and (
             problem := switch_problem(self._workspace.agent.config, change.model, self._base_url)
         ):
-            msg = f"no switch to {change.model!r}: {problem}"
+            msg = f"cannot switch to {change.model!r}: {problem}"
             raise ConfigError(msg)
         await session.control(change)
         if not session.running:
             self._face.aside.line(f"from the next run on: {change_text(change)}", "cyan")
 
     def _call(self, name: str) -> str:
-        """The call under way that *name* means."""
+        """The open call that *name* means."""
         machine = self._workspace.session.machine
         there = () if machine is None else calls_of(machine)
         found = resolve_name(name, there)
@@ -155,15 +156,16 @@ class LineActions:
             await session.approve(question.request, effective_decision(question, reply.decision), by=by)
 
     async def _edit(self, edit: EditLine, started: float) -> None:
-        """Let the arguments be changed: in an editor, on the line, or as they were said."""
+        """Change the arguments: in an editor, on the line, or to those the line has."""
         question, *more = self._face.questions.named(edit.name, started)
         if more:
-            msg = "one at a time: say which one"
+            msg = "several questions are open; name one"
             raise ConfigError(msg)
         if edit.arguments:
             self._changed(question, edit.arguments)
         elif not isinstance(self._lines, TypedLines):
-            msg = f"write the arguments behind it: e {question.name} {on_one_line(question.arguments)}"
+            arguments = on_one_line(question.arguments)
+            msg = f"no editor here; write the arguments on the line: e {question.name} {arguments}"
             raise ConfigError(msg)
         elif command := editor_command():
             with self._away(), self._lines.lent():
@@ -186,7 +188,7 @@ class LineActions:
 
 
 async def _in_editor(question: Question, command: tuple[str, ...]) -> str:
-    """The arguments of *question* after *command* was run on them; raises `ConfigError` where that failed."""
+    """The arguments of *question* after *command* edited them; raises `ConfigError` if that failed."""
     try:
         return await edit_text(pretty(question.arguments), command)
     except (OSError, ValueError) as error:

@@ -1,9 +1,9 @@
 """
-`turnwheel chat`: a conversation in a terminal, or through a pipe, in which one types while the agent works.
+`turnwheel chat`: a conversation in which a person types while the agent works.
 
-Theory of operation. One task reads lines and does what they mean to the session; another one works for as
-long as anything waits there. They share nothing but the session, so what another process posts is heeded just
-as what is typed here, and what was accepted is in the journal before anything is done about it.
+Theory of operation. One task reads lines and applies them to the session. Another task runs the session as
+long as inputs wait. They share only the session, so an input of another process counts as one typed here. An
+accepted input is in the journal before any work follows from it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .raw_input import Keyboard
 from .view import ChatFace
 
 POLL_SECONDS = 0.5
-"""Seconds between two looks at what others have sent to a session in which nothing goes on."""
+"""Seconds between two reads of the journal while the session is idle, for inputs from elsewhere."""
 
 REST_CHECK_SECONDS = 0.05
-"""Seconds between two looks at whether a run rests, where nobody can answer any more."""
+"""Seconds between two checks whether a run rests, once no more answers can come."""
 
 
 OTHER_WORKER = "another process works on this session; what you type waits for it"
-"""Told where a run began that is not ours."""
+"""Shown when another process has begun a run."""
 
 
 @final
 class ChatCommand:
-    """Does *job*: talks, until whoever talks leaves."""
+    """One chat, until the person leaves or the pipe ends."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
@@ -56,11 +56,11 @@ class ChatCommand:
         self._reading: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
-        self._told = True
-        self._heard_all = False
+        self._woken = True
+        self._all_read = False
 
     async def do(self) -> Exit:
-        """Talk to the end; returns what to tell the shell."""
+        """Chat to the end; returns the exit code."""
         return await self.signals.guard(self._do)
 
     async def _do(self) -> Exit:
@@ -82,11 +82,11 @@ class ChatCommand:
             return self._left(workspace)
 
     async def _talk(self, workspace: Workspace, lines: Lines) -> None:
-        """Read and work, until somebody leaves; then neither goes on."""
+        """Read and work until the person leaves, then end both tasks."""
         self._reading = asyncio.ensure_future(self._read(workspace, lines))
         self._working = asyncio.ensure_future(self._work(workspace))
         try:
-            await self._until_left(self._reading, self._working, workspace)
+            await self._wait_until_left(self._reading, self._working, workspace)
         finally:
             await _cancel_all(self._reading, self._working)
 
@@ -97,37 +97,37 @@ class ChatCommand:
         return TypedLines(Keyboard(sys.stdin.fileno()), self.face.out, self.face.status, before)
 
     def _ctrl_c(self) -> None:
-        """Where nothing goes on, Ctrl-C forgets what is being typed, or else leaves."""
+        """Handle Ctrl-C without a run: clear the line, or leave if it is empty."""
         if not (isinstance(self._lines, TypedLines) and self._lines.clear()) and self._reading is not None:
             self._reading.cancel()
 
     # Reading
 
     async def _read(self, workspace: Workspace, lines: Lines) -> None:
-        """Do what is typed, until there is no more, or somebody wants to leave."""
+        """Apply each line until there are no more, or the person wants to leave."""
         acts = LineActions(workspace, self.face, lines, base_url=self.options.base_url, away=self._away)
         async with aclosing(lines.read()) as typed:
             async for line in typed:
                 if not await acts.do(line):
                     return
                 self._news.set()
-        self._heard_all = not self.face.typed  # what a pipe said is worked off; Ctrl-D leaves at once
+        self._all_read = not self.face.typed  # the prompts of a pipe are all answered; Ctrl-D leaves at once
 
     @contextmanager
     def _away(self) -> Generator[None]:
         with self.signals.ignore_ctrl_c(), self.face.away():
             yield
 
-    async def _until_left(
+    async def _wait_until_left(
         self, reading: asyncio.Task[None], working: asyncio.Task[None], workspace: Workspace
     ) -> None:
         await asyncio.wait({reading, working}, return_when=asyncio.FIRST_COMPLETED)
         if reading.done() and not reading.cancelled():
             try:
-                await reading  # raises what went wrong
-            except (EOFError, termios.error):  # the terminal is gone
+                await reading  # raises its error
+            except (EOFError, termios.error):  # the terminal is closed
                 self.signals.hang_up()
-        if self._heard_all:
+        if self._all_read:
             self._news.set()
             while not working.done():
                 self._rest(workspace)
@@ -138,14 +138,15 @@ class ChatCommand:
     # Working
 
     async def _work(self, workspace: Workspace) -> None:
-        """Work as long as anything waits; then see whether anything comes."""
+        """Run while prompts wait; then wait for news."""
         session, ours = workspace.session, True
         while True:
+            # An unfinished run is ours only at the start. One that appears later belongs to another worker.
             if ours if session.unfinished else self._due(workspace):
                 await self._run(workspace)
                 if self.signals.ended_by is not None:
-                    return  # it was drained
-            elif self._heard_all:
+                    return  # SIGTERM drained the run
+            elif self._all_read:
                 return
             else:
                 await self._look(workspace)
@@ -153,12 +154,13 @@ class ChatCommand:
 
     def _due(self, workspace: Workspace) -> bool:
         """
-        Whether a prompt waits for us: one that was typed here, or that nobody else has taken up.
+        Whether a prompt waits for this process.
 
-        Whoever runs a session writes down a prompt and begins a run with it; that takes a moment.
+        A prompt typed here does. One from elsewhere does after `POLL_SECONDS`, since its sender may be about
+        to run it.
         """
         queue, now = workspace.session.queue, workspace.agent.clock.now()
-        return bool(queue) and (self._told or self._heard_all or now - queue[0].at > POLL_SECONDS)
+        return bool(queue) and (self._woken or self._all_read or now - queue[0].at > POLL_SECONDS)
 
     async def _run(self, workspace: Workspace) -> None:
         async with self.face.busy(), aclosing(workspace.session.stream(wait=True)) as notices:
@@ -167,7 +169,7 @@ class ChatCommand:
                 editing = self.face.editing
                 self.face.notice(notice)
                 if self.face.editing is not editing and isinstance(self._lines, TypedLines):
-                    self._lines.clear()  # nobody asks about these arguments any more
+                    self._lines.clear()  # the question is closed
 
     def _track(self, notice: Notice) -> None:
         if isinstance(notice, RunStarted):
@@ -176,18 +178,19 @@ class ChatCommand:
             self.code = exit_for(notice.reason)
 
     def _rest(self, workspace: Workspace) -> None:
-        """Leave a run that waits for an answer, where none can come any more, and no deadline either."""
+        """Leave a run that rests on a question without a deadline, once no answer can come from here."""
         if self.options.yes or workspace.waits or self._working is None:
             return
         if workspace.session.resting:
             self._working.cancel()
 
     async def _look(self, workspace: Workspace) -> None:
-        """Wait for something to do, from here or from elsewhere."""
+        """Wait for an input, from here or from elsewhere."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_SECONDS):
                 await self._news.wait()
-        self._told = self._news.is_set()
+        # A prompt typed here is due at once; see `_due`.
+        self._woken = self._news.is_set()
         self._news.clear()
         before = workspace.session.unfinished
         await workspace.session.load()
@@ -197,7 +200,7 @@ class ChatCommand:
     # The end
 
     def _left(self, workspace: Workspace) -> Exit:
-        """Whoever talked has left; what to tell the shell."""
+        """Report the state of the session after the person left; returns the exit code."""
         session, aside = workspace.session, self.face.aside
         if session.waiting:
             show_resting(session, self.options, aside)
@@ -208,18 +211,18 @@ class ChatCommand:
         if self.face.typed or session.unfinished:
             aside.line(f"go on with: {self.options.again('chat', session.id)}", "dim")
         if session.unfinished:
-            return Exit.RESTS
+            return Exit.RESTING
         return Exit.ENDED if self.face.typed else self.code
 
     def _say(self, text: str) -> None:
-        with suppress(OSError):  # as below
+        with suppress(OSError):  # a closed terminal takes no message
             self.face.aside.line(text, "yellow")
 
     def _cut_off(self, workspace: Workspace) -> None:
-        """A signal ended it."""
+        """Say which signal ended the chat."""
         if self.signals.ended_by is None:
             return
-        with suppress(OSError):  # a terminal that is gone can be told nothing
+        with suppress(OSError):  # a closed terminal takes no message
             self.face.aside.line(MEANINGS[self.signals.ended_by], "yellow")
             self.face.aside.line(f"go on with: {self.options.again('chat', workspace.session.id)}")
 

@@ -1,4 +1,4 @@
-"""What a line typed in a chat means: a prompt, something said into the run, an answer, or a command."""
+"""Parse a line typed in a chat: a prompt, a steer, an answer to a question, or a command."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from ...effects.records import (
 from ..cli.option_types import thinking, where
 
 HELP = """\
-TEXT            a prompt; while the agent is at work it waits for its turn
-!TEXT           said into the run now: what runs is cancelled, the rest is skipped
-!>TEXT          ... after what runs: the rest is skipped
-!>>TEXT         ... when all that the model asked for is done
-y [CALL]        yes to the question about a call, such as y 7; of several name one, or all
-n [CALL] [WHY]  no; the model reads why
+TEXT            a prompt; it waits while the agent works
+!TEXT           steer the run now: running calls are cancelled, the rest is skipped
+!>TEXT          ... after running calls: the rest is skipped
+!>>TEXT         ... after all calls of the batch
+y [CALL]        yes to the question about a call, such as y 7 or y all
+n [CALL] [WHY]  no; the model reads the reason
 s [CALL] [WHY]  no, and the run stops
 a [CALL]        yes, always; a [CALL] ARGUMENT=GLOB for such arguments only
-e [CALL]        change the arguments first; e [CALL] {...} says them at once
-/cancel CALL    give up one call
-/model NAME     another model, from its next call on
+e [CALL]        change the arguments first, or give them: e [CALL] {...}
+/cancel CALL    cancel one call
+/model NAME     another model, from the next call on
 /mode MODE      default, accept_edits, plan, dont_ask or bypass
-/think N        how many tokens the model may think; off for its own way
-/queue          the prompts that wait
-/why CALL       why a call ran, or did not
-/help           this
-/quit           leave; Ctrl-D and, where nothing goes on, Ctrl-C do the same
-Ctrl-C          stops the run; once more waits for nothing
-A space in front sends a line as a prompt, whatever it says."""
-"""What `/help` says."""
+/think N        thinking tokens; off for the provider's default
+/queue          the waiting prompts
+/why CALL       explain why a call ran, or did not
+/help           this list
+/quit           leave, as Ctrl-D does, and Ctrl-C without a run
+Ctrl-C          stop the run; a second one returns at once
+A leading space sends any line as a prompt."""
+"""The text of `/help`."""
 
 
 @final
@@ -59,7 +59,7 @@ class PromptLine:
 @final
 @attrs.frozen
 class SteerLine:
-    """Something said into the run, to be read when *how* says."""
+    """A steer, read at the time *how*."""
 
     text: str
     how: Steering
@@ -68,7 +68,7 @@ class SteerLine:
 @final
 @attrs.frozen
 class ChangeLine:
-    """Another setting."""
+    """A change of a setting."""
 
     change: Change
 
@@ -76,7 +76,7 @@ class ChangeLine:
 @final
 @attrs.frozen
 class AnswerLine:
-    """A *decision* on the question called *name*; empty: on the one there is."""
+    """A *decision* on the question *name*, or on the only one if that is empty."""
 
     name: str
     decision: Decision
@@ -85,7 +85,7 @@ class AnswerLine:
 @final
 @attrs.frozen
 class EditLine:
-    """Change the arguments of the question called *name*, to *arguments* where those are said."""
+    """New *arguments* for the question *name*; empty to open an editor."""
 
     name: str
     arguments: str
@@ -94,7 +94,7 @@ class EditLine:
 @final
 @attrs.frozen
 class CancelLine:
-    """Give up the call called *name*."""
+    """Cancel the call *name*."""
 
     name: str
 
@@ -102,7 +102,7 @@ class CancelLine:
 @final
 @attrs.frozen
 class ExplainLine:
-    """Say why the call called *name* ran, or did not."""
+    """Explain the call *name*."""
 
     name: str
 
@@ -110,13 +110,13 @@ class ExplainLine:
 @final
 @attrs.frozen
 class QueueLine:
-    """Say which prompts wait."""
+    """List the waiting prompts."""
 
 
 @final
 @attrs.frozen
 class HelpLine:
-    """Say what can be typed."""
+    """Show the help."""
 
 
 @final
@@ -126,13 +126,13 @@ class QuitLine:
 
 
 ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | CancelLine
-"""What is done to the session."""
+"""Lines that act on the session."""
 
 InfoLine = ExplainLine | QueueLine | HelpLine
-"""What is only told."""
+"""Lines that only show something."""
 
 ParsedLine = ActionLine | InfoLine | QuitLine
-"""What a line can mean."""
+"""Every kind of line."""
 
 _STEER_SIGNS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
 
@@ -143,21 +143,20 @@ _ANSWER = re.compile(
 
 
 def parse_line(line: str, *, asked: bool) -> ParsedLine:
-    """
-    What *line* means; *asked*: it may answer a question. Raises `ConfigError` where it means nothing.
-    """
+    """Parse *line*. Only if *asked* can it be an answer. Raises `ConfigError` for an invalid command."""
     if line.startswith("/"):
         return _parse_command(line)
     for sign, how in _STEER_SIGNS:
         if line.startswith(sign):
             return SteerLine(_required(line.removeprefix(sign), sign), how)
     text = line.strip()
+    # A leading space makes any line a prompt, so that a person can send "y" to the model.
     match = _ANSWER.fullmatch(text) if asked and not line[0].isspace() else None
     return (None if match is None else _parse_answer(match)) or PromptLine(text)
 
 
 def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
-    """The answer that *match* found, or None where it is none after all: a sentence may begin with an a."""
+    """The answer in *match*, or None if it is a sentence after all: one may begin with an a."""
     key, name, rest = match["key"][0], match["name"] or "", match["rest"] or ""
     match key:
         case "n" | "s":
@@ -174,14 +173,14 @@ def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
 
 def _required(text: str, command: str) -> str:
     if not text.strip():
-        msg = f"{command} says nothing; write what it shall say behind it"
+        msg = f"{command} has no text; write one after it"
         raise ConfigError(msg)
     return text.strip()
 
 
 def _mode(text: str) -> ChangeLine:
     if text not in tuple(PermissionMode):
-        msg = f"there is no mode {text!r}; there are: {', '.join(PermissionMode)}"
+        msg = f"unknown mode {text!r}; there are: {', '.join(PermissionMode)}"
         raise ConfigError(msg)
     return ChangeLine(SetMode(mode=PermissionMode(text)))
 
@@ -214,8 +213,8 @@ def _parse_command(line: str) -> ParsedLine:
     if name in _ALONE and not rest.strip():
         return _ALONE[name]()
     if name in _ALONE:
-        msg = f"{name} stands alone; got {rest.strip()!r}"
+        msg = f"{name} takes no argument; got {rest.strip()!r}"
     else:
         there = ", ".join(sorted((*_WITH_TEXT, *_ALONE)))
-        msg = f"no command {name!r}; there are: {there}; to send such a line, put a space in front"
+        msg = f"unknown command {name!r}; there are: {there}; a leading space sends the line as a prompt"
     raise ConfigError(msg)

@@ -1,4 +1,4 @@
-"""What the bytes of a terminal mean: text that was typed or pasted, and keys by their names."""
+"""Decode the bytes of a terminal into text and named keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, final
 
 PASTES_ON, PASTES_OFF = "\x1b[?2004h", "\x1b[?2004l"
-"""Ask a terminal to say what was pasted, so that the line ends in it are not taken for Enter."""
+"""Turn bracketed paste on and off, so that a line end in a paste does not count as Enter."""
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 
@@ -21,7 +21,7 @@ _UNFINISHED = re.compile(r"\x1b(\[[0-?]*|O)?\Z")
 
 @final
 class EditKey(StrEnum):
-    """A key that does something to a line."""
+    """A key that edits or ends a line."""
 
     ENTER = "enter"
     NEWLINE = "newline"
@@ -83,19 +83,19 @@ _NAMES: Final = {
         }.items()
     },
 }
-"""What terminals send for them, with the keys of readline and Emacs; anything else is passed over."""
+"""The sequences of terminals, readline and Emacs for each key; others are ignored."""
 
 
 @final
 class KeyDecoder:
-    """Reads bytes as they come, however they were cut."""
+    """Decodes bytes in pieces of any size."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
 
     def feed(self, data: bytes) -> Iterator[EditKey | str]:
-        """What *data*, behind what came before, says: keys, and text as it was typed or pasted."""
+        """The keys and texts in *data*, after the bytes that came before."""
         text = self._rest + self._decode(data)
         self._rest = ""
         while text:
@@ -104,6 +104,7 @@ class KeyDecoder:
             if not begins:
                 return
             pasted, ends, text = after.partition(_END)
+            # The rest of the paste is still to come.
             if not ends:
                 self._rest = begins + after
                 return
@@ -111,7 +112,7 @@ class KeyDecoder:
 
     def _typed(self, text: str, *, last: bool) -> Iterator[EditKey | str]:
         if last and (cut := _UNFINISHED.search(text)) is not None:
-            # A lone Escape means nothing here, so it can wait for what may follow.
+            # A lone Escape has no meaning here, so it can wait for the rest of its sequence.
             text, self._rest = text[: cut.start()], cut[0]
         for part in _KEY_PARTS.findall(text):
             if part in _NAMES:

@@ -1,4 +1,4 @@
-"""What is seen of a chat: the conversation, the questions that are open, and what goes on just now."""
+"""Show a chat: the conversation, the open questions, and the status line."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from ..terminal.terminal import Terminal
 from .questions import Questions
 
 FRAME_SECONDS = 0.1
-"""Seconds between two pictures of what goes on."""
+"""Seconds between two updates of the status line."""
 
 ANSWER_KEYS = (("y", "yes"), ("n", "no"), ("a", "always"), ("e", "edit"), ("s", "no, and stop"))
-"""The answers to a question."""
+"""The keys that answer a question."""
 
 
 @final
 class ChatFace:
     """
-    Shows the chat of *job*: what is said goes to `out`, and what is told of typing it to `aside`.
+    Shows the chat of *options*: the conversation on `out`, notes about the input on `aside`.
 
-    `typed`: a person sits at a terminal, at whose bottom they type.
+    `typed`: a person types at the bottom of a terminal.
     """
 
     def __init__(self, options: RunOptions) -> None:
@@ -60,7 +60,7 @@ class ChatFace:
         self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
         self.questions = Questions(lambda: asyncio.get_running_loop().time())
         self.editing: Question | None = None
-        """The question whose arguments are what is being typed."""
+        """The question whose arguments are on the line."""
         self._cwd = options.cwd
         self._face = Terminal(self.out, verbose=options.verbose, by=self.by, mail=self._mail)
         self._json = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
@@ -70,7 +70,7 @@ class ChatFace:
         self._held: list[Notice] | None = None
 
     def begin(self, workspace: Workspace) -> None:
-        """Say who is asked and what was said before."""
+        """Show the model, the session and its last messages."""
         self._workspace = workspace
         machine = workspace.session.machine
         if self._json is None:
@@ -90,23 +90,23 @@ class ChatFace:
             self._last_words(workspace)
 
     def _last_words(self, workspace: Workspace) -> None:
-        """How the conversation ended, for whoever comes back to it."""
-        said = [message.text for message in workspace.session.history if message.role is Role.USER]
-        if said:
-            self._face.prompted(said[-1])
+        """Show the last prompt and answer, for a person who returns to the session."""
+        prompts = [message.text for message in workspace.session.history if message.role is Role.USER]
+        if prompts:
+            self._face.prompted(prompts[-1])
         if answer := workspace.session.result().text.strip():
             self.out.line(answer)
             self.out.line()
 
     def _mail(self, name: str) -> Mail | None:
-        """The input called *name*, while it waits."""
+        """The waiting input *name*."""
         machine = None if self._workspace is None else self._workspace.session.machine
         return None if machine is None else next((one for one in machine.memory.mail if one.id == name), None)
 
     # Notices
 
     def notice(self, notice: Notice) -> None:
-        """Show *notice*, now or when the screen is ours again."""
+        """Show *notice*, at once or after the editor has closed."""
         if self._held is not None:
             self._held.append(notice)
             return
@@ -123,7 +123,7 @@ class ChatFace:
             self._track(notice)
 
     def _track(self, notice: Notice, child: str = "") -> None:
-        """Keep track of the questions that are open, those of the *child* on a call among them."""
+        """Track the open questions, those of the *child* on a call among them."""
         match notice:
             case ApprovalRequested():
                 self._asked(notice, child)
@@ -141,7 +141,7 @@ class ChatFace:
             self.show(question)
 
     def show(self, question: Question) -> None:
-        """Show *question*, and how it can be answered."""
+        """Show *question* and its keys."""
         self.out.lines(*card(question, self._cwd, self.out.width))
         if not self.typed:
             self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "yellow")
@@ -153,9 +153,11 @@ class ChatFace:
             self.editing = None
         if self._json is not None or question is None or not isinstance(notice, ApprovalResolved):
             return
-        if notice.by == self.by and not isinstance(notice.decision, Deny):  # a no is told by its result
-            said = decision_text(notice.decision)
-            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {said}", "green")
+        if notice.by == self.by and not isinstance(
+            notice.decision, Deny
+        ):  # a denial shows in the call's result
+            answer = decision_text(notice.decision)
+            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {answer}", "green")
 
     def _ended(self) -> None:
         if self._json is not None or self._workspace is None:
@@ -170,7 +172,7 @@ class ChatFace:
 
     @asynccontextmanager
     async def busy(self) -> AsyncGenerator[None, None]:
-        """Meanwhile a run is under way, and its state is shown above what is typed."""
+        """Show the status line while the context is open."""
         self._busy = True
         ticks = asyncio.ensure_future(self._tick()) if self.typed else None
         try:
@@ -189,7 +191,7 @@ class ChatFace:
             await asyncio.sleep(FRAME_SECONDS)
 
     def status(self) -> Text | None:
-        """What is shown above the line that is typed."""
+        """The status line above the input, or None."""
         if self.editing is not None:
             return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="yellow")
         if self.questions.open:
@@ -207,7 +209,7 @@ class ChatFace:
         )
 
     def _keys(self) -> Text:
-        """Which answers there are; where there are several questions, to which."""
+        """The keys for the open questions, with their names if there are several."""
         names = [question.name for question in self.questions.open]
         text = Text(f"about {', '.join(names)} or {ALL}: " if len(names) > 1 else "", style="yellow")
         for key, says in ANSWER_KEYS:
@@ -216,7 +218,8 @@ class ChatFace:
 
     @contextmanager
     def away(self) -> Generator[None]:
-        """An editor has the screen; what comes is shown when it is ours again."""
+        """Hold notices back while an editor has the screen."""
+        # Output would end up in the middle of the editor's screen.
         self._held = []
         try:
             yield

@@ -1,4 +1,4 @@
-"""The account of a call as a person reads it: what happened to it, when, and on what grounds."""
+"""Print the story of a call for `turnwheel why`: each moment with its time and its reason."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from ..terminal.screen import INDENT
 from .option_types import short
 
 MAX_LISTED_CALLS = 10
-"""Calls named to somebody who asked for one that is not there."""
+"""Calls that the error for an unknown call lists."""
 
 MIN_SHOWN_SECONDS = 0.001
-"""Seconds between two moments that are told."""
+"""Seconds between two moments, below which the difference is not shown."""
 
 
 async def find_call(store: Store, session: str, name: str) -> Explanation:
     """
-    The account of the call called *name* in *session*: its id, or its number on screen, in the latest run.
+    The story of call *name* in *session*: an id, or a number as shown of the latest run.
 
-    Raises `ConfigError` with the calls there are.
+    Raises `ConfigError` with the known calls.
     """
     try:
         return await explain(store, session, name.removeprefix("#"))
     except UnknownCall as error:
         there = error.open
+    # Not an id: perhaps a number as shown. The latest call with that number counts.
     found = [call for call in there if short(call) == name.removeprefix("#")]
     if not found:
         listed = ", ".join([*["..."][: len(there) > MAX_LISTED_CALLS], *there[-MAX_LISTED_CALLS:]]) or "none"
@@ -39,7 +40,7 @@ async def find_call(store: Store, session: str, name: str) -> Explanation:
 
 
 def report_lines(found: Explanation) -> Iterator[str]:
-    """*found* in lines: the call, then each moment with its time and what it took since the one before."""
+    """*found* as lines: the call, then each moment with its time and the time since the one before."""
     yield f"{clean(found.tool)}  {clean(found.call)}, session {clean(found.session)}"
     widest = max((len(moment.what) for moment in found.moments), default=0)
     before: float | None = None

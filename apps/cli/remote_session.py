@@ -1,4 +1,4 @@
-"""Reaching into a session from another process: what is said is kept, and whoever runs it takes it up."""
+"""Speak to a session from another process: inputs go to its journal, and its worker takes them up."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from .workspace import answerer, open_for_reading, stored_config
 T = TypeVar("T")
 
 ESSENCE_WIDTH = 100
-"""Columns for what a call is about."""
+"""Columns for the arguments of a call."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class RemoteSession:
-    """A *session* that is not run here, and how it was set up: its *config*."""
+    """A *session* that another process may run, and its *config*."""
 
     store: Store
     session: Session
@@ -60,7 +60,7 @@ class RemoteSession:
     # Questions
 
     def asked(self) -> list[tuple[AskApproval, str]]:
-        """The open questions, and which child asks each; empty for none."""
+        """The open questions, each with the agent that asks it."""
         agents = {
             question.id: link.agent
             for link in self.session.children
@@ -69,13 +69,14 @@ class RemoteSession:
         return [(question, agents.get(question.id, self.config.agent)) for question in self.session.waiting]
 
     async def decide(self, name: str, decision: Decision) -> list[str]:
-        """Give *decision* to the question called *name*, or to all; what was done, in a line for each."""
+        """Give *decision* to the question *name*, or to all; returns a line about each."""
         chosen = self._questions(name)
+        # Check all questions first, so that an error leaves none of them answered.
         for question in chosen:
             if isinstance(decision, Approve) and decision.arguments:
                 self._fit(question, decision.arguments)
             if isinstance(decision, ApproveAlways) and question.again:
-                msg = f"{_question_line(question)} may have run; say yes to it alone, without --always"
+                msg = f"{_question_line(question)} may have run; approve it alone, without --always"
                 raise ConfigError(msg)
         by = answerer("deny" if isinstance(decision, Deny) else "approve")
         for question in chosen:
@@ -97,51 +98,51 @@ class RemoteSession:
     def _fit(self, question: AskApproval, arguments: str) -> None:
         tools: Mapping[str, ToolSpec] = {tool.name: tool for tool in self.config.tools}
         if wrong := argument_problem(question.tool, arguments, tools):
-            msg = f"{question.tool!r} cannot have these arguments: {wrong}"
+            msg = f"invalid arguments for {question.tool!r}: {wrong}"
             raise ConfigError(msg)
 
-    # What is said into it
+    # Inputs
 
     async def send(self, text: str) -> str:
-        """Queue *text* as a prompt; what was done."""
+        """Queue *text* as a prompt; returns a line about it."""
         await self.session.send(text)
         waiting = len(self.session.queue)
         return f"{number(waiting, 'prompt')} waiting" if waiting else "sent"
 
     async def steer(self, text: str, how: Steering) -> str:
-        """Say *text* into the run that is under way; what was done."""
+        """Steer the unfinished run with *text*; returns a line about it."""
         unfinished = self.session.unfinished
         await self.session.steer(text, how)
-        return f"said; it {READ_WHEN[how]}" if unfinished else "no run is under way, so it waits as a prompt"
+        return f"sent; it {READ_WHEN[how]}" if unfinished else "no run is unfinished, so it waits as a prompt"
 
     async def control(self, change: Change) -> str:
-        """Change a setting; what was done."""
+        """Change a setting; returns a line about it."""
         if isinstance(change, SetModel) and (problem := switch_problem(self.config, change.model)):
-            msg = f"no switch to {change.model!r}: {problem}"
+            msg = f"cannot switch to {change.model!r}: {problem}"
             raise ConfigError(msg)
         await self.session.control(change)
         return f"from now on: {change_text(change)}"
 
     async def cancel(self, name: str) -> str:
-        """Give up the call called *name*; what was done."""
+        """Cancel the call *name*; returns a line about it."""
         machine = self.session.machine
         there = () if machine is None else calls_of(machine)
         found = resolve_name(name, there)
         if found is None:
             raise UnknownCall(name, tuple([short(call) for call in there]))
         await self.session.cancel(found)
-        return f"gave up #{short(found)}"
+        return f"cancelled #{short(found)}"
 
     async def interrupt(self) -> str:
-        """Ask the run to stop; what was done. Raises `ConfigError` where there is none."""
+        """Ask the run to stop. Raises `ConfigError` if no run is unfinished."""
         if not self.session.unfinished:
-            msg = f"session {self.session.id!r} has no run under way"
+            msg = f"session {self.session.id!r} has no unfinished run"
             raise ConfigError(msg)
         await self.session.interrupt()
         return "asked the run to stop"
 
     async def why(self, name: str) -> Explanation:
-        """The account of the call called *name*."""
+        """The story of the call *name*."""
         return await find_call(self.store, self.session.id, name)
 
 
@@ -172,7 +173,7 @@ def _new_id() -> str:
 
 @asynccontextmanager
 async def open_remote(path: Path, session: str) -> AsyncGenerator[RemoteSession, None]:
-    """*session* in the store at *path*, to be spoken to; raises `UnknownSession`."""
+    """Open *session* in the store at *path* for input; raises `UnknownSession`."""
     store = open_for_reading(path)
     try:
         config = await stored_config(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
@@ -184,7 +185,7 @@ async def open_remote(path: Path, session: str) -> AsyncGenerator[RemoteSession,
 
 
 def with_session(path: Path, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
-    """What *act* makes of *session* in the store at *path*."""
+    """The result of *act* on *session* in the store at *path*."""
 
     async def work() -> T:
         async with open_remote(path, session) as there:

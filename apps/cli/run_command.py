@@ -1,4 +1,4 @@
-"""`turnwheel run`: a session put together, run under the eyes of a person or a program, and accounted for."""
+"""`turnwheel run`: open a session, show its run to a person or a program, and report how it ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .workspace import (
 
 @final
 class RunCommand:
-    """Does *job*. What it shows goes to stdout, what is asked and what has to be done next to stderr."""
+    """One `turnwheel run`. The run goes to stdout; questions and next steps go to stderr."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class RunCommand:
         self.asker = self._asker()
 
     def _asker(self) -> TerminalApprover | None:
-        """Who asks, where somebody can be asked."""
+        """The approver at this terminal, or None if no person can answer here."""
         asks = self.options.output is not Output.JSON and not self.options.yes
         if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
             return None
@@ -71,9 +71,9 @@ class RunCommand:
         )
 
     async def do(self) -> Exit:
-        """Do it to its end, or until it rests; returns what to tell the shell."""
+        """Run to the end, or until the run rests; returns the exit code."""
         if self.options.prompt is None and self.options.resume is None:
-            msg = "nothing to do: give a prompt, or a session to --resume"
+            msg = "no prompt; give one, or a session to --resume"
             raise ConfigError(msg)
         return await self.signals.guard(self._do)
 
@@ -89,6 +89,7 @@ class RunCommand:
                 self._left(workspace)
                 raise
             drained = self.signals.ended_by
+            # A run that ended in time, with nothing queued, is reported as usual.
             if drained is not None and (workspace.session.unfinished or workspace.session.queue):
                 self._left(workspace)
                 return drained
@@ -98,22 +99,20 @@ class RunCommand:
         if self.options.yes:
             return {AskApproval: say_yes}
         if self.asker is None and not self.options.settings.session.persist:
-            return {AskApproval: refuse}  # nobody could answer it from elsewhere
+            return {AskApproval: refuse}  # without a store, no other process can answer
         return {} if self.asker is None else {AskApproval: self.asker}
 
     # The run
 
     def _check(self, workspace: Workspace) -> None:
         options, session = self.options, workspace.session
-        problem = ""
+        problem, again = "", self._again(workspace)
         if options.resume is None:
             if session.machine is not None or session.queue:
-                problem = f"session {session.id!r} is there already; go on with it: {self._again(workspace)}"
+                problem = f"session {session.id!r} exists; continue it: {again}"
         elif session.unfinished:
             if options.prompt is not None:
-                problem = (
-                    f"session {session.id!r} has an unfinished run; end it first: {self._again(workspace)}"
-                )
+                problem = f"session {session.id!r} has an unfinished run; continue it first: {again}"
         elif options.prompt is None and not session.queue:
             reason = session.result().reason
             problem = f"the last run of session {session.id!r} is over ({reason}); give a prompt for the next"
@@ -161,7 +160,9 @@ class RunCommand:
                 pass
 
     def _waits_for(self, notice: ApprovalRequested, workspace: Workspace) -> None:
-        """Say what is asked where nobody can be asked here, and the run waits for somebody elsewhere."""
+        """
+        Show a question that no person can answer here, while the run waits for an answer from elsewhere.
+        """
         question = Question.of(notice, workspace.agent.config.policy.answer_within)
         self.aside.lines(*card(question, self.options.cwd, self.aside.width))
         answer = self.options.reach("approve", workspace.session.id)
@@ -184,14 +185,14 @@ class RunCommand:
         return exit_for(result.reason)
 
     def _say(self, text: str) -> None:
-        with suppress(OSError):  # as below
+        with suppress(OSError):  # a closed terminal takes no message
             self.aside.line(text, "yellow")
 
     def _left(self, workspace: Workspace) -> None:
-        """The work was left because of a signal, where the run was."""
+        """Say why the run was left, if a signal ended it."""
         if self.signals.ended_by is None:
             return
-        with suppress(OSError):  # a terminal that is gone can be told nothing
+        with suppress(OSError):  # a closed terminal takes no message
             self.out.still()
             self.aside.line(MEANINGS[self.signals.ended_by], "yellow")
             more = "" if workspace.session.unfinished else ' "PROMPT"'

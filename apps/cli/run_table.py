@@ -1,4 +1,4 @@
-"""`turnwheel runs`: the runs of a session and how they go on from each other."""
+"""`turnwheel runs`: print the runs of a session as a tree."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .session_table import age
 RUN_HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
 
 RUN_NUMBERS = ("tokens", "cost")
-"""The columns of numbers."""
+"""The right-aligned columns."""
 
 HERE, HEAD = "here", "head"
-"""Said of where the session stands, and of other runs that none goes on from."""
+"""Marks the run where the session stands, and each other run without a next one."""
 
 START = "start"
-"""What the beginning of a session is called, from which its first run went on."""
+"""The name of the beginning of a session, before its first run."""
 
 
 def branches(runs: Sequence[RunInfo]) -> Iterator[tuple[int, RunInfo | None]]:
     """
-    *runs*, each behind the one it goes on from, and how deep it is; None for the beginning.
+    *runs* in the order of the tree, each with its depth; None stands for the beginning.
 
-    What leads to where the session stands is not set in, nor is what was done last where nothing does; what
-    was left is. The beginning is there where several runs go on from it, or the session does.
+    The runs up to where the session stands are not indented; a side branch is. The beginning is listed if
+    several runs start there, or if the session stands there.
     """
     below: dict[str, list[RunInfo]] = {}
     for run in runs:
@@ -46,7 +46,7 @@ def branches(runs: Sequence[RunInfo]) -> Iterator[tuple[int, RunInfo | None]]:
 
 
 def _path_here(runs: Sequence[RunInfo]) -> set[str]:
-    """The runs that lead to where the session stands."""
+    """The runs from the beginning to where the session stands."""
     known = {run.run: run for run in runs}
     here = next((run for run in runs if run.current), None)
     way: set[str] = set()
@@ -57,7 +57,7 @@ def _path_here(runs: Sequence[RunInfo]) -> set[str]:
 
 
 def _indented(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tuple[int, RunInfo]]:
-    """*runs*, which go on from the same one, the last to be shown first, with their depths."""
+    """The siblings *runs* with their depths, for a stack: the last one is printed first."""
     if runs:
         main = next((run for run in runs if run.run in way), runs[-1])
         yield depth, main
@@ -65,7 +65,7 @@ def _indented(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tu
 
 
 def listing(runs: Sequence[RunInfo], screen: Screen) -> None:
-    """Write *runs* in columns."""
+    """Print *runs* in columns."""
     stands = any(run.current for run in runs)
     rows = [
         (START, "" if stands else HERE, *[""] * (len(RUN_HEADINGS) - 2))
@@ -77,7 +77,7 @@ def listing(runs: Sequence[RunInfo], screen: Screen) -> None:
 
 
 def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
-    """What a run that was copied with its session used is on the other one's bill."""
+    """The cells of *run*. A copied run shows no cost, since the original session paid for it."""
     used = ("copied", "") if run.copied else (f"{run.spent.usage.total:,}", cell(run.spent))
     return (
         INDENT * depth + clean(run.run),
@@ -90,7 +90,7 @@ def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
 
 
 def as_plain(run: RunInfo) -> dict[str, object]:
-    """*run* as plain data; it began *at* seconds since the epoch."""
+    """*run* as JSON data; *at* is in seconds since the epoch."""
     return {
         "run": run.run,
         "parent": run.parent,
@@ -106,9 +106,9 @@ def as_plain(run: RunInfo) -> dict[str, object]:
 
 def resolve_run(name: str, runs: Sequence[RunInfo]) -> str:
     """
-    The id of the one of *runs* that *name* is or begins; empty for the beginning.
+    The id of the run that *name* is or begins; empty for the beginning.
 
-    Raises `UnknownRun` where there is none, or more than one.
+    Raises `UnknownRun` if none or several match.
     """
     there = [run.run for run in runs]
     if name == START or name in there:

@@ -1,4 +1,4 @@
-"""`turnwheel sessions`: what is stored, as its last writers described it, each below what it came from."""
+"""`turnwheel sessions`: print the stored sessions, children and forks below the session they come from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .columns import show
 SESSION_HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
 
 SESSION_NUMBERS = ("runs", "tokens", "cost")
-"""The columns of numbers."""
+"""The right-aligned columns."""
 
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def family_order(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
     """
-    *found*, which is sorted, with children and forks behind what they came from, and how deep each is.
+    The sorted sessions *found*, each with its depth: children and forks follow their session.
 
     A family stands where its first member would.
     """
@@ -43,7 +43,7 @@ def family_order(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
 
 
 def _family_root(one: Listed, known: Mapping[str, Listed]) -> Listed:
-    """Where the family of *one* begins; an id may be used again, so that two could come from each other."""
+    """The root of the family of *one*. An id may be used again, so a cycle ends the search."""
     passed = {one.session}
     while (parent := known.get(one.about.parent)) is not None and parent.session not in passed:
         one = parent
@@ -52,7 +52,7 @@ def _family_root(one: Listed, known: Mapping[str, Listed]) -> Listed:
 
 
 def listing(found: Sequence[Listed], screen: Screen) -> None:
-    """Write *found* in columns."""
+    """Print *found* in columns."""
     if not found:
         screen.line("no sessions yet", "dim")
         return
@@ -75,7 +75,7 @@ def _cells(depth: int, one: Listed) -> tuple[str, ...]:
 
 
 def state_of(about: SessionSummary) -> str:
-    """Where a session is, in a word or two."""
+    """The state of a session in a word or two."""
     match about.state:
         case SessionStatus.RESTING:
             return f"rests on {number(about.questions, 'question')}"
@@ -90,7 +90,7 @@ def state_of(about: SessionSummary) -> str:
 
 
 def as_plain(one: Listed) -> dict[str, object]:
-    """*one* as plain data; its times are in seconds since the epoch."""
+    """*one* as JSON data; its times are in seconds since the epoch."""
     about = one.about
     return {
         "session": one.session,
@@ -111,7 +111,7 @@ def as_plain(one: Listed) -> dict[str, object]:
 
 
 def age(seconds: float) -> str:
-    """How long ago *seconds* are, such as ``3 hours ago``."""
+    """*seconds* as an age, such as ``3 hours ago``."""
     for unit, name in _AGES:
         if seconds >= unit:
             return f"{number(int(seconds // unit), name)} ago"

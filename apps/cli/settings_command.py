@@ -1,4 +1,4 @@
-"""`turnwheel settings`: what a run here is set to, and where each setting comes from."""
+"""`turnwheel settings`: print the settings of a run that would begin here, with the source of each."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from .build_settings import settings_for
 from .run_options import RunOptions, default_store
 
 HIDDEN = "(hidden)"
-"""Stands for what is not shown."""
+"""Takes the place of a secret."""
 
 GLOB_TABLE = tuple[tuple[str, str], ...]
-"""The kind of setting that is a table of globs."""
+"""The type of a setting that is a table of globs."""
 
 FROM_DEFAULT = "default"
-"""The source of what nobody told."""
+"""The source of a setting that no file, variable or preset sets."""
 
 
 @final
 class SettingRow(NamedTuple):
-    """A setting: its *key*, its *value* as TOML has it, None where there is none, and its *source*."""
+    """A setting: its *key*, its *value* as TOML or None, and its *source*."""
 
     key: str
     value: str | None
@@ -48,15 +48,15 @@ class SettingRow(NamedTuple):
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings, in TOML. [default: turnwheel.toml, where it is there]",
+    help="A file of settings, in TOML. [default: turnwheel.toml, if it is there]",
 )
-@click.option("--told", is_flag=True, help="Only those that were told, and not the defaults.")
+@click.option("--told", is_flag=True, help="Hide defaults.")
 @click.option("--json", "json_lines", is_flag=True, help="Each setting as a line of JSON.")
 def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     """
-    Show the settings of a run that begins here, and where each comes from.
+    Show the settings of a run that would begin here, with the source of each.
 
-    What is printed is a file of settings itself, save for what is secret.
+    The output is a file of settings itself, except for secrets.
     """
     loaded = Settings.load(file)
     options = RunOptions(
@@ -83,7 +83,7 @@ def _show(found: list[SettingRow], screen: Screen) -> None:
 
 
 ALIGN_WIDTH = 60
-"""Columns of a setting; the source of a longer one stands right behind it."""
+"""The widest setting that moves the column of sources; longer ones do not."""
 
 
 def rows(settings: Settings) -> Iterator[SettingRow]:
@@ -96,7 +96,7 @@ def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Setti
     for name, (kind, _, attribute) in fields_of(of).items():
         here, value = (*way, name), getattr(area, name)
         if isinstance(area, ChildSpec) and name == "name":
-            continue  # it is in the key
+            continue  # the key has it already
         if kind == tuple[ChildSpec, ...]:
             for child in value:
                 yield from _rows(child, (*here, child.name), settings)
@@ -121,7 +121,7 @@ def _source(way: tuple[str, ...], settings: Settings) -> str:
 
 
 def to_toml(value: object) -> str:
-    """*value* as TOML has it."""
+    """*value* as TOML."""
     match value:
         case bool():
             return str(value).lower()
@@ -138,10 +138,12 @@ def to_toml(value: object) -> str:
 
 def _table(value: Any) -> str:  # noqa: ANN401  # any table of settings
     of: type = type(value)
-    told = {
+    fields = {
         name: (kind, getattr(value, name), each.default) for name, (kind, _, each) in fields_of(of).items()
     }
-    pairs = [f"{name} = {_field(kind, each)}" for name, (kind, each, usual) in told.items() if each != usual]
+    pairs = [
+        f"{name} = {_field(kind, each)}" for name, (kind, each, usual) in fields.items() if each != usual
+    ]
     return f"{{ {', '.join(pairs)} }}"
 
 
@@ -152,7 +154,7 @@ def _field(kind: Any, value: Any) -> str:  # noqa: ANN401  # any setting
 
 
 def _without_password(text: str) -> str:
-    """*text*, without the password where it is an address with one."""
+    """*text*, with the password hidden if it is an address with one."""
     try:
         parts = urlsplit(text)
     except ValueError:

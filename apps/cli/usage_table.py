@@ -1,4 +1,4 @@
-"""`turnwheel usage`: the bill of a session, down to each model, its title and its children."""
+"""`turnwheel usage`: print the cost of a session, by model, title and child."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .columns import show
 USAGE_HEADINGS = ("account", "turns", "in", "cached", "out", "active", "cost")
 
 USAGE_NUMBERS = USAGE_HEADINGS[1:-1]
-"""The columns of numbers."""
+"""The right-aligned columns."""
 
 ACCOUNT_TITLE_WIDTH = 40
 """Columns of a session's title."""
@@ -24,14 +24,14 @@ UsageRow = tuple[str, ...]
 
 
 def listing(report: Costs, screen: Screen) -> None:
-    """Write *report* in columns, and what is missing in it."""
+    """Print *report* in columns, with a line for each model without a price."""
     show(USAGE_HEADINGS, list(_rows(report, 0)), screen, USAGE_NUMBERS)
     for model in report.unpriced:
-        screen.say(f"no price was known for {model}: what it cost is not in this bill", "yellow")
+        screen.say(f"no price was known for {model}: its cost is not included", "yellow")
 
 
 def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
-    """A row for the session, which is the sum of what stands below it, set in."""
+    """The row of the session, which is the sum of the indented rows below it."""
     about = report.agent or one_line(report.title, ACCOUNT_TITLE_WIDTH)
     yield _row(clean(f"{report.session}  {about}").rstrip(), depth, report.total)
     for share in report.models:
@@ -46,7 +46,7 @@ def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
 
 
 def _row(name: str, depth: int, spent: Spent) -> UsageRow:
-    """Only what there is: a tool has its time, a title no turn."""
+    """The cells of a row; a count of zero stays empty, such as the turns of a title."""
     usage = spent.usage
     counts = (spent.turns, usage.input, usage.cached, usage.output)
     active = duration(spent.seconds) if spent.seconds else ""
@@ -55,7 +55,7 @@ def _row(name: str, depth: int, spent: Spent) -> UsageRow:
 
 
 def as_plain(report: Costs) -> dict[str, object]:
-    """*report* as plain data; *total* is the sum of *own*, *title_spent* and the totals of *children*."""
+    """*report* as JSON data; *total* is the sum of *own*, *title_spent* and the totals of *children*."""
     return {
         "session": report.session,
         "title": report.title,

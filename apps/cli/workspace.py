@@ -1,4 +1,4 @@
-"""Where a command works: its store, its agent, its session, and the stand-in where no model is asked."""
+"""Open the store, the agent and the session of a command, and the stand-in if the run uses it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TITLE_WIDTH = 40
 """Columns of a session's title."""
 
 STAND_IN_LABEL = "scripted stand-in (no model, no key)"
-"""What the stand-in is called on screen: nobody shall take it for a model."""
+"""The label of the stand-in on screen, so that no person takes it for a model."""
 
 
 @final
@@ -54,7 +54,7 @@ class Workspace:
 
     @property
     def model(self) -> str:
-        """Who is asked, as it is shown: what a person chose for the session, else what is configured."""
+        """The model on screen: the one a person chose for the session, else the configured one."""
         config, machine = self.agent.config, self.session.machine
         name = config.model.name
         if machine is not None and machine.memory.model != machine.config.model.name:
@@ -63,7 +63,7 @@ class Workspace:
 
     @property
     def about(self) -> str:
-        """What else is to be known at the beginning: a title, an unusual mode, what is read first."""
+        """Other facts for the first line: a title, an unusual mode, the instruction files."""
         config, machine = self.agent.config, self.session.machine
         mode = config.policy.mode if machine is None else machine.memory.mode
         words = [f"'{one_line(self.session.title, TITLE_WIDTH)}'"] if self.session.title else []
@@ -78,24 +78,24 @@ class Workspace:
 
     @property
     def waits(self) -> bool:
-        """Whether questions have a deadline, so that a run goes on by itself, and need not rest."""
+        """Whether questions have a deadline, so that a run need not rest on them."""
         return self.agent.config.policy.answer_within is not None
 
 
 def open_store(path: Path) -> SQLiteStore:
-    """The store at *path*; our own directory is made for its owner's eyes only."""
+    """The store at *path*; the default directory is created for its owner only."""
     if path == default_store():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return SQLiteStore(path)
 
 
 def open_for_reading(path: Path) -> Store:
-    """The store at *path* for whoever looks for a session in it, who makes no file where there is none."""
+    """The store at *path* for a command that only looks up sessions; a missing file is not created."""
     return open_store(path) if path.exists() else MemoryStore()
 
 
 def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
-    """What *act* makes of the store at *path*."""
+    """The result of *act* on the store at *path*."""
 
     async def work() -> T:
         kept = open_for_reading(path)
@@ -108,16 +108,16 @@ def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def answerer(where: str) -> str:
-    """Who answers and *where*, as the journal is told."""
+    """The name of the answering person and the command *where*, for the journal."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in some containers
-        user = "somebody"
+    except (KeyError, OSError):  # some containers have no name for the user
+        user = "unknown user"
     return f"{user} ({where})"
 
 
 async def stored_config(store: Store, session: str) -> Config | None:
-    """How *session* was set up; None where prompts wait for its first run. Raises `UnknownSession`."""
+    """The stored configuration of *session*; None before its first run. Raises `UnknownSession`."""
     entries = await store.load(session)
     if not entries:
         raise UnknownSession(session)
@@ -127,9 +127,10 @@ async def stored_config(store: Store, session: str) -> Config | None:
 
 async def resolve_newest(options: RunOptions) -> RunOptions:
     """
-    *job* with the session it goes on with, where it said no more than that it is the newest one.
+    *options* with the session that `--continue` or the settings mean.
 
-    Raises `ConfigError` where there is none; where settings said so, that is a new session.
+    Raises `ConfigError` if this directory has no session; if only the settings asked for it, a new one
+    begins.
     """
     if not options.newest:
         return options
@@ -140,13 +141,13 @@ async def resolve_newest(options: RunOptions) -> RunOptions:
         await store.close()
     if found is None and not options.settings.session.latest:
         here = str(options.cwd.resolve())
-        msg = f"no session has worked in {here!r}; begin one without --continue, or see turnwheel sessions"
+        msg = f"no session in {here!r}; leave out --continue to begin one, or see turnwheel sessions"
         raise ConfigError(msg)
     return attrs.evolve(options, newest=False, resume=found)
 
 
 async def session_exists(path: Path, session: str) -> bool:
-    """Whether there is *session* in the store at *path*."""
+    """Whether the store at *path* has *session*."""
     store = open_for_reading(path)
     try:
         return bool(await store.load(session))
@@ -159,7 +160,7 @@ async def open_workspace(
     options: RunOptions, performers: Mapping[type, Performer[Any]], pace: float
 ) -> AsyncGenerator[Workspace, None]:
     """
-    The place that *job* asks for, while it is needed; *performers* take the place of the agent's own.
+    The workspace of *options*, open inside the context; *performers* replace the agent's own.
 
     *pace* is the stand-in's, in seconds between two pieces.
     """
@@ -168,6 +169,7 @@ async def open_workspace(
         stack.push_async_callback(store.close)
         config = None if options.resume is None else await stored_config(store, options.resume)
         url = options.base_url
+        # A stand-in model at an address of the person's own needs no server here.
         if url is None and is_stand_in(model_of(options, config)):
             url = (await stack.enter_async_context(StandIn(pace=pace))).base_url
         agent = agent_for(options, config, base_url=url, store=store, performers=performers)
@@ -178,7 +180,7 @@ async def open_workspace(
 
 
 async def apply_choices(options: RunOptions, workspace: Workspace) -> None:
-    """What the command line says of title, model and mode holds, whatever a person chose before."""
+    """Apply the title, model and mode of the command line, over those a person chose in the session."""
     if options.title is not None:
         await workspace.session.retitle(options.title)
     machine, model = workspace.session.machine, workspace.agent.config.model.name
@@ -186,5 +188,6 @@ async def apply_choices(options: RunOptions, workspace: Workspace) -> None:
         return
     if options.mode is not None:
         await workspace.session.control(SetMode(mode=options.mode))
+    # Without an option, the model that a person chose in the session stays.
     if (options.model is not None or options.stand_in) and machine.memory.model != model:
         await workspace.session.control(SetModel(model=model))

@@ -1,8 +1,7 @@
 """
-Chat completions as the stand-in speaks it: what is read of a request, and the shapes of an answer.
+The stand-in's part of the chat-completions dialect: request types, and the shapes of an answer.
 
-Only what the script looks at is read; everything else in a request is passed over. Usage numbers are
-estimates, a token being four characters.
+Only the fields that the script needs are read. Usage numbers are estimates: a token is four characters.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import attrs
 import msgspec
 
 SHORTEST_PIECE, LONGEST_PIECE = 3, 8
-"""Characters of a piece, about those of a real model's token."""
+"""Characters of a piece, about those of a model's token."""
 
 TOKEN_CHARACTERS = 4
 
@@ -63,14 +62,14 @@ class WireMessage(msgspec.Struct):
 
 
 class OfferedFunction(msgspec.Struct):
-    """What is known of a tool: its *name* and the JSON Schema of its *parameters*."""
+    """The *name* of a tool and the JSON Schema of its *parameters*."""
 
     name: str
     parameters: dict[str, object] | None = None
 
 
 class Offer(msgspec.Struct):
-    """A tool that may be called."""
+    """A tool that the script may call."""
 
     function: OfferedFunction
 
@@ -88,7 +87,7 @@ class ScriptedCall:
 @final
 @attrs.frozen(kw_only=True)
 class ScriptedAnswer:
-    """What the stand-in says next: *text*, then *calls*. Without calls it is its final answer."""
+    """The stand-in's next answer: *text*, then *calls*. Without calls it is the final one."""
 
     text: str
     calls: tuple[ScriptedCall, ...] = ()
@@ -100,13 +99,13 @@ class ScriptedAnswer:
 
 
 class StreamOptions(msgspec.Struct):
-    """What a client may ask of a stream."""
+    """The stream options that are read."""
 
     include_usage: bool = False
 
 
 class ChatRequest(msgspec.Struct):
-    """The part of a chat-completions request that is looked at."""
+    """The part of a chat-completions request that is read."""
 
     model: str
     messages: Annotated[list[WireMessage], msgspec.Meta(min_length=1)]
@@ -122,7 +121,7 @@ def models(names: Sequence[str]) -> object:
 
 
 def usage(messages: Sequence[WireMessage], step: ScriptedAnswer) -> dict[str, int]:
-    """What answering *messages* with *step* is said to have used."""
+    """The usage of answering *messages* with *step*."""
     prompt = sum(message.size for message in messages) // TOKEN_CHARACTERS
     answer = step.size // TOKEN_CHARACTERS
     return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
@@ -140,7 +139,7 @@ def completion(about: Mapping[str, object], step: ScriptedAnswer, used: Mapping[
 def chunks(
     about: Mapping[str, object], step: ScriptedAnswer, used: Mapping[str, int] | None
 ) -> Iterator[Mapping[str, object]]:
-    """The answer as the events of a stream, *used* last and in a chunk of its own where it is wanted."""
+    """The answer as stream events; *used* comes last in a chunk of its own, unless it is None."""
     asked: dict[str, object] = {} if used is None else {"usage": None}
     head = {**about, "object": "chat.completion.chunk"}
     for delta in _deltas(step):
@@ -169,7 +168,7 @@ def _finish(step: ScriptedAnswer) -> str:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """*text* in pieces, cut before a space where one is near, as tokens are."""
+    """*text* in pieces, cut before a space if one is near, as tokens are."""
     start = 0
     while start < len(text):
         end = start + LONGEST_PIECE

@@ -1,4 +1,4 @@
-"""What a person sees of children at work: a line for each call, each trouble, and what they used."""
+"""Show children at work: a line for each call and each problem, and their spend."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from .spend_format import brief
 
 @final
 class ChildrenView:
-    """Tells on *screen* what children do, and remembers how those that are over ended, by their calls."""
+    """Shows the notices of children on *screen*, and remembers how each ended, by its call."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._ended: dict[str, RunEnded] = {}
 
     def lines(self, noticed: AgentNoticed, *, named: bool) -> Iterator[StyledLine]:
-        """What is told of a child's notice; *named*: and whose it is."""
+        """The lines for a child's notice; if *named*, they begin with the number of its call."""
         if isinstance(noticed.notice, RunEnded):
             self._ended[noticed.call] = noticed.notice
         whose = f"#{clean(short(noticed.call))} " if named else ""
         room = self._screen.width - len(INDENT) - len(whose)
-        for text, style in self._told(noticed.notice, room):
+        for text, style in self._lines(noticed.notice, room):
             yield f"{INDENT}{whose}{text}", style
 
-    def _told(self, notice: Notice, room: int) -> Iterator[StyledLine]:
+    def _lines(self, notice: Notice, room: int) -> Iterator[StyledLine]:
         match notice:
             case ToolStarted(tool=tool, arguments=arguments):
                 about = essence(tool, arguments, room - len(tool) - 4)
@@ -55,8 +55,8 @@ class ChildrenView:
             case _:
                 yield from ((one_line(text, room), style) for text, style in notice_lines(notice))
 
-    def account(self, call: str) -> Iterator[StyledLine]:
-        """What the child on *call*, which is over, used; and why it ended where that was not by itself."""
+    def end_lines(self, call: str) -> Iterator[StyledLine]:
+        """The spend of the finished child on *call*, and its reason unless it ended by itself."""
         ended = self._ended.pop(call, None)
         if ended is not None:
             facts = [*brief(ended.spent)]

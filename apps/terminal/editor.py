@@ -1,4 +1,4 @@
-"""Letting a person change a text in the editor of their choice."""
+"""Let a person change a text in their own editor."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 
 
 def editor_command() -> tuple[str, ...]:
-    """The command in ``VISUAL`` or else ``EDITOR``; empty where neither is set, or is no command."""
-    told = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    """The command in ``VISUAL`` or else ``EDITOR``; empty if neither is set or valid."""
+    command = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     try:
-        return tuple(shlex.split(told))
-    except ValueError:  # a quote is open
+        return tuple(shlex.split(command))
+    except ValueError:  # an unclosed quote
         return ()
 
 
 async def edit_text(text: str, command: tuple[str, ...]) -> str:
     """
-    *text* as it is after *command* was run on it and ended well.
+    *text* after *command* edited it.
 
-    Raises `OSError` where it cannot be started or its file not be read, and `ValueError` where it failed.
+    Raises `OSError` if the editor cannot start or the file cannot be read, and `ValueError` if the editor
+    fails.
     """
     path = _write(text)
     try:
@@ -36,7 +37,8 @@ async def edit_text(text: str, command: tuple[str, ...]) -> str:
 
 
 def _write(text: str) -> Path:
-    """A file that holds *text*, for its owner's eyes only."""
+    """A new file with *text*, for its owner only."""
+    # Arguments may hold secrets; mkstemp lets no other user read the file.
     descriptor, name = tempfile.mkstemp(prefix="turnwheel-", suffix=".json")
     os.close(descriptor)
     path = Path(name)
@@ -57,6 +59,6 @@ async def _run(command: tuple[str, ...]) -> int:
     try:
         return await process.wait()
     finally:
-        if process.returncode is None:  # we are cancelled
+        if process.returncode is None:  # this task was cancelled
             process.terminate()
             await process.wait()

@@ -1,4 +1,4 @@
-"""What a person is told of a run that is over, or that rests."""
+"""Describe a run that is over, or that rests on questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .screen import INDENT, Screen
 
 
 def ending_line(result: Result) -> tuple[str, str]:
-    """What is told of a run that did not end by itself, and how it looks."""
+    """A line and its style for a run that did not end by itself."""
     if result.reason is DoneReason.ERROR:
         return f"error: {result.detail}", "red"
     detail = f": {result.detail}" if result.detail else ""
@@ -21,7 +21,7 @@ def ending_line(result: Result) -> tuple[str, str]:
 
 
 def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
-    """Say on *screen* what the run of *session* rests on, and how that is answered."""
+    """Show on *screen* the open questions of the run of *session*, and the command that answers them."""
     waiting = session.waiting
     screen.line(f"the run rests on {number(len(waiting), 'question')}:", "yellow")
     for question in waiting:

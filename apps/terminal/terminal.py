@@ -1,4 +1,4 @@
-"""What a person sees of a run: text as it comes, calls and what came of them, and the bill."""
+"""Show the notices of a run: text as it comes, calls with their outcomes, and the spend."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ from .spend_format import bill
 from .wrap import Wrap
 
 PROMPT_LINES = 6
-"""Lines shown of a prompt: whoever wrote it knows it."""
+"""Lines shown of a prompt; its author knows it."""
 
 TEXT_STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
-"""How running text looks that is not the answer."""
+"""The style of running text other than the answer."""
 
 READ_WHEN = {
     Steering.NOW: "is read now",
-    Steering.AFTER_TOOL: "is read after what runs",
+    Steering.AFTER_TOOL: "is read after the running calls",
     Steering.WHEN_DONE: "is read when all calls are done",
 }
-"""When what was said into a run is read."""
+"""The time when a steer is read, in words."""
 
 
 @final
 @attrs.define
 class _ShownCall:
-    """A call, as it was told."""
+    """A call that notices have named."""
 
     tool: str
     arguments: str
@@ -77,10 +77,10 @@ class _ShownCall:
 @final
 class Terminal:
     """
-    Shows notices on *screen*. While `hold` is in effect, what comes is kept back: a question is being asked.
+    Shows notices on *screen*. `hold` keeps them back while a question is on screen.
 
-    *verbose* shows judgements and hooks too. *by* is who answers here, whose answers need not be told. *mail*
-    says what waits, by its id.
+    *verbose* shows verdicts and hooks too. *by* is the approver here, whose answers are not shown again.
+    *mail* returns a waiting input by its id.
     """
 
     def __init__(
@@ -106,32 +106,32 @@ class Terminal:
         self._wrap = Wrap(lambda: screen.width) if screen.is_terminal else None
 
     def begin(self, model: str, session: str, more: str = "") -> None:
-        """Say who is asked and where it is kept, and what *more* there is to know."""
+        """Show the model, the session, and *more* facts."""
         about = f"  session {session}{'  ' * bool(more)}{more}"
         self.screen.lines(Text.assemble((clean(model), "bold"), (clean(about), "dim")), Text())
 
     def remember(self, call: str, tool: str, arguments: str) -> None:
-        """Remember a call, so that its end can be told with what it was about."""
+        """Remember a call, for the line at its end."""
         self._calls[call] = _ShownCall(tool, arguments)
 
     def remember_question(self, question: AskApproval) -> None:
-        """Remember a question, so that its answer can be told with what it was about."""
+        """Remember the call of a question, for the line of its answer."""
         self._questions[question.id] = question.call
 
     def hold(self) -> None:
-        """Keep back what comes, until `release`."""
+        """Keep notices back until `release`."""
         self.screen.still()
         self.screen.start_of_line()
         self._held = []
 
     def release(self) -> None:
-        """Show what was kept back, and go on."""
+        """Show the notices kept back, and continue."""
         held, self._held = self._held or [], None
         for notice in held:
             self.notice(notice)
 
     def notice(self, notice: Notice) -> None:
-        """Show *notice*, where it is of interest."""
+        """Show *notice* if it matters to a person."""
         if self._held is not None:
             self._held.append(notice)
             return
@@ -153,10 +153,10 @@ class Terminal:
             case _:
                 self._aside(notice)
 
-    # What the model says
+    # Text of the model
 
     def _say(self, text: str, kind: type[Notice]) -> None:
-        """Running text; thinking and speaking look different and begin on lines of their own."""
+        """Write running text; reasoning and answers have their own styles and lines."""
         if self._speaking is not kind:
             self._end_of_text()
             self.screen.still()
@@ -168,12 +168,12 @@ class Terminal:
             self.screen.run_on(shown, TEXT_STYLES.get(kind, ""))
 
     def _end_of_text(self) -> None:
-        """Show the word that was held back."""
+        """Write the word that the wrapping holds back."""
         if self._wrap is not None and self._speaking is not None and (rest := self._wrap.end()):
             self.screen.run_on(rest, TEXT_STYLES.get(self._speaking, ""))
 
     def silence(self) -> None:
-        """End the text that is running, and leave a line free behind it."""
+        """End running text, and leave an empty line after it."""
         if self._speaking is not None:
             self._end_of_text()
             self.screen.start_of_line()
@@ -193,7 +193,7 @@ class Terminal:
             case AnswerDropped():
                 screen.still()
                 self.silence()
-                screen.line("what the model said is void: its answer broke off", "yellow")
+                screen.line("the answer broke off; its text does not count", "yellow")
 
     def _wait(self, notice: Countdown) -> None:
         for text, style in wait_lines(notice, self.screen, self.screen.width):
@@ -223,19 +223,20 @@ class Terminal:
         self._latest = call
 
     def named(self, call: str) -> Text:
-        """*call* on a line: its tool, what it is about, and what it is called."""
-        told = self._calls[call]
-        name = one_line(told.tool, 64)
+        """*call* as a line: its tool, its arguments, and its number."""
+        known = self._calls[call]
+        name = one_line(known.tool, 64)
         number_ = f"  #{clean(short(call))}"
-        about = essence(told.tool, told.arguments, self.screen.width - len(name) - len(number_) - 4)
+        about = essence(known.tool, known.arguments, self.screen.width - len(name) - len(number_) - 4)
         return Text.assemble(
             (f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
         )
 
     def _ended(self, notice: CallSettled) -> None:
-        """What came of a call, below its headline; that is told again where something else came between."""
+        """The outcome of a call below its headline, which is repeated if other lines came between."""
         if notice.call not in self._calls:
             self.remember(notice.call, notice.tool, "")
+        # Other lines came between, so a reader could not tell whose outcome this is.
         if notice.call != self._latest:
             self._headline(notice.call)
         self._at_work.pop(notice.call, None)
@@ -247,7 +248,7 @@ class Terminal:
         style = "dim" if notice.outcome is Outcome.OK else "red"
         elbow = f"{INDENT}{self.screen.elbow} "
         self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
-        for text, looks in self._children.account(notice.call):
+        for text, looks in self._children.end_lines(notice.call):
             self.screen.line(text, looks)
         self.screen.line()
 
@@ -261,10 +262,10 @@ class Terminal:
             self._questions[notice.request] = notice.call
         elif notice.by != self._by:
             call = short(self._questions.get(notice.request, notice.request))
-            by = notice.by or "somebody"
+            by = notice.by or "another approver"
             self.screen.line(f"#{call} was answered by {by}: {decision_text(notice.decision)}", "cyan")
 
-    # What comes in
+    # Inputs
 
     def _input(self, notice: InputReceived | InputTaken) -> None:
         self.silence()
@@ -277,16 +278,16 @@ class Terminal:
             self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "cyan dim")
 
     def prompted(self, text: str) -> None:
-        """Show what a person said."""
+        """Show the prompt of a person."""
         lines, more = first_lines(text.strip(), PROMPT_LINES)
         rest = [f"... {number(more, 'more line')}"] if more else []
         self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "cyan")
         self.screen.line()
 
-    # What else there is
+    # Children and other notices
 
     def _child(self, notice: AgentStarted | AgentNoticed) -> None:
-        """What a child does is shown below its own headline."""
+        """Show the notices of a child below its own headline."""
         if isinstance(notice, AgentStarted):
             self.remember(notice.call, notice.agent, notice.prompt)
             self._begins(notice.call)
@@ -295,7 +296,7 @@ class Terminal:
         else:
             named = notice.call != self._latest or len(self._at_work) > 1
             for text, style in self._children.lines(notice, named=named and notice.call in self._at_work):
-                if notice.call not in self._at_work:  # it goes on where a lost process was
+                if notice.call not in self._at_work:  # it continues after its process was lost
                     self._begins(notice.call)
                 self.screen.line(text, style)
         self._spin_for_tools()
@@ -309,7 +310,7 @@ class Terminal:
         if isinstance(notice, LoopDetected):
             before, self._loop = self._loop, notice
             if before is not None and (before.tools, before.count) == (notice.tools, notice.count):
-                return  # it is warned again before each answer; a person need not be
+                return  # the model is warned before each answer; once is enough for a person
         if isinstance(notice, InterruptRequested):
             self._remark("stopping; Ctrl-C again leaves at once", "yellow")
         for text, style in [*notice_lines(notice), *(verbose_lines(notice) if self._verbose else ())]:
@@ -327,7 +328,7 @@ class Terminal:
         self.screen.spin(lambda: f"{what} {passed()}")
 
     def bill(self, spent: Spent) -> None:
-        """Say what the run used."""
+        """Show the spend of the run."""
         self.screen.still()
         self.silence()
         self.screen.line(f" {self.screen.middle} ".join(bill(spent)), "dim")

@@ -546,7 +546,7 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
             arguments = ["run", "-", "--stand-in", "--store", str(home / "a.db")]
             ended = await asyncio.to_thread(partial(runner.invoke, cli, arguments, input=b"x" * (limit + 1)))
             assert isinstance(ended.exception, TooLarge)
-            assert str(ended.exception) == "what stdin says has 16,000,001 bytes, and may have 16,000,000"
+            assert str(ended.exception) == "the text on stdin has 16,000,001 bytes, and may have 16,000,000"
         case "a line piped to `chat`":
             for size in (limit, limit + 1, 2 * limit):
                 data = b"x" * size + b"\nnext\nlast"
