@@ -59,7 +59,7 @@ class FileStore:
         return sorted((info for info in infos if info), key=lambda info: (-info.updated, info.session))
 
     async def delete(self, session: str) -> bool:
-        """Forget *session*; return whether the store had it."""
+        """Delete *session*; return whether the store had it."""
         with self._alone():
             there = any(self._lines(self._file(session)))
             self._file(session).unlink(missing_ok=True)
@@ -129,9 +129,10 @@ async def main() -> None:
         for number, check in enumerate(store_contract.checks()):
             await check(partial(FileStore, Path(there, str(number))))
             print(f"ok  {check}")
-        sys.path.insert(0, str(Path(__file__).parent))  # where the killed processes import it from
-        survived = await store_contract.survives_kill("own_store:FileStore", str(Path(there, "killed")))
-        print(f"ok  {survived} entries survived")
+        sys.path.insert(0, str(Path(__file__).parent))  # the killed processes import the store from here
+        print(
+            f"ok  {await store_contract.survives_kill('own_store:FileStore', str(Path(there, 'killed')))} entries survived"
+        )
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
     elif scene.config.agent:
         pieces = (CallPiece(0, "w", "look", json.dumps({"where": last.text})),)
     else:
-        wishes = [{"agent": "scout", "prompt": place} for place in ("the pier", "the mill", "the ford")]
+        scouts = [{"agent": "scout", "prompt": place} for place in ("the pier", "the mill", "the ford")]
         pieces = tuple(
-            CallPiece(number, "w", "run_agent", json.dumps(wish)) for number, wish in enumerate(wishes)
+            CallPiece(number, "w", "run_agent", json.dumps(scout)) for number, scout in enumerate(scouts)
         )
     called = isinstance(pieces[0], CallPiece)
     stop = StopReason.TOOL_USE if called else StopReason.END_TURN
