@@ -28,14 +28,7 @@ from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import ApprovalGiven, Decision, TimerFired
 from ..effects.hooks import Hook
 from ..effects.permissions import Rule
-from ..effects.requests import (
-    AskApproval,
-    CallModel,
-    FireHook,
-    ReadInstructions,
-    RunTool,
-    SetTimer,
-)
+from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from ..effects.secrets import Secrets, as_secrets
 from ..effects.validators import named
 from ..performers.base import Clock, SystemClock

@@ -391,7 +391,7 @@ def test_a_wire_that_is_not_there_is_named() -> None:
 async def test_a_prompt_has_to_say_something() -> None:
     """Providers refuse an empty message."""
     agent, _ = scripted()
-    with pytest.raises(ConfigError, match="a prompt has to say something; got ' '"):
+    with pytest.raises(ConfigError, match="the prompt is empty; give text or a file"):
         await agent.run(" ")
 
 

@@ -17,7 +17,7 @@ from turnwheel.effects.notices import (
     TextDelta,
 )
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.session.delivery import BUFFER, Broker, Subscription
+from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker, Subscription
 
 
 def text(number: int) -> TextDelta:
@@ -75,9 +75,9 @@ def test_the_default_buffer_is_as_large_as_it_says() -> None:
     """Without a size, the broker's own one holds."""
     broker = Broker()
     slow = broker.subscribe()
-    for number in range(BUFFER + 1):
+    for number in range(SUBSCRIBER_BUFFER + 1):
         broker.publish(text(number))
-    assert (BUFFER, slow.dropped) == (64, 1)
+    assert (SUBSCRIBER_BUFFER, slow.dropped) == (64, 1)
 
 
 def test_the_end_of_a_run_takes_the_place_of_the_oldest_other_notice() -> None:

@@ -655,10 +655,10 @@ async def test_a_child_that_is_over_can_be_read_and_takes_nothing_any_more(house
     await session.run("go")
     call = results(session)[0].call
     for child in (session.child(call), house.process(session=f"s.{call}")):
-        with pytest.raises(ConfigError, match="is a child that is over; send the input to its parent"):
+        with pytest.raises(ConfigError, match="has ended; speak to its parent"):
             await SAYS[what](child)
         await child.interrupt()
-        with pytest.raises(ConfigError, match="is a child's: it goes on when its parent does"):
+        with pytest.raises(ConfigError, match="is a child; resume its parent"):
             await session.child(call).branch()
         assert child.result().text == "found"
         assert [message.text for message in child.history] == ["scout, go", "found"]
@@ -674,9 +674,9 @@ async def test_nobody_but_its_parent_runs_a_child(house: House, *, over: bool) -
         await session.approve(session.waiting[0].id)
         await session.resume()
     for child in (session.child(call), house.process(says("ha"), session=f"s.{call}")):
-        with pytest.raises(ConfigError, match="is a child's: it goes on when its parent does"):
+        with pytest.raises(ConfigError, match="is a child; resume its parent"):
             await child.resume()
-        with pytest.raises(ConfigError, match="is a child's: it goes on when its parent does"):
+        with pytest.raises(ConfigError, match="is a child; resume its parent"):
             await child.run("pay all of it")
     assert house.ran == ["look it", *["pay 5"] * over]
 
@@ -1024,7 +1024,10 @@ def test_a_child_has_who_takes_over_and_who_summarises(
     ("request_", "said"),
     [
         (RunAgent(id="r-1", call="r-0", agent="nobody", prompt="go"), "No agent named 'nobody'."),
-        (RunAgent(id="r-1", call="r-0", agent="scout", prompt=""), "a prompt has to say something; got ''"),
+        (
+            RunAgent(id="r-1", call="r-0", agent="scout", prompt=""),
+            "the prompt is empty; give text or a file",
+        ),
     ],
 )
 async def test_a_child_that_cannot_be_set_up_is_an_error(request_: RunAgent, said: str) -> None:

@@ -177,4 +177,4 @@ def test_a_child_is_steered_by_its_session(runs: Runs, store: Path, question: As
     assert ends(store)[-1] == "it is done"
     code, _, err = runs("steer", child, "and now?")
     assert code == 2
-    assert "is a child that is over" in err
+    assert "has ended; speak to its parent" in err

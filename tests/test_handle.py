@@ -30,7 +30,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.session.session import BUFFER, Handle
+from turnwheel.engine.session.session import HANDLE_BUFFER, Handle
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
     Reply,
@@ -41,7 +41,7 @@ from turnwheel.testing.scripted import (
 )
 from turnwheel.testing.stores import FaultyStore
 
-MANY = says(" ".join(map(str, range(4 * BUFFER))))
+MANY = says(" ".join(map(str, range(4 * HANDLE_BUFFER))))
 """An answer of more pieces than may wait for a reader."""
 
 MODEL = ModelSpec(name="scripted", price=Price(input=1, output=1))
@@ -95,7 +95,7 @@ def text(notices: list[Notice]) -> str:
     return "".join(notice.text for notice in notices if isinstance(notice, TextDelta))
 
 
-WHOLE = " ".join(map(str, range(4 * BUFFER)))
+WHOLE = " ".join(map(str, range(4 * HANDLE_BUFFER)))
 
 
 @pytest.fixture(autouse=True)
@@ -118,11 +118,11 @@ async def test_a_run_waits_for_its_reader_and_nothing_is_lost() -> None:
     """However long nobody reads, and at whatever pace: the run is held up, not the memory filled."""
     mine = session(MANY)
     handle = mine.start("go")
-    await turns(20 * BUFFER)
+    await turns(20 * HANDLE_BUFFER)
     assert not handle.done
     assert mine.unfinished
     notices = await read(handle, 10)
-    await turns(20 * BUFFER)
+    await turns(20 * HANDLE_BUFFER)
     assert not handle.done
     async for notice in handle:
         notices.append(notice)

@@ -259,7 +259,7 @@ def test_without_the_list_it_is_said_how_to_get_it() -> None:
         "except ValueError as error: print(error)"
     )
     assert said_by(code) == (
-        "prices are read from genai_prices: pip install 'turnwheel[prices]', or give models a Price"
+        "prices: genai_prices is not installed; pip install 'turnwheel[prices]', or give models a Price"
     )
 
 

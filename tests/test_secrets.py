@@ -61,7 +61,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
 from turnwheel.engine.inspect.explain import explain
 from turnwheel.engine.inspect.export import export
-from turnwheel.engine.session.redactor import Gone, RedactedModel, Redactor, SecretNames
+from turnwheel.engine.session.redactor import RedactedModel, Redactor, SecretNames, UnknownSecrets
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
@@ -310,7 +310,7 @@ async def test_a_secret_around_a_placeholder_is_one_with_it() -> None:
     lost = Shelf()
     sealer = sealer_of(lost)
     late = await sealer.arguments("fail", around)
-    with pytest.raises(Gone) as caught:
+    with pytest.raises(UnknownSecrets) as caught:
         await sealer.opened(late)
     assert caught.value.placeholders == (stands,)
 
@@ -320,7 +320,7 @@ async def test_what_a_vault_has_and_nobody_can_read_is_gone() -> None:
     shelf = Shelf()
     text = await sealer_of(shelf).arguments("fail", json.dumps({"password": PASSWORD}))
     shelf.kept = dict.fromkeys(shelf.kept, "{torn")
-    with pytest.raises(Gone):
+    with pytest.raises(UnknownSecrets):
         await sealer_of(shelf).opened(text)
 
 
@@ -1052,7 +1052,7 @@ async def test_a_traceback_of_a_secret_that_is_gone_names_the_placeholder_only()
     """What is raised inside on the way has no value in it either."""
     sealer = sealer_of(MemoryVault())
     text = await sealer.arguments("log_in", json.dumps({"user": "a", "password": PASSWORD}))
-    with pytest.raises(Gone) as caught:
+    with pytest.raises(UnknownSecrets) as caught:
         await sealer_of(MemoryVault()).opened(text)
     told = "".join(traceback.format_exception(caught.value))
     assert stand_in(text, "password") in told

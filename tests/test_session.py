@@ -369,7 +369,9 @@ async def test_what_is_no_decision_is_refused(make: Make, wrong: Any) -> None:  
     agent, _ = make(calls(("pay", {})))
     async with agent.session("s") as session:
         question = (await session.run("go")).waiting[0]
-        with pytest.raises(ArgumentError, match=r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\)"):
+        with pytest.raises(
+            ArgumentError, match=r"decision must be Approve\(\), ApproveAlways\(\) or Deny\(\)"
+        ):
             await session.approve(question.id, wrong)
 
 

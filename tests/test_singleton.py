@@ -179,7 +179,7 @@ async def test_only_so_many_may_wait(limit: int) -> None:
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_a_queue_of_none_is_no_queue(wrong: int) -> None:
     """Nothing could ever come in."""
-    with pytest.raises(ConfigError, match=f"at least 1, or None for no limit; got {wrong}"):
+    with pytest.raises(ConfigError, match=f"max_queue must be at least 1; got {wrong}"):
         Singleton(session(), max_queue=wrong)
 
 
@@ -187,7 +187,7 @@ async def test_what_is_refused_does_not_keep_anybody_waiting() -> None:
     """A prompt without words is no prompt, and nothing is at work afterwards."""
     async with Singleton(session()) as one:
         await one.idle()
-        with pytest.raises(ConfigError, match="a prompt has to say something"):
+        with pytest.raises(ConfigError, match="the prompt is empty"):
             await one.post(" ")
         async with asyncio.timeout(10):
             await one.idle()

@@ -76,7 +76,7 @@ from turnwheel.engine.journal.fold import MOST_HELD, FullResults
 from turnwheel.engine.journal.summary import MAX_TITLE as LONGEST_TITLE
 from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.delivery import BUFFER, Broker
+from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.hooks import MAX_OUTPUT as MAX_WRITING
 from turnwheel.performers.hooks import MAX_TEXT as MAX_SAYING
@@ -782,9 +782,9 @@ async def _(_: Path) -> None:
 
 @beyond("notices that a watcher lags behind")
 async def _(_: Path) -> None:
-    broker = Broker(BUFFER)
+    broker = Broker(SUBSCRIBER_BUFFER)
     watcher = broker.subscribe()
-    for number in range(BUFFER + 1):
+    for number in range(SUBSCRIBER_BUFFER + 1):
         broker.publish(TextDelta(str(number)))
     assert watcher.dropped == 1
 

@@ -273,7 +273,7 @@ async def test_without_a_store_there_are_no_branches() -> None:
     async with agent.session("s") as session:
         await session.run("a")
         for refused in (session.branch(), session.fork(), session.runs(), session.heads()):
-            with pytest.raises(ConfigError, match="session 's' has no store, which this needs"):
+            with pytest.raises(ConfigError, match="session 's' has no store; pass store="):
                 await refused
 
 
@@ -415,7 +415,7 @@ async def test_a_fork_takes_no_other_sessions_place() -> None:
         await talk(session, "a")
         await talk(other, "b")
         for taken in ("s", "t"):
-            with pytest.raises(ConfigError, match=f"session '{taken}' is there already"):
+            with pytest.raises(ConfigError, match=f"session '{taken}' already exists"):
                 await session.fork(taken)
         await other.load()
         assert said(other) == ["b", "two"]

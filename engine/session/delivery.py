@@ -12,21 +12,14 @@ from weakref import WeakSet
 import attrs
 
 from ...effects.errors import ConfigError
-from ...effects.notices import (
-    AnswerDropped,
-    Notice,
-    ReasoningDelta,
-    RunEnded,
-    TextDelta,
-    TurnEnded,
-)
+from ...effects.notices import AnswerDropped, Notice, ReasoningDelta, RunEnded, TextDelta, TurnEnded
 from ...effects.validators import positive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
 
-BUFFER = 64
+SUBSCRIBER_BUFFER = 64
 """Notices a subscriber may lag behind, where nothing else is said: about a second of streamed text."""
 
 
@@ -146,7 +139,7 @@ class Broker:
     methods belong to one event loop, and none of them waits.
     """
 
-    def __init__(self, size: int = BUFFER) -> None:
+    def __init__(self, size: int = SUBSCRIBER_BUFFER) -> None:
         if type(size) is not int or size < 1:
             msg = f"Broker.size must be a whole number above 0; got {size!r}"
             raise ConfigError(msg)
@@ -190,7 +183,7 @@ class Delivery:
     """
 
     include_partial: bool = True
-    buffer: int = attrs.field(default=BUFFER, validator=positive)
+    buffer: int = attrs.field(default=SUBSCRIBER_BUFFER, validator=positive)
 
     def shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
         """What of *notices* is told, which end with this."""

@@ -30,20 +30,8 @@ from ...effects.events import (
 )
 from ...effects.messages import Outcome
 from ...effects.pieces import CallPiece, merged
-from ...effects.requests import (
-    AskApproval,
-    CallModel,
-    FireHook,
-    RunTool,
-)
-from ...effects.secrets import (
-    ANY,
-    DIGITS,
-    MARK,
-    arguments_in,
-    is_placeholder,
-    placeholder,
-)
+from ...effects.requests import AskApproval, CallModel, FireHook, RunTool
+from ...effects.secrets import ANY, DIGITS, MARK, arguments_in, is_placeholder, placeholder
 from ...performers.secrets import (
     MemoryVault,
     filled,
@@ -66,7 +54,6 @@ if TYPE_CHECKING:
     from ...effects.events import Answer, Decision, Event
     from ...effects.hooks import HookSaid
     from ...effects.pieces import Piece
-    from ...effects.requests import AskApproval
     from ...effects.secrets import Json, Secrets
     from ...performers.base import PassThroughNotice, PerformContext, Performer
     from ...performers.secrets import Vault
@@ -76,26 +63,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KEY = os.urandom(32)
+PLACEHOLDER_KEY = os.urandom(32)
 """
 What placeholders are made with, in this process: so they are compared, and no value is found by trying.
 """
 
-REMEMBERED = 1_000
+MAX_REMEMBERED = 1_000
 """Values that are known here without asking the vault; the latest."""
 
-LONG = 10_000
+MAX_MASKED = 10_000
 """Characters of a value that only the vault has, and that is not looked for."""
 
-LOOKED_FOR = 200
+MAX_MASKS = 200
 """Values that are looked for in what tools say; the latest."""
 
-PATIENCE = 5.0
+VAULT_TIMEOUT = 5.0
 """Seconds that a vault may take."""
 
 
 @final
-class Gone(Exception):
+class UnknownSecrets(Exception):
     """The values of *placeholders* are not known here any more."""
 
     def __init__(self, placeholders: Iterable[str]) -> None:
@@ -141,7 +128,7 @@ class Redactor:
         self._any = names.any
         self._plain = names.plain
         self.in_arguments = names.in_arguments
-        self._key = hmac.digest(KEY, session.encode(errors="replace"), "sha256")
+        self._key = hmac.digest(PLACEHOLDER_KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
         self._shown: dict[str, str] = {}
         self.fresh: dict[str, str] = {}
@@ -164,16 +151,16 @@ class Redactor:
 
     def _remember(self, digits: str, value: Json, stands: str) -> None:
         text = json.dumps(value, ensure_ascii=False)
-        if len(text) > LONG:
+        if len(text) > MAX_MASKED:
             return
         self._values[digits] = value
         plain = value if isinstance(value, str) else text
         if is_telling(plain):
             self._shown.setdefault(plain, stands)
             self._shown.setdefault(text[1:-1] if plain is value else text, stands)  # as it stands in JSON
-        while len(self._values) > REMEMBERED:
+        while len(self._values) > MAX_REMEMBERED:
             del self._values[next(iter(self._values))]
-        while len(self._shown) > LOOKED_FOR:
+        while len(self._shown) > MAX_MASKS:
             del self._shown[next(iter(self._shown))]
 
     def _names(self, tool: str) -> tuple[str, ...]:
@@ -194,7 +181,7 @@ class Redactor:
     async def _keep(self, fresh: Mapping[str, str]) -> None:
         for name, value in fresh.items():
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(VAULT_TIMEOUT):
                     await self._vault.keep(self._session, name, value)
             except Exception as error:  # noqa: BLE001  # a host's: what is not kept is lost with this process
                 self._warn("a secret was not kept", error)
@@ -311,7 +298,7 @@ class Redactor:
         """
         *text*, arguments, with the values in the place of the placeholders.
 
-        Raises `Gone` where one of them is not known here.
+        Raises `UnknownSecrets` where one of them is not known here.
         """
         arguments = cast("dict[str, Json] | None", arguments_of(text))
         stands = _digits_of(arguments)
@@ -319,7 +306,7 @@ class Redactor:
             return text
         opened = filled(arguments, await self._known(stands))
         if gone := _digits_of(opened):  # also those that were gone when they were sealed with what is around
-            raise Gone(gone.values())
+            raise UnknownSecrets(gone.values())
         return json.dumps(opened)
 
     async def _known(self, stands: Mapping[str, str]) -> dict[str, Json]:
@@ -341,7 +328,7 @@ class Redactor:
         """The value that a vault has by *name*; None where it has none, since nothing is no secret."""
         for session in self._sessions:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(VAULT_TIMEOUT):
                     found = await self._vault.find(session, name)
                 if found is not None:
                     return cast("Json", json.loads(found))
@@ -499,7 +486,7 @@ class RedactedTool:
         if MARK in request.arguments:
             try:
                 request = attrs.evolve(request, arguments=await redactor.opened(request.arguments))
-            except Gone as gone:
+            except UnknownSecrets as gone:
                 why = model_messages.secrets_gone(tool, gone.placeholders, again=request.again)
                 return _not_run(request, scene, why)
             if fault := redactor.hides(_fault(request, scene)):

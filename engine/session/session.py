@@ -22,13 +22,7 @@ from ...effects.errors import ConfigError, SessionClosed, StoreConflict, Unknown
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
 from ...effects.messages import Role
-from ...effects.notices import (
-    DoneReason,
-    InputBlocked,
-    InputTaken,
-    Notice,
-    RunEnded,
-)
+from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
@@ -48,14 +42,10 @@ from .environment import Environment
 from .runner import Closed, SessionRunner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from decimal import Decimal
 
     from ...effects.messages import Binary
-    from ...effects.notices import Notice
     from ...effects.records import Change
-    from ...effects.requests import AskApproval
-    from ...effects.usage import Spent
     from ...performers.stores.base import Store
     from ...states.context import Mail
     from ..inspect.fork import Replacement
@@ -500,7 +490,7 @@ class Session:
         await self.close()
 
 
-BUFFER = 64
+HANDLE_BUFFER = 64
 """Notices that may wait for a reader. Beyond that the run waits: nothing is lost and nothing piles up."""
 
 
@@ -519,7 +509,7 @@ class Handle:
         self._waiting: deque[Notice] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._room_for: int | None = BUFFER
+        self._room_for: int | None = HANDLE_BUFFER
         self._readers = 0
         self._begun = False
         self._told = False

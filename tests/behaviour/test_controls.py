@@ -376,7 +376,7 @@ async def test_a_change_before_the_first_run_and_one_while_it_rests_hold(stage: 
         (SetModel(model=" "), ConfigError, "a model has a name"),
         (SetModel(model="other"), ConfigError, "the limit in USD needs a price for 'other'"),
         (SetThinking(tokens=0), ConfigError, "a number of tokens above 0"),
-        ("other", ArgumentError, "a change is SetModel"),
+        ("other", ArgumentError, "change must be SetModel"),
     ],
 )
 async def test_a_change_that_cannot_be_made_is_refused_at_once(
