@@ -337,7 +337,7 @@ class Driver:
         tasks = [work.task for work in self._work.values()]
         for task in tasks:
             task.cancel(LEAVING)
-        # Waited for: a tool that still writes a file after its session was let go of would race the next owner.
+        # Waited for: a tool that still writes a file would race the next owner of the session.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -1103,7 +1103,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "any run": (["branch", "old", ""], "no run '' in this session"),
     "a branch of what is not over": (["branch", "asked", "start"], "'asked' has a run under way"),
     "a fork of what is not over": (["fork", "asked"], "'asked' has a run under way"),
-    "a fork that is there": (["fork", "old", "asked"], "'asked' is there already"),
+    "a fork that is there": (["fork", "old", "asked"], "'asked' already exists"),
     "no bill of nobody": (["usage", "none"], "no session 'none'"),
     "no document of nobody": (["export", "none"], "no session 'none'"),
     "a file that cannot be": (["export", "old", "-o", "no/where"], "cannot write 'no/where'"),

@@ -720,7 +720,7 @@ async def test_what_nobody_could_read_again_is_not_kept_instead(instead: Any, sa
 
 async def test_a_name_that_is_taken_is_refused() -> None:
     """Nothing is written to the session that has it."""
-    assert "session 's' is there already" in await refusal(5, name="s")
+    assert "session 's' already exists" in await refusal(5, name="s")
 
 
 async def test_a_question_among_several_is_named() -> None:
