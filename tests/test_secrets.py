@@ -303,7 +303,7 @@ async def test_a_secret_around_a_placeholder_is_one_with_it() -> None:
     around = json.dumps({"password": f"Bearer {stands}, mine-4711"})
     other = await sealer_of(shelf).arguments("fail", around)
     assert not [word for word in (stands, "mine-4711", "Bearer") if word in other]
-    opened = json.loads(await sealer_of(shelf).opened(other))
+    opened = json.loads(await sealer_of(shelf).fill(other))
     assert opened == {"password": f"Bearer {PASSWORD}, mine-4711"}
     late = await sealer_of(MemoryVault()).arguments("fail", around)
     assert "mine-4711" not in late
@@ -311,7 +311,7 @@ async def test_a_secret_around_a_placeholder_is_one_with_it() -> None:
     sealer = sealer_of(lost)
     late = await sealer.arguments("fail", around)
     with pytest.raises(UnknownSecrets) as caught:
-        await sealer.opened(late)
+        await sealer.fill(late)
     assert caught.value.placeholders == (stands,)
 
 
@@ -321,7 +321,7 @@ async def test_what_a_vault_has_and_nobody_can_read_is_gone() -> None:
     text = await sealer_of(shelf).arguments("fail", json.dumps({"password": PASSWORD}))
     shelf.kept = dict.fromkeys(shelf.kept, "{torn")
     with pytest.raises(UnknownSecrets):
-        await sealer_of(shelf).opened(text)
+        await sealer_of(shelf).fill(text)
 
 
 async def test_a_name_that_is_plain_is_so_where_a_tool_takes_any_names() -> None:
@@ -720,7 +720,7 @@ async def test_a_secret_that_would_be_lost_on_its_way_is_refused(decision: Any) 
     stands, question = await rests(store, MemoryVault())
     agent, _ = agent_of(desk, says("x"), store=store, tools=careful(desk))
     session = agent.session("s")
-    with pytest.raises(ConfigError, match="give its agent a vault that lasts") as caught:
+    with pytest.raises(ConfigError, match="the decision holds a secret") as caught:
         await session.approve(question, decision)
     assert KEY not in str(caught.value)
     assert [each.id for each in session.waiting] == [question]
@@ -1053,7 +1053,7 @@ async def test_a_traceback_of_a_secret_that_is_gone_names_the_placeholder_only()
     sealer = sealer_of(MemoryVault())
     text = await sealer.arguments("log_in", json.dumps({"user": "a", "password": PASSWORD}))
     with pytest.raises(UnknownSecrets) as caught:
-        await sealer_of(MemoryVault()).opened(text)
+        await sealer_of(MemoryVault()).fill(text)
     told = "".join(traceback.format_exception(caught.value))
     assert stand_in(text, "password") in told
     assert PASSWORD not in told + repr(sealer)
@@ -1120,6 +1120,6 @@ async def test_what_happens_instead_in_a_copy_has_no_secret_either(instead: Any)
 )
 async def test_an_event_that_happens_instead_has_no_secret(instead: Any) -> None:
     """Whatever kind it is of."""
-    told = repr(await sealer_of(MemoryVault()).instead(instead))
+    told = repr(await sealer_of(MemoryVault()).replacement(instead))
     assert KEY not in told
     assert ("[secret " in told) is not isinstance(instead, TimerFired)

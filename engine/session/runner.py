@@ -332,7 +332,7 @@ class SessionRunner:
         # Only now: what came before is in `posted`, and no await lies between, so no input comes twice.
         log.listener = driver.post
         if environment.redactor is not None:
-            environment.redactor.drives()
+            environment.redactor.mark_running()
         self.owner, self._ran = Driving(driver), True
         return driver, first
 

@@ -98,7 +98,7 @@ class SessionLog:
         self.state = fold(entries, self.session, before, known)
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
-            self._redactor.reads(self.state.origins)
+            self._redactor.add_origins(self.state.origins)
         if self._journal is None or not known:
             # A new one, since the old one counts from entries that are no longer taken as known.
             self._journal = Journal(store, self.session, len(entries), self._arrived)
