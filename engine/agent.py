@@ -85,6 +85,7 @@ def _spawn(tools: Iterable[ToolSpec], children: Iterable[ChildSpec]) -> ToolSpec
     # Read-only where all their tools are: such children may run at the same time, and in a read-only mode.
     reads = {tool.name for tool in tools if tool.side_effect is SideEffect.READ_ONLY}
     named = {name for child in children for name in child.tools or ()}
+    # The model chooses by name and description, so both have to be in the text that it reads.
     there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
     return attrs.evolve(
         SPAWN,
@@ -186,6 +187,7 @@ def _vault(vault: Vault) -> Vault:
     return as_vault(vault)
 
 
+# An agent ends up in logs and tracebacks, and a URL may have a password in it.
 def _without_login(url: str | None) -> str:
     return repr(url and without_login(url))
 
@@ -212,11 +214,13 @@ def _host_of(agent: Agent) -> HookRunner:
 
 def _models_of(agent: Agent) -> Models:
     """The performer of `CallModel`; raises for a model that it cannot ask."""
+    # A first model without a prefix is asked by the default wire, and others without one by the first's.
     models = Models(
         wire_of(agent.model.name) or DEFAULT,
         base_url=agent.base_url,
         api_key=agent.api_key,
         client=agent.client,
+        # Here and not in a session: a provider counts the requests of all sessions together.
         limit=agent.requests_at_once,
         betas=agent.betas,
     )
@@ -231,6 +235,7 @@ def _models_of(agent: Agent) -> Models:
 
 def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
     """The models besides the first one: *models*, and the fallback where it is not among them."""
+    # By name, since a caller may give the fallback as a text and again as a spec with a price.
     known = {each.name for each in (agent.model, *agent.models)}
     if agent.fallback is None or agent.fallback.name in known:
         return agent.models
@@ -240,13 +245,16 @@ def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
 def _config_of(agent: Agent) -> Config:
     # The config is journaled with each run: whatever a machine decides by must be in it, prices too.
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
+    # Bound once: each model of the agent and of its children is priced in the same way.
     with_price = partial(priced, prices=agent.prices, first=agent.model.name, base_url=agent.base_url)
     return Config(
         model=with_price(agent.model),
         models=tuple([with_price(each) for each in _others_of(agent)]),
+        # By name: the config has the spec among its models.
         fallback="" if agent.fallback is None else agent.fallback.name,
         system=agent.system,
         instructions=agent.instructions,
+        # Last, so that a provider's cache of the other tools survives a change of the children.
         tools=(*specs, _spawn(specs, agent.children)) if agent.children else specs,
         children=tuple(
             [
@@ -312,6 +320,7 @@ class Agent:
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     requests_at_once: int | None = LIMIT
+    # A caller's own client stays the caller's: `aclose` leaves it open.
     client: httpx.AsyncClient | None = None
     prices: PriceList | None = None
     store: Store | None = None
@@ -319,12 +328,15 @@ class Agent:
     watch: Delivery = Delivery()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
+    # Never in a repr, since it often holds connections and credentials.
     deps: object = attrs.field(default=None, repr=False)
     secrets: Secrets = attrs.field(default=Secrets(), converter=as_secrets)
+    # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
     vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
     approver: Callable[[AskApproval], Awaitable[Decision | None]] | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
+    # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
@@ -353,6 +365,7 @@ class Agent:
         *,
         fresh: bool = False,
     ) -> Session:
+        # The fallback is the weakest: a caller's own performer or approver replaces it.
         performers, redactor = self._redacted({**fallback, **self._performers()}, id)
         environment = Environment(
             config=self.config,
@@ -373,6 +386,7 @@ class Agent:
         # A process that only builds agents needs no redactor, whose import is as dear as the driver's.
         from .session.redactor import SecretNames  # noqa: PLC0415  # see above
 
+        # Only tools that say so: looking a tool up in an empty mapping is what most calls do.
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
         return SecretNames(self.secrets, self.config.tools, plain)
 
@@ -393,8 +407,10 @@ class Agent:
             ReadInstructions: self._reader,
             SetTimer: sleep,
         }
+        # Without one a question has no performer, and so the run rests on it.
         if self.approver is not None:
             found[AskApproval] = Approver(self.approver)
+        # The caller's last: a test replaces the model, a host runs tools elsewhere.
         return {**found, **self.performers}
 
     async def _session_ended(self, session: str, reason: str) -> None:
@@ -410,6 +426,7 @@ class Agent:
         a call that needs approval is denied.
         """
         session = self._once()
+        # Closed in any case: a run that rests is in the store by now, or denied its questions.
         try:
             return await session.run(prompt)
         finally:
@@ -418,6 +435,7 @@ class Agent:
     async def stream(self, prompt: str) -> AsyncGenerator[Notice, None]:
         """As `run`, yielding notices as they come. Leaving early stops the work."""
         session = self._once()
+        # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
         try:
             async with aclosing(session.stream(prompt)) as notices:
                 async for notice in notices:

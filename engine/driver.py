@@ -379,7 +379,7 @@ class Inbox:
 
     async def get(self) -> Event | PassThroughNotice | None:
         """The next event; None when it is closed, or woken while empty."""
-        # A loop: the future may be set by a `put` whose event a cancelled reader has left behind.
+        # A future for each wait: an `asyncio.Event` would have to be cleared, and lose a wake in between.
         while not (self._waiting or self.closed or self._woken):
             self._reader = asyncio.get_running_loop().create_future()
             try:
@@ -464,8 +464,8 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             return ApprovalGiven(at=at, request=request.id, decision=denied)
         case FireHook():
             # For each hook by itself: the machine decides by its name whether a fault stops the call.
-            said = tuple([HookSaid(name=name, fault=text) for name in request.names])
-            return HookAnswered(at=at, request=request.id, said=said)
+            faulty = tuple([HookSaid(name=name, fault=text) for name in request.names])
+            return HookAnswered(at=at, request=request.id, said=faulty)
         case ReadInstructions():
             # The run goes on without them, and its subscribers see the fault.
             faults = (f"the instructions cannot be read: {text}",)

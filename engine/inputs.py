@@ -76,6 +76,7 @@ class Input:
         named("the id of a prompt", self.id)
         if self.sender:
             named("the sender of a prompt", self.sender)
+        # In all, too: files are stored in the journal and sent again with every request.
         if self.files:
             attached(self.files)
         # Providers refuse an empty message: refused here, it does not end a run later.
@@ -129,6 +130,7 @@ def check_question(
 def cancel_event(call: str, machine: Machine | None, at: float) -> CallCancelled:
     """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
     calls = () if machine is None else calls_of(machine)
+    # With the calls that could be cancelled: the id often comes from a screen that is behind.
     if call not in calls:
         raise UnknownCall(call, calls)
     return CallCancelled(at=at, call=call)
@@ -160,6 +162,7 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
             within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")
             for part in chain.from_iterable(where):
                 named("an argument of a yes for all such calls, or its glob,", part)
+    # The name of the approver is for people who read the journal later: any text of bounded length.
     answer = ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
     named("the name of who answers", answer.by)
     return answer
@@ -174,11 +177,13 @@ def check_room(event: Post, state: SessionState, session: str) -> None:
     # Both kinds wait: inputs that no step has taken in yet, and prompts in the machine's own queue.
     waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.mail))
     if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
+        # Refused before it is journaled: the sender learns it, and can try again later.
         raise QueueFull(session, waiting)
 
 
 def control_event(change: Change, config: Config, at: float, name: str) -> ControlReceived:
     """The *change* of a setting as an event with the id *name*; `ConfigError` where *config* refuses it."""
+    # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
         case SetModel(model=str()) | SetThinking(tokens=int() | None):
             pass
@@ -188,7 +193,7 @@ def control_event(change: Change, config: Config, at: float, name: str) -> Contr
         case _:
             msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise ArgumentError(msg)
-    # The machine refuses it too, but later, when the caller is gone. Here the caller can still be told.
+    # The machine refuses it too, but later, when the caller is gone. Here the caller gets the reason.
     if why := refusal(config, change):
         msg = f"cannot apply {change!r}: {why}"
         raise ConfigError(msg)

@@ -26,6 +26,7 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
     if not isinstance(state, Confirming):
         return ()
+    # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple(
         [question(call.call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)]
     )
@@ -65,6 +66,7 @@ def links_of(state: State, session: str) -> tuple[ChildLink, ...]:
         [
             ChildLink(call=one.call.id, session=f"{session}.{one.call.id}", agent=_agent(one.call))
             for one in state.batch.calls
+            # A call whose permission is still open has no child yet, and a settled one has none any more.
             if isinstance(one.phase, RunningChild)
         ]
     )
@@ -84,6 +86,7 @@ def agent_before(call: str, machine: Machine | None) -> str:
     # From the end: a person asks for a child that ended just now, and histories may be long.
     for index in range(len(history) - 1, -1, -1):
         for made in history[index].calls:
+            # By kind and not by name: a host may have a tool of its own that is called run_agent.
             spec = machine.config.tool(made.name)
             if made.id == call and spec is not None and spec.kind is ToolKind.AGENT:
                 return _agent(made)

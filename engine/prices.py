@@ -47,6 +47,7 @@ def price_of(
 
     Raises `ConfigError` where the package is not installed.
     """
+    # A bare name has the default window, and so the price of the tiers below it.
     spec = model if isinstance(model, ModelSpec) else ModelSpec(name=model)
     known = _list()
     at = datetime.now(UTC) if now is None else now
@@ -99,6 +100,7 @@ UNITS = {
 """The rates of a `Price`, and their names in the list."""
 
 
+# The version and the data come from two modules of the package.
 @final
 class _List(NamedTuple):
     version: str

@@ -20,6 +20,7 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
 
     Ctrl-C cancels the work; it has ended when `KeyboardInterrupt` is raised here.
     """
+    # Of `concurrent.futures`, not asyncio: two threads meet here.
     done: Future[T] = Future()
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Future[T]]] = Future()
 
@@ -32,6 +33,7 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     def target() -> None:
         try:
             done.set_result(asyncio.run(watched()))
+        # Also `SystemExit` of a tool: in a thread it would end silently, and the caller would wait for ever.
         except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             done.set_exception(error)
 

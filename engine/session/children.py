@@ -66,6 +66,7 @@ class Children:
     def __init__(
         self, session: str, environment: Environment, store: Store | None, opens: OpenSession
     ) -> None:
+        # By call. Also children that a caller only looks at, until `load` finds them ended.
         self.here: dict[str, ChildSession] = {}
         self.wake: Callable[[], None] = noop
         self.check_ownership: Callable[[], Awaitable[None]] = _owned
@@ -107,6 +108,7 @@ class Children:
 
         The caller closes the replaced one, which only looked at the child.
         """
+        # Replaced at once and closed later: between the two no caller may find the one that runs nothing.
         before = self.here.get(task.id)
         environment = attrs.evolve(self._environment, config=config, clock=clock, task=task, rested=self.wake)
         self.here[task.id] = self._made(task.id, environment)
@@ -194,6 +196,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
     offered = tuple(
         [tool for tool in parent.tools if tool.name in request.tools and tool.kind is not ToolKind.AGENT]
     )
+    # The helper's prompt says that no person answers, or a model would end its work with a question.
     system = child.system or CHILD_SYSTEM.format(name=child.name, description=child.description).strip()
     model = child.model or parent.model
     # No person switches a child to another model. It keeps those for a fallback and for summaries, and under
@@ -269,6 +272,7 @@ async def _perform(run: _Run) -> AgentFinished | None:
     """The answer of *run*, None where it was drained; a cancellation is passed on to it."""
     # Shielded: a cancel of this request is an interrupt of the child, which then ends by itself and answers.
     work = asyncio.ensure_future(run.to_the_end())
+    # A loop: a person may cancel twice, and the second one cuts the child's own work short.
     while not work.done():
         try:
             await asyncio.shield(work)
@@ -380,7 +384,7 @@ class _Run:
             outcome = Outcome.CANCELLED
         elif result.reason in FAILED_REASONS:
             outcome = Outcome.ERROR
-        # A child that met a limit in the middle of its work has often said something before.
+        # A child that met a limit in the middle of its work has often written something before.
         text = result.text or _last_text(session.history) or "(the agent gave no answer)"
         if result.reason is not DoneReason.END_TURN:
             text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"

@@ -110,6 +110,7 @@ class Subscription:
         """End the subscription and discard unread notices. A task that waits here gets its end."""
         self._leave()
 
+    # Not async: a cancelled task must be able to leave without another await.
     def _leave(self) -> None:
         self._buffer.end()
         self._buffer.waiting.clear()
@@ -119,6 +120,8 @@ class Subscription:
 
     async def __anext__(self) -> Notice:
         buffer = self._buffer
+        # A loop: another task of the same subscription may take the notice first. Notices come before the
+        # end, so a subscriber sees all of a session that was closed.
         while not buffer.waiting:
             if buffer.over:
                 raise StopAsyncIteration
@@ -170,6 +173,7 @@ class Broker:
 
     def publish(self, notice: Notice) -> None:
         """Pass *notice* on; no subscriber can make this wait or fail."""
+        # In the order of the run's own stream: it comes here before the caller gets it.
         for buffer in self._buffers:
             buffer.put(notice)
 
@@ -191,11 +195,13 @@ class Delivery:
     off is left out. A subscriber may lag *buffer* notices behind.
     """
 
+    # On by default: a person who waits wants to see that something happens.
     include_partial: bool = True
     buffer: int = attrs.field(default=SUBSCRIBER_BUFFER, validator=positive)
 
     def shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
         """The notices that subscribers get of *notices*."""
+        # The same generator where nothing is to be held back: a filter costs a frame for each notice.
         return notices if self.include_partial else _without_partial(notices)
 
 
@@ -204,6 +210,7 @@ async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenera
     async with aclosing(notices):
         async for notice in notices:
             match notice:
+                # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
                 case TextDelta() | ReasoningDelta():
                     held.append(notice)
                     continue

@@ -96,6 +96,7 @@ class ChildResult(Protocol):
     def reason(self) -> DoneReason | None: ...
 
 
+# Only what a parent uses, so that the two classes can change apart from each other.
 class ChildSession(Protocol):
     """A session as its parent uses it."""
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Random for each process: a fixed key would let a reader of a journal try passwords against the digits.
 PLACEHOLDER_KEY = os.urandom(32)
 """Keys the digits of placeholders: equal values are equal here, and no value is found by trying."""
 
@@ -103,6 +104,7 @@ class SecretNames:
         specs = tuple(specs)
         self.secrets = secrets
         self.stems = stems_of(secrets)
+        # By name of tool. Empty for a tool without secrets, which is most of them.
         self.hidden = {spec.name: spec.secrets for spec in specs}
         self.schemas = {spec.name: spec.schema for spec in specs}
         # For a tool that is not known: a model may make one up, and put a password into the call.
@@ -127,6 +129,7 @@ class Redactor:
 
     def __init__(self, session: str, vault: Vault, names: SecretNames) -> None:
         self._session = session
+        # Where values are looked up: a copy has placeholders of its origin.
         self._sessions: tuple[str, ...] = (session,)
         self._vault = vault
         self._names = names
@@ -134,6 +137,7 @@ class Redactor:
         # A key for each session, so that equal secrets of two sessions cannot be recognised as equal.
         self._key = hmac.digest(PLACEHOLDER_KEY, session.encode(errors="replace"), "sha256")
         self._values: dict[str, Json] = {}
+        # From a value as it may stand in a text to its placeholder.
         self._shown: dict[str, str] = {}
         # Redacted, and not in the vault yet.
         self.unsaved: dict[str, str] = {}
@@ -168,6 +172,7 @@ class Redactor:
             self._shown.setdefault(plain, stands)
             # Also as it stands in JSON: tools often return what they were given.
             self._shown.setdefault(text[1:-1] if plain is value else text, stands)
+        # Bounded: a session may live for months. The vault has those that go.
         while len(self._values) > MAX_REMEMBERED:
             del self._values[next(iter(self._values))]
         while len(self._shown) > MAX_MASKS:
@@ -176,6 +181,7 @@ class Redactor:
     def _is_secret(self, tool: str) -> Callable[[str], bool]:
         """Says of the name of an argument of *tool* whether it is secret."""
         schemas = self._names.schemas
+        # The schema tells arguments of the tool from keys that a nested object brings along.
         there = arguments_in(schemas[tool]) if tool in schemas else frozenset[str]()
         return hidden_in(self._names.arguments(tool), self._names.of(tool), there)
 
@@ -223,7 +229,8 @@ class Redactor:
         """*text*, output of *tool*, with placeholders for known secrets and those with a secret name."""
         if not self._names.secrets.redact:
             return text
-        # Known values first: they are found without a name, too.
+        # Known values first: they are found without a name, too. The names then find secrets that no call
+        # had, such as a token in a file that the tool read.
         if self._shown:
             text = masked(text, self._shown)
         return without_secrets(text, self._names.of(tool), self._names.stems, self.redact)
@@ -231,6 +238,7 @@ class Redactor:
     async def decision(self, tool: str, decision: Decision) -> Decision:
         """*decision* on a call of *tool*, with placeholders for the secrets that the approver typed."""
         match decision:
+            # Edited arguments take the place of the model's, and are journaled like them.
             case Approve(arguments=text) if text:
                 return Approve(arguments=await self.arguments(tool, text))
             case ApproveAlways(where=where) if where and self._names.secrets.redact:
@@ -256,8 +264,11 @@ class Redactor:
 
         Raises `ConfigError` where the owner of the session could not look them up.
         """
+        # Without the question (it was answered meanwhile) the strictest names apply: the entry is written or
+        # refused by others, but must have no secret in any case.
         tool = next((each.tool for each in questions if each.id == given.request), "")
         decision = await self.decision(tool, given.decision)
+        # Nothing was secret, and so the vault does not matter.
         if decision == given.decision:
             return given
         if isinstance(self._vault, MemoryVault) and not any(map(self._vault.is_home, self._sessions)):
@@ -286,6 +297,7 @@ class Redactor:
                 return attrs.evolve(what, decision=await self.decision("", what.decision))
             case ToolFinished():
                 what = attrs.evolve(what, content=self.output("", what.content))
+            # Merged first: a secret may be cut into several fragments.
             case ModelFinished():
                 pieces = [await self._piece(each) for each in merged(what.pieces)]
                 return attrs.evolve(what, pieces=tuple(pieces))
@@ -312,6 +324,7 @@ class Redactor:
     async def fill(self, text: str) -> str:
         """*text*, arguments, with values for placeholders; raises `UnknownSecrets` where one is missing."""
         arguments = cast("dict[str, Json] | None", arguments_of(text))
+        # A text of the model may contain the mark without any placeholder.
         stands = _digits_of(arguments)
         if not stands:
             return text
@@ -335,10 +348,12 @@ class Redactor:
 
     def add_origins(self, sessions: Iterable[str]) -> None:
         """Look up secrets of *sessions*, too: this one is a copy of them."""
+        # In order and once each: the journal is read again and again, and names them every time.
         self._sessions = tuple(dict.fromkeys((*self._sessions, *sessions)))
 
     async def _find(self, name: str) -> Json:
         """The value that the vault has under *name*; None where it has none (null is no secret)."""
+        # Its own first: a copy's later secrets are its own, the earlier ones its origin's.
         for session in self._sessions:
             try:
                 async with asyncio.timeout(VAULT_TIMEOUT):
@@ -355,6 +370,7 @@ class Redactor:
         return masked(text, self._shown)
 
     def _warn(self, what: str, error: Exception) -> None:
+        # The type only: the text of the error may hold the secret.
         if (log := logger(self._session)) is not None:
             log.warning(what, reason=type(error).__name__)
 
@@ -391,6 +407,7 @@ def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str]
 
     *silent* names the tools that emit nothing before they end.
     """
+    # Tools always: their output may have a secret by its name, where no argument is secret.
     made: dict[type, Performer[Any]] = {**performers}
     if RunTool in made:
         made[RunTool] = RedactedTool(made[RunTool], redactor, silent=silent)
@@ -415,6 +432,7 @@ class RedactedModel:
         # The stream goes on to subscribers while secret arguments are collected: they are redacted whole.
         held = _HeldCalls(request.id, scene.emit, self._redactor.passes)
         answer = await self._inner(request, attrs.evolve(scene, emit=held))
+        # A failure has no calls. What was held of its stream is dropped: the machine drops that answer, too.
         if not isinstance(answer, ModelFinished):
             return answer
         last, calls = held.taken(answer.pieces), held.calls()
@@ -423,6 +441,7 @@ class RedactedModel:
         return attrs.evolve(answer, pieces=(*last, *redacted))
 
     async def _redacted(self, calls: list[tuple[int, str, str]]) -> list[CallPiece]:
+        # Pieces of their own behind the others: the machine joins them to the calls by their index.
         return [
             CallPiece(index, arguments=await self._redactor.arguments(name, arguments))
             for index, name, arguments in calls
@@ -444,6 +463,7 @@ class _HeldCalls:
         self._emit = emit
         self._passes = passes
         self._count = 0
+        # By index: the pieces of several calls may come in any order.
         self._names: dict[int, str] = {}
         self._fragments: dict[int, list[str]] = {}
 
@@ -459,6 +479,7 @@ class _HeldCalls:
             self._count += event.count
             self._emit(attrs.evolve(event, pieces=self.taken(event.pieces)))
         else:
+            # Passed on so that the machine sees the gap, but the arguments are in no call that counts.
             bare = [_bare(piece) if isinstance(piece, CallPiece) else piece for piece in event.pieces]
             self._emit(attrs.evolve(event, pieces=tuple(bare)))
 
@@ -475,6 +496,7 @@ class _HeldCalls:
         index = piece.index
         name = self._names.get(index) or piece.name
         self._names[index] = name
+        # Without a name it may be any tool's, so it waits for the name.
         if not name or not self._passes(name):
             self._fragments.setdefault(index, []).append(piece.arguments)
             return _bare(piece)
@@ -519,6 +541,7 @@ class RedactedTool:
             # The machine has validated placeholders only. The fault may quote the value.
             if fault := redactor.mask(_fault(request, scene)):
                 return _not_run(request, scene, fault)
+        # Wrapping costs a context for each call, and most tools never emit.
         if tool not in self._silent:
             scene = attrs.evolve(scene, emit=partial(self._heard, tool, scene.emit))
         try:
@@ -531,6 +554,7 @@ class RedactedTool:
             return _finished(request, scene, crash, Outcome.CRASHED)
         if isinstance(answer, ToolFinished):
             content = redactor.output(tool, answer.content)
+            # Mostly the same text: then the answer goes on as it is, without a copy.
             answer = answer if content == answer.content else attrs.evolve(answer, content=content)
         # The tool has done its work: a cancel while the vault is slow must not turn it into a cancelled call.
         if redactor.unsaved:
@@ -540,6 +564,7 @@ class RedactedTool:
     def _heard(
         self, tool: str, emit: Callable[[Event | PassThroughNotice], None], event: Event | PassThroughNotice
     ) -> None:
+        # Progress is shown to people and to subscribers, who see no secrets either.
         if isinstance(event, ToolProgressed):
             event = attrs.evolve(event, text=self._redactor.output(tool, event.text))
         emit(event)
@@ -550,6 +575,7 @@ def _fault(request: RunTool, scene: PerformContext) -> str:
     spec = scene.config.tool(request.tool)
     if spec is None:
         return ""
+    # The same check as the machine's, and the same words: the model cannot tell who found the fault.
     found = problem(spec.schema, arguments_of(request.arguments) or {})
     return model_messages.invalid_arguments(request.tool, found, again=request.again) if found else ""
 
@@ -574,6 +600,7 @@ class RedactedHook:
     async def __call__(self, request: FireHook, scene: PerformContext) -> Answer | None:
         """Ask the hooks."""
         answer = await self._inner(request, scene)
+        # Only a hook that rewrites arguments can put a secret into the history.
         if not isinstance(answer, HookAnswered) or not any(one.answer.arguments for one in answer.said):
             return answer
         # The request names no tool, and its payload has it for the hooks.
@@ -593,6 +620,7 @@ class RedactedApprover:
     async def __call__(self, request: AskApproval, scene: PerformContext) -> Answer | None:
         """Ask."""
         answer = await self._inner(request, scene)
+        # The question is this one: the state may not have it open any more when a slow approver answers.
         return await self._redactor.answer(answer, [request]) if isinstance(answer, ApprovalGiven) else answer
 
 

@@ -79,7 +79,7 @@ class Claiming:
 @final
 @attrs.frozen
 class Driving:
-    """A run is under way here."""
+    """A run goes on here."""
 
     driver: Driver
 
@@ -178,10 +178,11 @@ class SessionRunner:
     async def stream(self, prompt: Input | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
         await self._claim()
+        shown = self.environment.watch.shown
         try:
             begun = await self._first(prompt)
             while begun is not None:
-                async with aclosing(self._shown(self._drive(*begun, wait=wait))) as notices:
+                async with aclosing(shown(self._drive(*begun, wait=wait))) as notices:
                     try:
                         async for notice in notices:
                             if self._broker is not None:
@@ -207,11 +208,6 @@ class SessionRunner:
             self._change_owner(Unowned())
             self.environment.at_work.discard(self)
             self._free.set()
-
-    def _shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
-        # Partial texts are the default, and a filter costs a frame for each notice.
-        watch = self.environment.watch
-        return notices if watch.include_partial else watch.shown(notices)
 
     def _change_owner(self, owner: Ownership) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.

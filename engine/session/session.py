@@ -126,8 +126,10 @@ class Session:
         self.id = id
         # A child that the parent's caller looks at: it shares the runner, and may not run or close it.
         self._lent = False
+        # The class itself makes the sessions of children: the runner cannot import it without a circle.
         self._runner = SessionRunner(id, environment, store, Session, fresh=fresh)
         self._log = self._runner.log
+        # For the clock and the ids; what a run needs of it, the runner takes.
         self._environment = environment
 
     # State
@@ -135,6 +137,7 @@ class Session:
     @property
     def machine(self) -> Machine | None:
         """The machine of the latest run, or None before the first; look, do not advance."""
+        # The machine itself and not a copy: it is large, and looked at often.
         return self._log.state.machine
 
     @property
@@ -174,6 +177,7 @@ class Session:
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""
+        # From the machine and not from the runner: a child of another process is listed, too.
         return self._runner.children.links(self.machine)
 
     def child(self, call: str) -> Session:
@@ -206,6 +210,7 @@ class Session:
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
         if self.machine is None:
+            # Nothing was ever run here, or it was never loaded.
             raise UnknownSession(self.id)
         return Result.of(self.id, self.machine, self.waiting)
 
@@ -249,6 +254,7 @@ class Session:
         The later runs stay as a branch to return to. Raises `SessionBusy` where a run is unfinished, and
         `UnknownRun` with the known ones.
         """
+        # A child's history is part of its parent's, and cannot go back alone.
         self._check_own()
         async with self._runner.at_rest() as log:
             await log.branch(run, self._now())
@@ -279,6 +285,7 @@ class Session:
             async with self._runner.at_rest() as log:
                 # Taken under the lock: the session may go on before its entries are loaded below.
                 at = log.length
+        # Before the journal is read, which may be long.
         check_replacement(instead)
         store = self._log.store
         entries = await store.load(self.id)
@@ -297,6 +304,7 @@ class Session:
 
     async def retitle(self, text: str) -> None:
         """Set the title to *text*, at any time and from any process; empty for none."""
+        # One line of bounded length: lists show it, and a summary row holds it.
         title = first_line(clean(text))
         await self._runner.add(lambda: Titled(at=self._now(), title=title))
 
@@ -333,6 +341,7 @@ class Session:
         taken = False
         async with aclosing(stream) as notices:
             async for notice in notices:
+                # Blocked is taken as well: a hook refused it, and that run's end is the result.
                 if isinstance(notice, InputTaken | InputBlocked):
                     taken = taken or sender in notice.ids
                 elif isinstance(notice, RunEnded) and taken and mine is None:
@@ -341,6 +350,7 @@ class Session:
         # Closed or drained before this prompt's turn came. It is in the queue, so nothing is lost.
         if isinstance(self._runner.owner, Closed) or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
+        # Without a prompt of its own (`resume`) it is the latest run.
         return mine or self.result()
 
     def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
@@ -407,6 +417,7 @@ class Session:
         Without *how* the policy's holds. Where no run is unfinished it is a prompt.
         """
         steer = self._input(text, files, id)
+        # The mode is fixed when it is sent: the policy may change before it is read.
         when = self._environment.config.policy.steering if how is None else Steering(how)
         # A steer that comes before a child has begun must not become a prompt: the parent gave the task.
         always = bool(self._environment.config.agent)
@@ -444,6 +455,7 @@ class Session:
         A mode holds for the children, too, once the run has applied it. Raises `ConfigError` with the reason
         where the setting cannot be changed.
         """
+        # The id makes a repeated entry one change, after an append whose answer was lost.
         control = control_event(change, self._environment.config, self._now(), self._environment.new_id())
         await self._runner.post(lambda: control)
 
@@ -465,6 +477,7 @@ class Session:
             # Not journaled first: a person who stops a run must not wait for a slow store.
             driver.post(Interrupted(at=self._now()))
             return
+        # Journaled for a run in another process, or for the next `resume`.
         await self._runner.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
 
     def _input(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
@@ -484,6 +497,7 @@ class Session:
         The next owner begins what follows. Work that has not ended after *within* seconds is cut off. A `run`
         returns how far it came; one whose prompt had no turn yet raises `SessionClosed`.
         """
+        # Draining a child alone would leave its parent waiting for ever.
         self._check_own()
         await self._runner.drain(within)
 
@@ -498,6 +512,7 @@ class Session:
             await self._runner.close()
 
     async def __aenter__(self) -> Session:
+        # Loaded at once, so that its properties say something inside the block.
         return await self.load()
 
     async def __aexit__(self, *_: object) -> None:
@@ -527,6 +542,7 @@ class Handle:
         self._begun = False
         # Whether the error that ended the run was raised to some caller.
         self._raised = False
+        # Begun now and not with the first reader: a caller may start a run and never look.
         self._task = asyncio.ensure_future(self._pump(notices))
         # Not in the task itself: a task cancelled before its first step runs no line of its own.
         self._task.add_done_callback(lambda _: self._news.set())
@@ -546,6 +562,7 @@ class Handle:
         self._readers += 1
         try:
             while self._waiting or not self.done:
+                # Before the notice is given out: the run goes on while the reader works on it.
                 if self._waiting:
                     self._room.set()
                     yield self._waiting.popleft()
@@ -589,6 +606,7 @@ class Handle:
 
     async def drain(self, within: float | None = None) -> None:
         """As `Session.drain`. It waits for no reader: the notices can be read afterwards."""
+        # A run that waits for a reader would never come to the end of its work.
         self._limit = None
         self._room.set()
         await self.session.drain(within)
@@ -623,6 +641,7 @@ class Handle:
     @property
     def reason(self) -> DoneReason | None:
         """Why the latest run ended; None while it goes on."""
+        # By way of the result, which knows a run that rests from one that has ended.
         return None if self._machine is None else self.session.result().reason
 
     @property

@@ -76,6 +76,7 @@ class Titler:
         self._state = state
         self._environment = environment
         self._add = add
+        # The one try; kept, since the event loop holds tasks only weakly.
         self._work: asyncio.Task[None] | None = None
 
     def after_run(self) -> None:
@@ -113,6 +114,7 @@ class Titler:
         """The model's title, empty where it gives none, with the spend of asking."""
         heard: list[Piece] = []
 
+        # The performer streams as for any other request; there is no driver to collect the pieces.
         def hear(event: Event | PassThroughNotice) -> None:
             if isinstance(event, ModelStreamed):
                 heard.extend(event.pieces)
@@ -150,12 +152,14 @@ class Titler:
 
     def _read(self, answer: ModelFinished | ModelFailed, heard: list[Piece]) -> str:
         """The title in *answer*, of which *heard* was streamed before; empty where there is none."""
+        # Not asked again: a title is not worth a second request to a provider in trouble.
         if isinstance(answer, ModelFailed):
             self._warn(f"{answer.failure}: {answer.message}")
             return ""
         if answer.stop not in COMPLETE_STOPS:
             self._warn(f"the answer ended with {answer.stop}")
             return ""
+        # Reasoning is left out: some models think aloud before they answer.
         pieces = (*heard, *answer.pieces)
         return tidy("".join([piece.text for piece in pieces if isinstance(piece, TextPiece)]))
 
