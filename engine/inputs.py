@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import attrs
 
@@ -143,7 +143,8 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
         kind = type(decision).__name__
         msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}"
         raise ArgumentError(msg)
-    given: object = decision
+    # As an object: a checker holds the fields' types for certain, and a host does not.
+    given = cast("object", decision)
     match given:
         case Deny(message=str(message), interrupt=bool()):
             within("the message of a no", len(message), MAX_MESSAGE)
@@ -162,6 +163,8 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
             within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")
             for part in chain.from_iterable(where):
                 named("an argument of a yes for all such calls, or its glob,", part)
+        case _:
+            pass
     # The name of the approver is for people who read the journal later: any text of bounded length.
     answer = ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
     named("the name of who answers", answer.by)

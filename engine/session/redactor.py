@@ -109,7 +109,7 @@ class SecretNames:
         self.schemas = {spec.name: spec.schema for spec in specs}
         # For a tool that is not known: a model may make one up, and put a password into the call.
         self.any = tuple({ANY, *[name for names in self.hidden.values() for name in names]})
-        self.in_arguments = any(spec.secrets for spec in specs)
+        self.in_arguments = any(self.hidden.values())
         self.plain = {
             tool: attrs.evolve(secrets, plain=(*secrets.plain, *names)) for tool, names in plain.items()
         }

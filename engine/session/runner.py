@@ -178,11 +178,14 @@ class SessionRunner:
     async def stream(self, prompt: Input | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
         await self._claim()
-        shown = self.environment.watch.shown
+        watch = self.environment.watch
         try:
             begun = await self._first(prompt)
             while begun is not None:
-                async with aclosing(shown(self._drive(*begun, wait=wait))) as notices:
+                stream = self._drive(*begun, wait=wait)
+                # Partial texts are the default, and a filter would cost a frame for each notice.
+                shown = stream if watch.include_partial else watch.shown(stream)
+                async with aclosing(shown) as notices:
                     try:
                         async for notice in notices:
                             if self._broker is not None:

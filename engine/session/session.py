@@ -372,7 +372,8 @@ class Session:
         goes on with it.
         """
         # Not a generator itself: arguments are checked when it is called, and not when it is first iterated.
-        self._check_own()
+        if self._lent:
+            self._check_own()
         sent = None if prompt is None else self._input(prompt, files, id)
         return self._runner.stream(sent, wait=wait)
 
