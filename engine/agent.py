@@ -301,6 +301,7 @@ class Agent:
     """
 
     model: ModelSpec = attrs.field(default=ModelSpec(name=DEFAULT_MODEL), converter=_spec)
+    # Journaled with the config, so a later process can switch to one of them by name.
     models: tuple[ModelSpec, ...] = attrs.field(default=(), converter=_specs)
     fallback: ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
@@ -330,6 +331,7 @@ class Agent:
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
     # Never in a repr, since it often holds connections and credentials.
     deps: object = attrs.field(default=None, repr=False)
+    # By name of argument, not by value: a value that is new to the agent is redacted, too.
     secrets: Secrets = attrs.field(default=Secrets(), converter=as_secrets)
     # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
     vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
@@ -459,10 +461,12 @@ class Agent:
                 # Connections belong to the event loop they were made in, which ends here.
                 await self.aclose()
 
+        # A loop of its own, so the connections made there are closed there, too.
         return run_in_thread(once())
 
     async def drain(self, within: float | None = None) -> None:
         """Drain all running sessions of this agent in this process, together; see `Session.drain`."""
+        # Of a copy: a session that ends takes itself out of the set.
         await gather(*[run.drain(within) for run in self._at_work])
 
     async def aclose(self) -> None:

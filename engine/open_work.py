@@ -80,6 +80,7 @@ def _agent(call: ToolCall) -> str:
 
 def agent_before(call: str, machine: Machine | None) -> str:
     """The agent that *call* of *machine*'s history started; empty where it started none."""
+    # Nothing has run yet, so no call can have started a child.
     if machine is None:
         return ""
     history = machine.memory.history

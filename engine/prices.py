@@ -60,7 +60,9 @@ def price_of(
             name, None, provider if base_url is None else None, base_url
         )
     except LookupError:
+        # No price and not an error: a new model can be used before the list knows it.
         return None
+    # Several where the day has cheaper hours; the highest of each rate is taken below.
     holding = list(_holding(info, at))
     rates = {key: rate for key, unit in UNITS.items() if (rate := _rate(holding, unit, spec.window))}
     # Without both, a run would count as cheap that is not. Better no price: a budget in money then refuses.
@@ -146,6 +148,7 @@ def _rate(holding: list[ModelPrice], unit: str, window: int) -> tuple[Decimal, b
         if isinstance(amount, TieredPrices):
             # A tier that begins beyond the window is never reached.
             amounts |= {amount.base, *(tier.price for tier in amount.tiers if tier.start < window)}
+        # None is a rate that the provider does not charge apart.
         elif amount is not None:
             amounts.add(amount)
     return (max(amounts), len(amounts) > 1) if amounts else None

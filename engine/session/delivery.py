@@ -51,6 +51,7 @@ class _Buffer:
         # The new notice is dropped and not the oldest: a subscriber that reads on finds one gap, and not a
         # window that slides away under it.
         if len(self.waiting) >= self._size:
+            # The end must arrive: a caller that waits for it would wait for ever.
             if not isinstance(notice, RunEnded):
                 self.dropped += 1
                 return

@@ -156,6 +156,7 @@ class Titler:
         if isinstance(answer, ModelFailed):
             self._warn(f"{answer.failure}: {answer.message}")
             return ""
+        # Cut off at the limit it is half a thought; a refusal would become the title.
         if answer.stop not in COMPLETE_STOPS:
             self._warn(f"the answer ended with {answer.stop}")
             return ""
