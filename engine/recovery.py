@@ -74,7 +74,7 @@ from ..states.state import (
     Waiting,
 )
 from ..states.thinking import source_of
-from .inspect.forked_run import is_foreign
+from .journal.fold import is_foreign
 
 if TYPE_CHECKING:
     from .machine import Machine

@@ -10,8 +10,7 @@ from turnwheel import (
 )
 from turnwheel.effects.events import ToolFinished
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.bisect import bisect
-from turnwheel.engine.inspect.replay import replay
+from turnwheel.engine.session.archive import bisect, replay
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 REFUNDS: list[int] = []

@@ -16,7 +16,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.explain import explain
+from turnwheel.engine.session.archive import explain
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 

@@ -27,8 +27,8 @@ from turnwheel.effects.errors import JournalError, StoreConflict, UnknownSession
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
-from turnwheel.engine.inspect.export import delete, export, prune
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
+from turnwheel.engine.session.archive import delete, export, prune
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (

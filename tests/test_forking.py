@@ -50,13 +50,11 @@ from turnwheel.effects.events import (
 from turnwheel.effects.messages import Outcome, Role
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.inspect.costs import costs
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.engine.inspect.export import export
 from turnwheel.engine.inspect.fork import Replacement
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Forked, Stepped
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus
+from turnwheel.engine.session.archive import costs, explain, export
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers.tools import ToolContext
 from turnwheel.performers.tools.builtin import read_result

@@ -43,13 +43,13 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import SETTINGS
-from turnwheel.engine.inspect.export import export
-from turnwheel.engine.inspect.replay import line, replay
+from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry
 from turnwheel.engine.journal.fold import SessionState, beginning, fold, read
 from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.machine import Machine
+from turnwheel.engine.session.archive import export, replay
 from turnwheel.engine.session.environment import Environment
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext
@@ -154,7 +154,7 @@ def test_a_journal_written_again_leads_to_the_same(path: Path) -> None:
 def test_a_journal_can_be_left_for_a_snapshot_at_every_entry(path: Path) -> None:
     """The machine that is restored is the one the rest of the journal happens to."""
     entries, name = lines(path), named(path)[1]
-    folded = beginning(entries)
+    folded = initial_state(entries)
     for _ in read(entries, name, folded):
         if (machine := folded.machine) is not None:
             folded.machine = restore_from_snapshot(machine)

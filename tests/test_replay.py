@@ -37,13 +37,7 @@ from turnwheel.effects.notices import (
     ToolOutput,
 )
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.replay import (
-    ReplayedStep,
-    as_plain,
-    line,
-    replay,
-    replayed,
-)
+from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import (
     Entry,
@@ -54,6 +48,7 @@ from turnwheel.engine.journal.entries import (
     Titled,
 )
 from turnwheel.engine.machine import Machine
+from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import (
@@ -184,7 +179,7 @@ async def test_a_session_that_is_not_there_is_said_to_be() -> None:
     ("broken", "says_what"),
     [
         (b"{", "entry 4 of session 's' cannot be read"),
-        (b'{"v":3,"at":1.0,"run":"nowhere","type":"Branched"}', "entry 4 of session 's' goes"),
+        (b'{"v":3,"at":1.0,"run":"nowhere","type":"Branched"}', "entry 4 of session 's': branch"),
         (
             b'{"v":3,"event":{"at":1.0,"type":"Interrupted"},"label":"done","type":"Stepped"}',
             "entry 4 .* leads to",

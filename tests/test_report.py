@@ -25,7 +25,8 @@ from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.costs import Costs, costs
+from turnwheel.engine.inspect.costs import Costs
+from turnwheel.engine.session.archive import costs
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
@@ -127,7 +128,7 @@ async def test_a_title_is_on_the_bill_and_is_no_turn() -> None:
             await asyncio.sleep(0)
         bill = await costs(kept_by(agent), "s")
         assert bill.total == session.spent
-    assert [bill.titling.cost, bill.own.cost, bill.total.cost] == [Decimal(usd) for usd in (100, 15, 115)]
+    assert [bill.title_spent.cost, bill.own.cost, bill.total.cost] == [Decimal(usd) for usd in (100, 15, 115)]
     assert bill.title == "A Title"
     assert bill.total.turns == 1
 
@@ -253,7 +254,7 @@ async def test_a_fork_pays_for_what_it_did_itself() -> None:
         assert bill.total == fork.spent
         assert await costs(kept_by(agent), "s") == whole
     assert [child.session.partition(".")[0] for child in bill.children] == ["t"]
-    assert (bill.total.cost, bill.titling) == (Decimal("31.5"), Spent())
+    assert (bill.total.cost, bill.title_spent) == (Decimal("31.5"), Spent())
 
 
 async def test_a_run_that_was_left_or_interrupted_is_paid_for() -> None:

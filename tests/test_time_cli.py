@@ -206,7 +206,7 @@ def test_replay_goes_as_far_as_a_journal_makes_sense(runs: Runs, store: Path) ->
     assert code == Exit.FAILED
     assert [text.split()[0] for text in out.splitlines()] == ["0", "1", "2", "3", "4"]
     assert err.startswith(
-        "turnwheel: entry 5 of session 't': ModelFinished leads to executing here and led to confirming"
+        "turnwheel: entry 5 of session 't': ModelFinished leads to executing, but the journal says confirming"
     )
 
 

@@ -474,9 +474,9 @@ async def test_a_fork_on_a_disk(tmp_path: Path) -> None:
     [
         ([Branched(at=1.0, run="r")], "entry 0 of session 's' comes before any run was opened"),
         ([Forked(at=1.0, session="t")], "entry 0 of session 's' comes before any run was opened"),
-        (["run", Branched(at=1.0, run="r")], "goes back to the end of run 'r', of which nothing is written"),
-        (["rest", Branched(at=1.0, run="")], "goes another way while run '.*' is not over"),
-        (["rest", Forked(at=1.0, session="t")], "goes another way while run '.*' is not over"),
+        (["run", Branched(at=1.0, run="r")], "branch to unknown run 'r'"),
+        (["rest", Branched(at=1.0, run="")], "branch during unfinished run"),
+        (["rest", Forked(at=1.0, session="t")], "branch during unfinished run"),
     ],
 )
 async def test_a_journal_that_cannot_be_is_refused(entries: list[Entry | str], says_what: str) -> None:

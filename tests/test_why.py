@@ -30,7 +30,7 @@ from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.explain import explain
+from turnwheel.engine.session.archive import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
@@ -288,7 +288,7 @@ async def test_who_has_no_answer_in_time_has_one(case: Case) -> None:
     """Nobody's silence is a yes."""
     await case.session(PAY, policy=Policy(answer_within=5.0)).run("go", wait=True)
     assert (await case.told())[-3:] == [
-        "withdrawn: nobody answered in time",
+        "withdrawn: no answer came in time",
         "judged: deny, by person: nobody answered in time",
         "ended: denied: Denied: nobody answered within 5 s. Do not try this again without asking.",
     ]

@@ -12,10 +12,10 @@ import click
 
 from ...effects.errors import ConfigError
 from ...engine.inspect.bisect import Divergence
-from ...engine.inspect.bisect import bisect as parted
-from ...engine.inspect.bisect import bisect_versions as parted_versions
 from ...engine.inspect.replay import as_plain, line
-from ...engine.inspect.replay import replay as gone_through
+from ...engine.session.archive import bisect as parted
+from ...engine.session.archive import bisect_versions as parted_versions
+from ...engine.session.archive import replay as gone_through
 from ...performers.stores.base import Store
 from ..terminal.screen import Screen
 from . import step_view

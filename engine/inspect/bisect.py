@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import attrs
 import msgspec
 
-from ...effects.errors import InternalError, JournalError, UnknownSession
+from ...effects.errors import InternalError, JournalError
 from ...effects.events import Failure
 from ..codec import TAG
 from ..journal.encoding import decode_entry
@@ -32,8 +32,6 @@ from .replay import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from ...performers.stores.base import Store
 
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
@@ -74,47 +72,33 @@ class Divergence:
     where: tuple[str, ...] = ()
 
 
-async def bisect(store: Store, one: str, other: str) -> Divergence | None:
-    """
-    The first step at which the sessions *one* and *other* of *store* part; None where they do not.
-
-    A session parts from its fork at the step that it was forked at. Raises `UnknownSession`, and
-    `JournalError` for what cannot be read before they part.
-    """
-    mine, theirs = await _load(store, one), await _load(store, other)
-    return _parting(zip_longest(_happened(mine, one), _happened(theirs, other)))
-
-
-async def bisect_versions(
-    store: Store, session: str, against: Iterable[bytes] | None = None
+def compare_sessions(
+    mine: Sequence[bytes], one: str, theirs: Sequence[bytes], other: str
 ) -> Divergence | None:
     """
-    The first step of *session* of *store* of which this version makes something else than another one did.
+    The first step at which the journal *mine* of session *one* and *theirs* of *other* diverge, or None.
 
-    What that one made of it is what stands in the journal, where each event says which state it led to; or,
-    where *against* is given, what is in these lines, which its `replay --json` wrote of the same session. In
-    the parting, *one* is the other version. Raises as `bisect` does.
+    Raises `JournalError` for what cannot be read before that.
     """
-    entries = await _load(store, session)
-    here = _made_here(entries, session)
-    if against is not None:
-        return _parting(_beside(_lines(against), here))
+    return _divergence(zip_longest(_comparable(mine, one), _comparable(theirs, other)))
+
+
+def compare_labels(entries: Sequence[bytes], session: str) -> Divergence | None:
+    """The first step of *session* that leads elsewhere than its journal *entries* say, or None."""
     written = (_written(data, number, session) for number, data in enumerate(entries))
-    return _parting(zip_longest(_labels(written), _labels(here)))
+    return _divergence(zip_longest(_labels(written), _labels(_made_here(entries, session))))
 
 
-async def _load(store: Store, session: str) -> Sequence[bytes]:
-    entries = await store.load(session)
-    if not entries:
-        raise UnknownSession(session)
-    return entries
+def compare_steps(lines: Iterable[bytes], entries: Sequence[bytes], session: str) -> Divergence | None:
+    """The first of the steps in *lines*, as `replay --json` writes them, that *entries* make differently."""
+    return _divergence(_beside(_parsed(lines), _made_here(entries, session)))
 
 
 Compared = tuple[Plain, Plain]
 """A step, and what is compared of it, part by part; what differs in one makes the later ones differ."""
 
 
-def _parting(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
+def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
     """Where *steps*, of one side and the other, are not the same."""
     last: Plain | None = None
     for one, other in steps:
@@ -154,7 +138,7 @@ def _differences(one: object, other: object, where: str) -> Iterator[str]:
 # Two journals
 
 
-def _happened(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
+def _comparable(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
     """The steps of *session* at which something happened to the machine, as far as they can be compared."""
     names = _Names()
     for replayed_step in replayed(entries, session):
@@ -281,7 +265,7 @@ def _labels(steps: Iterable[Plain]) -> Iterator[Compared]:
             yield step, {"label": step["label"]}
 
 
-def _lines(lines: Iterable[bytes]) -> Iterator[Plain]:
+def _parsed(lines: Iterable[bytes]) -> Iterator[Plain]:
     """The steps that *lines* tell; `JournalError` for one that tells none, and where there is none."""
     number = 0
     for number, text in enumerate(lines, 1):

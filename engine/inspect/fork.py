@@ -66,12 +66,11 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.fold import apply_entry, fold
+from ..journal.fold import apply_entry, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine
 from ..open_work import links_of, questions
 from ..transition import ignored
-from .forked_run import is_foreign
 from .replay import replayed
 
 if TYPE_CHECKING:

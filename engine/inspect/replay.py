@@ -18,7 +18,7 @@ from ...effects import (
     is_request,
 )
 from ...effects.config import Config
-from ...effects.errors import InternalError, JournalError, UnknownSession
+from ...effects.errors import InternalError, JournalError
 from ...effects.events import Event
 from ...effects.notices import Notice
 from ...effects.records import Record
@@ -34,14 +34,12 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.fold import beginning, kind_of, read
+from ..journal.fold import entries_of, initial_state, read
 from ..machine import Machine
 from ..open_work import ChildLink, links_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    from ...performers.stores.base import Store
+    from collections.abc import Iterator, Sequence
 
 
 @final
@@ -92,20 +90,6 @@ class ReplayedStep:
         return "" if self.memory is None else self.memory.run
 
 
-async def replay(store: Store, session: str) -> AsyncIterator[ReplayedStep]:
-    """
-    The steps of *session* of *store*, in their order, as far as they were written when it was asked for.
-
-    It may be at work meanwhile, in whichever process. Raises `UnknownSession`, and `JournalError` as
-    `replayed` does.
-    """
-    entries = await store.load(session)
-    if not entries:
-        raise UnknownSession(session)
-    for step in replayed(entries, session):
-        yield step
-
-
 def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     """
     The steps in the journal *entries* of *session*.
@@ -113,16 +97,16 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     Raises `JournalError` with the number of the first entry that cannot be read or does not follow from those
     before it, once all those before it were given.
     """
-    copies = [(number, entry.session) for number, entry in kind_of(entries, Forked)]
-    folded, before = beginning(entries), None
-    reading = read(entries, session, folded)
+    copies = [(number, entry.session) for number, entry in entries_of(Forked, entries)]
+    state, before = initial_state(entries), None
+    reading = read(entries, session, state)
     for number in range(len(entries)):
         try:
             entry, effects = next(reading)
         except InternalError as error:
             msg = f"entry {number} of session {session!r} makes no sense here: {error}"
             raise JournalError(msg) from error
-        machine = folded.machine
+        machine = state.machine
         name = next((origin for copied, origin in copies if number < copied), session)
         yield ReplayedStep(
             session=name,
@@ -134,7 +118,7 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
             memory=None if machine is None else machine.memory,
             config=None if machine is None else machine.config,
             effects=effects,
-            spent=folded.spent,
+            spent=state.spent,
             children=() if machine is None else links_of(machine.state, name),
         )
         before = None if machine is None else machine.state

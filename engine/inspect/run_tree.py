@@ -15,7 +15,7 @@ from ..journal.entries import (
     RunOpened,
     Stepped,
 )
-from ..journal.fold import SessionState, beginning, read
+from ..journal.fold import SessionState, initial_state, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,9 +53,9 @@ def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
 
     Raises `JournalError` for what cannot be read.
     """
-    tree, folded = RunTree(), beginning(entries)
-    for entry, _ in read(entries, session, folded):
-        tree.follow(entry, folded)
+    tree, state = RunTree(), initial_state(entries)
+    for entry, _ in read(entries, session, state):
+        tree.follow(entry, state)
     return tree.runs()
 
 
@@ -66,37 +66,37 @@ class RunTree:
     def __init__(self) -> None:
         self._runs: dict[str, RunInfo] = {}
         self._here = ""
-        self._lent: dict[str, Spent] = {}
+        self._copied: dict[str, Spent] = {}
 
-    def follow(self, entry: Entry, folded: SessionState) -> None:
-        """Take in *entry*, which has just happened to *folded*."""
+    def follow(self, entry: Entry, state: SessionState) -> None:
+        """Take in *entry*, which has just happened to *state*."""
         match entry:
             case RunOpened(run=run):
-                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=folded.prompt, at=entry.at)
+                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=state.prompt, at=entry.at)
                 self._here = run
             case Branched(run=run):
                 self._here = run
             case Forked(run=run):
-                self._fork(run, folded)
+                self._fork(run, state)
             case Stepped():
-                self._account(folded.machine)
+                self._account(state.machine)
             case _:
                 pass
 
-    def _fork(self, run: str, folded: SessionState) -> None:
+    def _fork(self, run: str, state: SessionState) -> None:
         """All that there is was run elsewhere; what was copied in its middle goes on here as *run*."""
         mine = self._runs.pop(self._here) if run else None
         self._runs = {name: attrs.evolve(info, copied=True) for name, info in self._runs.items()}
         if mine is not None:
             self._runs[run] = attrs.evolve(mine, run=run, spent=Spent())
-            self._here, self._lent = run, {run: folded.lent}
+            self._here, self._copied = run, {run: state.copied_spent}
 
     def _account(self, machine: Machine | None) -> None:
         """What *machine*'s run has come to."""
         if machine is not None:
             over, run = machine.state, machine.memory.run
             reason = over.reason if isinstance(over, Done) else None
-            spent = machine.memory.spent - self._lent.get(run, Spent())
+            spent = machine.memory.spent - self._copied.get(run, Spent())
             self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
 
     def runs(self) -> tuple[RunInfo, ...]:

@@ -104,7 +104,7 @@ def summarize(folded: SessionState, session: str) -> SessionSummary:
     """What *session*, of which *folded* is known, is about."""
     machine = folded.machine
     if machine is None:
-        return SessionSummary(title=folded.title, spent=folded.titling, prompts=_prompts(folded))
+        return SessionSummary(title=folded.title, spent=folded.title_spent, prompts=_prompts(folded))
     kind, parent = _origin(session, machine.config, folded.copied)
     reason = machine.state.reason if isinstance(machine.state, Done) else None
     return SessionSummary(
@@ -112,7 +112,7 @@ def summarize(folded: SessionState, session: str) -> SessionSummary:
         parent=parent,
         title=folded.title,
         runs=folded.runs,
-        messages=folded.said,
+        messages=folded.messages,
         spent=folded.spent,
         summary=folded.summary,
         cwd=machine.config.cwd,
@@ -134,8 +134,8 @@ def summarize_opened(
         parent=parent,
         title=title,
         runs=state.runs + 1,
-        messages=state.said,
-        spent=state.titling if state.machine is None else state.spent,
+        messages=state.messages,
+        spent=state.title_spent if state.machine is None else state.spent,
         summary=state.summary,
         cwd=opened.config.cwd,
         agent=opened.config.agent,

@@ -28,7 +28,7 @@ from ..journal.entries import (
     TakenOver,
     Titled,
 )
-from ..journal.fold import SessionState, apply_entry, fold, gone_back_to, said_in
+from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SessionLog:
             return
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
-        if known and gone_back_to(entries):
+        if known and branch_targets(entries):
             # Somebody went back to where nothing is kept of here.
             known, entries = 0, await self._store.load(self.session)
         self._take_in(self._store, entries, known, self.state if known else None)
@@ -272,4 +272,4 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
     if not entries:
         return None
     entry = decode_entry(entries[0], f"entry {number} of session {session!r}")
-    return said_in(entry.event) if isinstance(entry, Stepped) else None
+    return result_text(entry.event) if isinstance(entry, Stepped) else None

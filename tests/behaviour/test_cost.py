@@ -27,7 +27,7 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.costs import costs
+from turnwheel.engine.session.archive import costs
 from turnwheel.testing.scripted import calls, fails, says
 
 if TYPE_CHECKING:
@@ -291,6 +291,6 @@ async def test_a_report_names_the_models_without_a_price(stage: Stage) -> None:
     for _ in range(30):
         await asyncio.sleep(0)
     bill = await costs(stage.store, "s")
-    assert (bill.unpriced, bill.titling.usage.total, bill.total.unpriced) == (("scripted",), 15, 30)
+    assert (bill.unpriced, bill.title_spent.usage.total, bill.total.unpriced) == (("scripted",), 15, 30)
     with pytest.raises(UnknownSession):
         await costs(stage.store, "nowhere")

@@ -31,7 +31,7 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.inspect.export import delete, export, prune
+from turnwheel.engine.session.archive import delete, export, prune
 from turnwheel.engine.session.listing import latest, listed
 from turnwheel.testing.scripted import (
     Reply,

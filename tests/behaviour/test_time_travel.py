@@ -8,8 +8,7 @@ import pytest
 
 from turnwheel import Deny, Rule, SetModel
 from turnwheel.effects.events import ApprovalGiven, ModelFinished, ToolFinished
-from turnwheel.engine.inspect.bisect import bisect
-from turnwheel.engine.inspect.replay import replay
+from turnwheel.engine.session.archive import bisect, replay
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:

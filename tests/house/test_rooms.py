@@ -13,7 +13,7 @@ from house.source import MODULES, ROOMS, ROOT, imported, name, sources, tree
 from packaging.requirements import Requirement
 
 WORDS_AND_DECISIONS = sources("effects", "states")
-PURE_ENGINE = sources("engine/journal") + [
+PURE_ENGINE = sources("engine/journal", "engine/inspect") + [
     ROOT / "engine" / f"{module}.py"
     for module in ("machine", "recovery", "snapshots", "transition", "untrusted")
 ]
@@ -36,7 +36,9 @@ PURE_IMPORTS = frozenset(
     ]
 )
 CONVERTERS = {
+    "bisect.py": {"msgspec"},
     "encoding.py": {"msgspec"},
+    "export.py": {"msgspec"},
     "codec.py": {"base64", "cattrs", "msgspec"},
     "migrations.py": {"cattrs", "msgspec"},
 }
