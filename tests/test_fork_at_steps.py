@@ -98,7 +98,7 @@ def ways(error: ConfigError) -> tuple[str, ...]:
     return found.groups()
 
 
-WAYS = re.compile(r"fork at (\d+), before it began(?:, or at (\d+), when it was over)?; or say")
+WAYS = re.compile(r"fork at (\d+)(?: or (\d+))?, or pass")
 
 
 async def fork_everywhere(

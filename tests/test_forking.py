@@ -421,7 +421,7 @@ async def test_a_fork_where_a_child_is_at_work_is_refused_and_better_steps_are_n
     store, step = await sent()
     agent, _ = made(store=store, children=[SCOUT])
     child = next(info.session for info in await store.list() if info.session != "s")
-    says_what = f"agent 'scout' is at work .*'{child}': fork at {step - 2}, before it .* at {step + 1}, when"
+    says_what = f"child 'scout' is at work for call '.*'; fork at {step - 2} or {step + 1}, or pass"
     with pytest.raises(ConfigError, match=says_what):
         await agent.session("s").fork("f", at=step)
     with pytest.raises(ConfigError, match=says_what):
@@ -670,15 +670,15 @@ RAN = ToolFinished(at=1.0, request="r-1", content="")
     [
         (-1, None, "session 's' cannot be forked at step -1: it has 11 steps, the first is 0"),
         (12, None, "session 's' cannot be forked at step 12: it has 11 steps, the first is 0"),
-        (0, None, "at step 0 nothing has been said yet in session 's': fork at 2 or later"),
-        (1, "another prompt", "at step 1 nothing has been said yet in session 's': fork at 2 or later"),
-        (5, "yes", "a text takes the place .* and step 5 is none of these; awaited there: none"),
-        (3, Approve(), "a decision takes the place .* and step 3 is none; open there: none"),
-        (11, Deny(), "a decision takes the place .* open there: none"),
-        (3, RAN, "ToolFinished changes nothing at step 3, where .* streaming"),
-        (11, RAN, "ToolFinished changes nothing at step 11, where .* done"),
+        (0, None, "session 's' cannot be forked at step 0: no prompt yet; fork at 2 or later"),
+        (1, "another prompt", "session 's' cannot be forked at step 1: no prompt yet; fork at 2 or later"),
+        (5, "yes", "instead=text needs .*; step 5 has none .open: none"),
+        (3, Approve(), "instead=decision needs an open question at step 3; open: none"),
+        (11, Deny(), "instead=decision needs an open question .*; open: none"),
+        (3, RAN, "ToolFinished has no effect at step 3 .state streaming"),
+        (11, RAN, "ToolFinished has no effect at step 11 .state done"),
         ("3", None, "ForkPoint.at must be .*int.*'3'"),
-        (3, 7, "what happens instead is an event, a change, a decision or a text, not 7"),
+        (3, 7, "instead must be an event, a setting, a decision or text; got 7"),
         (3, SetModel(model=" "), "SetModel.* cannot be made: a model has a name"),
     ],
 )
@@ -697,7 +697,7 @@ KEPT = "cannot be kept: a field is not of its type, or no finite number$"
 @pytest.mark.parametrize(
     ("instead", "says_what"),
     [
-        ("x" * 4_000_001, "^what comes in place of a step has 4,000,001 characters, and may have 4,000,000$"),
+        ("x" * 4_000_001, "^the text in instead has 4,000,001 characters, and may have 4,000,000$"),
         (" ", "^a prompt has to say something; got ' '$"),
         (YES(arguments={"a": 1}), "^arguments .JSON. and message are text"),
         (UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
@@ -731,7 +731,7 @@ async def test_a_question_among_several_is_named() -> None:
     async with agent.session("s") as session:
         first, second = (await session.run("pay")).waiting
     end = len(await agent.store.load("s"))
-    with pytest.raises(ConfigError, match=f"open there: {first.id}, {second.id}"):
+    with pytest.raises(ConfigError, match=f"open: {first.id}, {second.id}"):
         await agent.session("s").fork("f", at=end, instead=Approve())
     given = ApprovalGiven(at=1.0, request=second.id, decision=Deny())
     async with await agent.session("s").fork("f", at=end, instead=given) as fork:

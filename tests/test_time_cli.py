@@ -337,7 +337,7 @@ def test_a_prompt_takes_the_place_of_another(
         (("--at", "8", "--deny", "--approve"), "give one of --approve and --deny"),
         (("--at", "8", "--message", "no"), "--message says why something is denied; give --deny, too"),
         (("--at", "8", "--edit", "{}"), "--edit changes what is allowed; give --approve, too"),
-        (("--at", "3", "--approve"), "step 3 is none; open there: none"),
+        (("--at", "3", "--approve"), "needs an open question at step 3; open: none"),
         (("--at", "99"), "cannot be forked at step 99: it has 14 steps, the first is 0"),
         (("--at", "-1"), "-1 is not in the range x>=0"),
     ],

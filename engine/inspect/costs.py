@@ -43,8 +43,8 @@ class Costs:
     """
     The bill of *session*.
 
-    *own* is what its runs spent on every branch, without their children: *models* is that by model, and what
-    is left of it is the time of tools. *title_spent* is the cost of its title. *children* have their own bills.
+    *own* is the spend of its runs on every branch, without their children. *models* divide it by model; the
+    rest of it is the time of tools. *title_spent* found its title. *children* have bills of their own.
     """
 
     session: str
