@@ -46,7 +46,7 @@ from turnwheel.engine.codec import SETTINGS
 from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry
-from turnwheel.engine.journal.fold import SessionState, beginning, fold, read
+from turnwheel.engine.journal.fold import SessionState, initial_state, fold, read
 from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import export, replay

@@ -85,7 +85,7 @@ def test_the_first_version_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("version", [0, -1, "3", None, True, 2.5, 3.5, 10**24, {"a": 1}])
 def test_a_version_that_never_was_is_damage(version: Any) -> None:
     """Nobody ever wrote such a thing, and no turnwheel will read it."""
-    with pytest.raises(JournalError, match=r"^here says that it is of version .*: it is damaged, restore it"):
+    with pytest.raises(JournalError, match=r"^here has version .*; it is damaged, restore it"):
         decode_entry(as_in_2(v=version), "here")
 
 

@@ -1,8 +1,8 @@
 """
-Going through a session step by step, as it was: nothing is performed, and nothing but its journal is read.
+A session step by step, as it was: nothing is performed, and only its journal is read.
 
-A step is an entry of the journal and has its number. The journal holds what happened; what the machine made
-of it, states and effects, it makes of it again, since it is pure.
+A step is an entry of the journal and has its number. The journal holds the events. The machine is pure, so it
+makes the same states and effects of them again.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 @attrs.frozen(kw_only=True)
 class ReplayedStep:
     """
-    Entry *number* of the journal of *session*, written *at* seconds since the epoch, and what came of it.
+    Entry *number* of the journal of *session*, written *at* seconds since the epoch, and its consequences.
 
-    The machine was in the state *before*, is in *state*, remembers *memory* and works under *config*; none of
-    them is there before the first run. *effects* are what it said. *spent* is the account of the session
-    until now, *children* are those at work now, each with the session that it has.
+    The machine was in the state *before*; now it is in *state*, with *memory*, under *config*. They are None
+    before the first run. *effects* are those of the step. *spent* is the account of the session until now,
+    *children* are those at work now, each with its session.
 
-    *session* is where it was written: in a fork, what was copied is of the session that it was copied from.
+    *session* is the journal it was written to: in a fork, a copied step has the original's name.
     """
 
     session: str
@@ -94,8 +94,8 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     """
     The steps in the journal *entries* of *session*.
 
-    Raises `JournalError` with the number of the first entry that cannot be read or does not follow from those
-    before it, once all those before it were given.
+    Raises `JournalError` for the first entry that cannot be read or does not follow from those before it. All
+    steps before it are yielded first.
     """
     copies = [(number, entry.session) for number, entry in entries_of(Forked, entries)]
     state, before = initial_state(entries), None
@@ -103,10 +103,12 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     for number in range(len(entries)):
         try:
             entry, effects = next(reading)
+        # A handler that fails on a journal from outside is a fault of the journal, to the reader of it.
         except InternalError as error:
             msg = f"entry {number} of session {session!r} makes no sense here: {error}"
             raise JournalError(msg) from error
         machine = state.machine
+        # A copied step belongs to its original: children are found under that name, and audits by it.
         name = next((origin for copied, origin in copies if number < copied), session)
         yield ReplayedStep(
             session=name,
@@ -139,6 +141,7 @@ def as_plain(step: ReplayedStep) -> dict[str, Any]:
         "session": step.session,
         "run": step.run,
         "entry": plain_entry(step.entry),
+        # The label alone: the state itself is in the step before.
         "before": "" if step.before is None else step.before.label,
         "label": step.label,
         "state": None if step.state is None else converter.unstructure(step.state, State),

@@ -1,4 +1,4 @@
-"""The runs of a session and how they go on from each other: a tree, since one can go back."""
+"""The runs of a session and how they follow each other: a tree, since a person can go back to any end."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ class RunInfo:
     """
     A run, which began *at* seconds since the epoch and goes on from *parent*, empty for the beginning.
 
-    *prompt* is how what it was asked begins, *reason* why it ended, None while it goes on. *head*: no other
-    run goes on from it. *current*: the session stands there. *copied*: it was run in the session that this
-    one is a fork of, whose account has what it *spent*; of one that was copied in its middle and went on
-    here, this is what it spent here.
+    *prompt* is the beginning of its prompt, *reason* why it ended, None while it goes on. *head*: no other
+    run goes on from it. *current*: the session stands there. *copied*: it ran in the session that this one is
+    a fork of, whose account has what it *spent*. A run copied in its middle has only the spend here.
     """
 
     run: str
@@ -69,7 +68,7 @@ class RunTree:
         self._copied: dict[str, Spent] = {}
 
     def follow(self, entry: Entry, state: SessionState) -> None:
-        """Take in *entry*, which has just happened to *state*."""
+        """Take in *entry*, which was just applied to *state*."""
         match entry:
             case RunOpened(run=run):
                 self._runs[run] = RunInfo(run=run, parent=self._here, prompt=state.prompt, at=entry.at)
@@ -78,13 +77,15 @@ class RunTree:
                 self._here = run
             case Forked(run=run):
                 self._fork(run, state)
+            # A posted entry changes no account, and neither do the others.
             case Stepped():
                 self._account(state.machine)
             case _:
                 pass
 
     def _fork(self, run: str, state: SessionState) -> None:
-        """All that there is was run elsewhere; what was copied in its middle goes on here as *run*."""
+        """Mark the runs so far as copied; one in its middle goes on here as *run*, in the same place."""
+        # Taken out and put back last: runs are listed in the order they began, and here it begins now.
         mine = self._runs.pop(self._here) if run else None
         self._runs = {name: attrs.evolve(info, copied=True) for name, info in self._runs.items()}
         if mine is not None:
@@ -92,10 +93,11 @@ class RunTree:
             self._here, self._copied = run, {run: state.copied_spent}
 
     def _account(self, machine: Machine | None) -> None:
-        """What *machine*'s run has come to."""
+        """Enter how *machine*'s run stands."""
         if machine is not None:
             over, run = machine.state, machine.memory.run
             reason = over.reason if isinstance(over, Done) else None
+            # A copied run remembers its earlier spend, for its limits; the original's bill has that already.
             spent = machine.memory.spent - self._copied.get(run, Spent())
             self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
 
