@@ -58,6 +58,7 @@ class Costs:
     @property
     def total(self) -> Spent:
         """All of it. The turns are its own: those of its children are in theirs."""
+        # Tokens and money add up over a family. Turns limit one run each, so their sum would mean nothing.
         total = self.own + self.title_spent
         for child in self.children:
             total += attrs.evolve(child.total, turns=0)
@@ -129,6 +130,7 @@ class Account:
     def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:
         """Add *spent* to the account of the spender; *rest* are the effects from there on."""
         match event:
+            # In a fork, the child may be the original's: then it is not among the children yet.
             case AgentFinished(request=request):
                 asked = self._agents[request]
                 self.children.setdefault(asked.call, ChildAccount(asked.agent)).spent += spent
@@ -136,6 +138,7 @@ class Account:
                 # No answer comes any more: what the child had reported is booked, and then its call settles.
                 call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
+            # A tool uses time and no model, so it is in no model's share.
             case ToolFinished():
                 self._own += spent
             case _:

@@ -113,6 +113,7 @@ class Timeline:
 
     def explain(self, call: str) -> list[Explanation]:
         """The accounts of the calls whose id is *call*, or ends with it where none is."""
+        # A full id first: it may be the end of another one, and then it still means itself.
         if call in self.calls:
             return [self._account(self.calls[call])]
         # People type the number at the end of an id, with or without the dash before it.
@@ -121,6 +122,7 @@ class Timeline:
 
     def _account(self, wish: ToolCall) -> Explanation:
         story = _Story(wish.id)
+        # A pass over all occurrences for one call: asking why is rare, and an index would take as long.
         moments = [
             Moment(at=one.at, what=what, text=text)
             for one in self._occurrences
@@ -156,6 +158,7 @@ def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
         case TakenOver():
             text = "another process went on with the run, or the same one later, while the call was open"
             return _Interference(open_, "taken over", text)
+        # A fork of a session at rest met no call.
         case Forked(session=other) if open_:
             return _Interference(
                 open_, "copied", f"while it was open, from session {other}, where it went on"
@@ -182,6 +185,7 @@ class _Story:
     def words(self, what: Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
         """What *what*, in *session*, adds to the account: one word each, and a text."""
         match what:
+            # A story begins with the model's own words for the call, before hooks may change its arguments.
             case TurnEnded(calls=calls):
                 yield from (
                     ("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == self._name
@@ -195,6 +199,7 @@ class _Story:
                 yield "judged", f"{what.verdict}, by {what.ground}{detail}"
             case ToolStarted(call=self._name):
                 yield "started", f"{what.tool} {what.arguments}"
+            # With the session, where the child's own story is told.
             case AgentStarted(call=self._name):
                 yield "started", f"agent {what.agent}, in session {session}.{self._name}: {what.prompt}"
             case CallSettled(call=self._name):

@@ -216,40 +216,38 @@ class RunEnd:
 @final
 @attrs.define
 class SessionState:
-    """
-    The state that a journal leads to.
+    """The state that a journal leads to; each field changes with the entries only."""
 
-    *machine* is that of the last run, over all messages before it, None before the first run. *posted* are
-    inputs that no run has applied yet. *runs* and *messages* count those on the way to where the session
-    stands; a summary does not undo messages. *summary* is the number of the entry with the latest summary, 0
-    for none. *opening* is the beginning of the first prompt, *prompt* that of the latest run's. *title_spent*
-    is the cost of finding the *title*; *unbilled* is the part of it that is in no run's account yet.
-
-    *copied* is the session that this one is a fork of, *origins* are that one and its own origins.
-    *copied_spent* is what a run that was copied in its middle had used by then: the original pays for it.
-
-    *unbegun* are open requests that were handed over before any worker began them, *begun* those that a
-    worker may have begun before the run was taken over. *full_results* finds truncated results.
-
-    *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each end holds on to its history,
-    so a session that goes on for long keeps none.
-    """
-
+    # That of the last run, over all messages before it; None before the first run.
     machine: Machine | None = None
+    # Inputs that no run has applied yet. A crash leaves them here, for the next worker.
     posted: list[Post] = attrs.Factory(list)
+    # The runs whose ends are kept, to go back to; None for all. Each end holds on to its history, so a
+    # session that goes on for long keeps none, and folds its journal again to branch.
     keeps: frozenset[str] | None = frozenset()
     ends: dict[str, RunEnd] = attrs.Factory(dict)
+    # All runs of all branches; of messages only those on the way to where the session stands. A summary does
+    # not undo messages: it changes what the model sees of them.
     runs: int = 0
     messages: int = 0
+    # The number of the entry with the latest summary, 0 for none: a chat shows the messages from there on.
     summary: int = 0
+    # The beginning of the first prompt, by which a session without a title is known, and of the latest run's.
     opening: str = ""
     prompt: str = ""
     title: str = ""
+    # The cost of finding the title, and the part of it that is in no run's account yet: a title may be found
+    # after its run has ended.
     title_spent: Spent = Spent()
     unbilled: Spent = Spent()
+    # The session that this one is a fork of; that one and its own origins, whose secrets this one may read.
     copied: str = ""
     origins: tuple[str, ...] = ()
+    # What a run that was copied in its middle had used by then. It counts for the run's limits here, and the
+    # original pays for it.
     copied_spent: Spent = Spent()
+    # Open requests that were handed over before any worker began them, and those that a worker may have begun
+    # before the run was taken over. A request in neither is at work here.
     unbegun: frozenset[str] = frozenset()
     begun: frozenset[str] = frozenset()
     full_results: FullResults = attrs.Factory(FullResults)
@@ -296,6 +294,7 @@ class SessionState:
     @property
     def spent(self) -> Spent:
         """The account of all runs, and of the title."""
+        # A run opens with the spend of those before it, on any branch: going back does not refund anything.
         if self.machine is None:
             return self.unbilled
         return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.copied_spent
@@ -307,6 +306,7 @@ class SessionState:
 
     def knows(self, sender: str) -> bool:
         """Whether an input with the id *sender* came before."""
+        # Applied inputs and waiting ones: a sender may repeat itself before a run has seen the first.
         received = () if self.machine is None else self.machine.memory.received
         return sender in received or any(getattr(event, "id", None) == sender for event in self.posted)
 
@@ -325,6 +325,7 @@ class SessionState:
 
         The fold of a journal and a run under way both come through here, so neither can count otherwise.
         """
+        # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
         self.posted = [posted for posted in self.posted if posted != event]
         return self.count(effects)
 
@@ -390,6 +391,7 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
 
 def _machine(state: SessionState, where: str) -> Machine:
     if state.machine is None:
+        # Stores append by compare-and-set, so no process leaves a journal like this: it was cut by hand.
         msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
         raise JournalError(msg)
     return state.machine
@@ -442,7 +444,7 @@ def _branch(state: SessionState, entry: Branched, where: str) -> None:
         msg = f"{where}: branch to unknown run {entry.run!r}; the journal is damaged"
         raise JournalError(msg)
     state.machine = machine.branched(end and end.machine)
-    # The summary goes back with the messages: a later one may stand for messages of the other branch.
+    # The counts go back with the history: a later summary may stand for messages of the other branch.
     state.messages, state.summary = (0, 0) if end is None else (end.messages, end.summary)
 
 
@@ -535,6 +537,7 @@ def _own_state(state: State) -> State:
 
 
 def _own_call(call: Call) -> Call:
+    # What a child reported is on the original's bill already; the same answer here adds only what is new.
     if isinstance(call.phase, RunningChild):
         return attrs.evolve(call, phase=attrs.evolve(call.phase, spent=Spent()))
     return call
