@@ -124,6 +124,7 @@ Render = Callable[[Any], str]
 
 def line_of(value: Effect | Event) -> str:
     """*value*, an effect or an event, on one line."""
+    # A class without wording of its own shows its fields: a new one needs no change here to be readable.
     kind = type(value)
     words = WORDING[kind](value) if kind in WORDING else fields_of(value)
     return f"{kind.__name__} {words}".rstrip()
@@ -131,6 +132,7 @@ def line_of(value: Effect | Event) -> str:
 
 def state_line(state: State) -> str:
     """*state* on one line: its label, why it ended, and its calls or the requests that it waits for."""
+    # The reason, since "done" is all that its label says.
     if isinstance(state, Done):
         return _spaced("done:", state.reason, quoted(state.detail) if state.detail else "")
     batch = getattr(state, "batch", None)
@@ -203,6 +205,7 @@ def _part(part: Part) -> str:
 
 def quoted(text: str) -> str:
     """*text* in quotes, on one line; of a long one the beginning and the end, and how long it is."""
+    # The end as well: errors and exit codes stand there. The length tells two long texts apart.
     if len(text) <= TEXT_SHOWN:
         return _escaped(text)
     first, last = text[: TEXT_SHOWN - TEXT_END], text[-TEXT_END:]
@@ -211,12 +214,14 @@ def quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """*text* as JSON; what a terminal or an editor would act on is escaped as well."""
+    # Escaped twice: JSON keeps a line on one line, and leaves characters that turn the direction of text.
     shown = json.dumps(text, ensure_ascii=False)
     return "".join([each if each.isprintable() else json.dumps(each)[1:-1] for each in shown])
 
 
 def short(text: str) -> str:
     """*text*, which is JSON, on one line; of a long one the beginning."""
+    # Models indent arguments as they like; the same call should read the same.
     flat = " ".join(text.split())
     return flat if len(flat) <= TEXT_SHOWN else f"{flat[:TEXT_SHOWN]}..."
 
@@ -251,6 +256,7 @@ def _usage(used: Usage) -> str:
 
 def fields_of(value: object) -> str:
     """The fields of *value* that are not at their default, as ``name=value``."""
+    # Without defaults: a line says what is special, and a new field does not change recorded stories.
     fields = attrs.fields(type(value))  # type: ignore[arg-type]  # every word is an attrs class
     shown = [(field.name, getattr(value, field.name), field.default) for field in fields]
     return " ".join(f"{name}={_plain(each)}" for name, each, default in shown if each != default)
@@ -410,6 +416,12 @@ def _judged(value: Any) -> str:  # noqa: ANN401  # as above
 
 
 WORDING: Final[Mapping[type[Any], Render]] = {
+    # Words of people, models and tools stand in quotes: a text could look like any other line.
+    **dict.fromkeys(
+        (AddContext, ReasoningDelta, SetInstructions, TextDelta, ToolOutput, UserSent, Warned),
+        lambda value: quoted(value.text),
+    ),
+    **dict.fromkeys((InputBlocked, SettingRefused), lambda value: quoted(value.reason)),
     # Requests
     CallModel: _call_model,
     RunTool: _run_tool,
@@ -430,23 +442,15 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     SetModel: lambda value: str(value.model),
     SetMode: lambda value: str(value.mode),
     UseFallback: lambda value: str(value.model),
-    SetInstructions: lambda value: quoted(value.text),
-    AddContext: lambda value: quoted(value.text),
     # Notices
-    TextDelta: lambda value: quoted(value.text),
-    ReasoningDelta: lambda value: quoted(value.text),
     RetryScheduled: lambda value: f"until {plain(value.due)}: {value.failure}",
-    SettingRefused: lambda value: quoted(value.reason),
-    InputBlocked: lambda value: quoted(value.reason),
     CallJudged: _judged,
-    ToolOutput: lambda value: quoted(value.text),
     CallSettled: _tool_ended,
     ApprovalRequested: lambda value: f"{value.request} {value.tool} {short(value.arguments)}",
     ApprovalResolved: lambda value: f"{value.request} {decision_of(value.decision)}",
     Compacted: lambda value: f"from {value.before} to {value.after} tokens",
     FallbackUsed: lambda value: f"to {value.model} from {value.instead_of}: {value.failure}",
     LoopDetected: lambda value: f"{value.stage} {' '.join(value.tools)} x{value.count}: {quoted(value.text)}",
-    Warned: lambda value: quoted(value.text),
     Ignored: lambda value: str(value.event),
     RunEnded: _run_ended,
     # Events
@@ -459,7 +463,6 @@ WORDING: Final[Mapping[type[Any], Render]] = {
         f"{value.request} {decision_of(value.decision)}", f"by {value.by}" if value.by else ""
     ),
     HookAnswered: lambda value: f"{value.request} {said_of(value.said)}",
-    UserSent: lambda value: quoted(value.text),
     UserSteered: lambda value: f"{value.how} {quoted(value.text)}",
     ControlReceived: lambda value: f"{type(value.change).__name__} {fields_of(value.change)}",
 }

@@ -27,6 +27,7 @@ from turnwheel.apps.cli.event_text import WORDS, told
 from turnwheel.apps.cli.exit_codes import Exit
 from turnwheel.effects.config import ModelSpec
 from turnwheel.effects.requests import CallModel
+from turnwheel.engine.codec import STORED_NAMES
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import (
@@ -268,6 +269,7 @@ def test_what_is_told_in_words_of_its_own_is_there() -> None:
     from turnwheel.engine.journal import entries  # noqa: PLC0415  # as above
 
     there = {name for module in (notices, records, requests, events, entries) for name in vars(module)}
+    there |= set(STORED_NAMES.values())
     assert set(WORDS) - there == set()
 
 
