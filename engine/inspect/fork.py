@@ -155,6 +155,7 @@ def fork_entries(
         has = f"it has {len(entries)} steps, the first is 0" if entries else "it has none"
         msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
         raise ConfigError(msg)
+    # The entries that are copied, and no more: a damaged entry later on does not matter to the copy.
     state = fold(entries[:at], session)
     if state.machine is None:
         raise _no_prompt(entries, session, at)
@@ -181,6 +182,7 @@ def fork_entries(
 def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
     """The error for a fork before the first run."""
     first = next((step.number for step in replayed(entries, session) if step.state is not None), None)
+    # A journal with a title or an input alone is no session yet.
     if first is None:
         return UnknownSession(session)
     msg = f"session {session!r} cannot be forked at step {at}: no prompt yet; fork at {first + 1} or later"
@@ -213,6 +215,7 @@ def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at
 
 def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entry]:
     """The entries by which *event* happens to *machine*."""
+    # Without a run there is nothing to step: the event waits, as it would if its sender had posted it.
     if machine.done and isinstance(event, POSTED):
         yield Posted(event=event)
         return
@@ -235,6 +238,7 @@ def _event(instead: Replacement, there: Entry | None, machine: Machine, point: F
     event = there.event if isinstance(there, Posted | Stepped) else None
     # The time of the step, not of the fork: a decision made for then is not too late for its deadline.
     at = point.now if there is None else time_of(there)
+    # Cleaned as any input is: the copy's journal must be able to hold it.
     if isinstance(instead, str):
         return _text_event(clean(instead), event, machine, at, point)
     if isinstance(instead, Decision):
@@ -274,6 +278,7 @@ def _text_event(text: str, event: Event | None, machine: Machine, at: float, poi
 
 def _awaited(machine: Machine) -> dict[str, type[ModelFinished | ToolFinished | AgentFinished]]:
     """The requests of *machine* that a text answers, with the kind of event that answers them."""
+    # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
     match machine.state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
             return {request: ModelFinished}

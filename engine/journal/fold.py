@@ -94,6 +94,7 @@ def fold(
 
     Raises `JournalError` as `read` does.
     """
+    # Only the whole journal says which run ends are needed again, so its scan comes before the fold.
     if state is None:
         state = initial_state(entries)
     for _ in read(entries, session, state, known):
@@ -454,6 +455,7 @@ def _keep_end(state: SessionState, machine: Machine) -> None:
     if not memory.run or (state.keeps is not None and memory.run not in state.keeps):
         return
     # Spend and ids go on across branches, so what a branch takes from here is the conversation alone.
+    # Not the memory itself, which also holds what a long run has met: each kept end would cost as much.
     then = Memory(run=memory.run, model=memory.model, **conversation_of(memory))
     kept = Machine(machine.config, machine.state, then)
     state.ends[memory.run] = RunEnd(kept, state.messages, state.summary)

@@ -102,6 +102,7 @@ async def _costs(store: Store, session: str, entries: Sequence[bytes]) -> Costs:
 
 async def export(store: Store, session: str) -> bytes:
     """*session* of *store* as one JSON document; `export_entries` documents its fields."""
+    # The row first: it has the times, which no journal has, and says whether the session is there.
     found = await described(store, session)
     if found is None:
         raise UnknownSession(session)
@@ -117,6 +118,7 @@ async def delete(store: Store, session: str) -> int:
     write that the session has changed, and ends there.
     """
     members = _family(session, _by_parent(await listed(store)))
+    # Children first, as `_family` orders them: what a crash leaves can be deleted by the same call again.
     return sum([await store.delete(member) for member in members])
 
 
@@ -134,6 +136,7 @@ async def prune(
     known, children = {one.session: one for one in sessions}, _by_parent(sessions)
     gone: list[str] = []
     for first in sessions:
+        # Each family once, from its head; an orphan is a head of its own.
         if parent_of(first) in known:
             continue
         family = [known[member] for member in _family(first.session, children)]
