@@ -11,8 +11,17 @@ from ...effects.errors import ConfigError, UnknownRun, UnknownSession
 from ...effects.events import ApprovalGiven, Event, Post, UserSent
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
-from ..journal.entries import Branched, Entry, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
-from ..journal.fold import SessionState, apply_entry, fold, gone_back_to, said_in
+from ..journal.entries import (
+    Branched,
+    Entry,
+    HandedOver,
+    Posted,
+    RunOpened,
+    Stepped,
+    TakenOver,
+    Titled,
+)
+from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
@@ -80,8 +89,8 @@ class SessionLog:
             return
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
-        if known and gone_back_to(entries):
-            # A branch: it may lead to the end of a run that `state` has forgotten, so all is folded again.
+        if known and branch_targets(entries):
+            # Somebody went back to where nothing is kept of here.
             known, entries = 0, await self._store.load(self.session)
         self._take_in(self._store, entries, known, self.state if known else None)
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
@@ -273,4 +282,4 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
     if not entries:
         return None
     entry = decode_entry(entries[0], f"entry {number} of session {session!r}")
-    return said_in(entry.event) if isinstance(entry, Stepped) else None
+    return result_text(entry.event) if isinstance(entry, Stepped) else None

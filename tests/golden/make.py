@@ -96,7 +96,6 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.replay import replay
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import (
     VERSION,
@@ -106,6 +105,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
+from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext

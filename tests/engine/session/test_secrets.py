@@ -59,8 +59,7 @@ from turnwheel.effects.requests import (
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.engine.inspect.export import export
+from turnwheel.engine.session.archive import explain, export
 from turnwheel.engine.session.redactor import RedactedModel, Redactor, SecretNames, UnknownSecrets
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
