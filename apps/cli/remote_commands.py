@@ -68,7 +68,7 @@ def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str |
 )
 @store
 def approve(  # the options
-    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: areas.Where | None
+    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: areas.ArgumentGlobs | None
 ) -> None:
     """
     Approve the open question about CALL of session ID; CALL may be all.
