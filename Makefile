@@ -54,8 +54,8 @@ mutants: $(INSTALLED)
 	$(BIN)/python -m pytest -q --mutants $(HUNT) tests/mutants
 
 scenarios: $(INSTALLED)
-	$(BIN)/python tests/scenarios/record.py
-	$(BIN)/python tests/states/test_stories.py
+	PYTHONPATH=tests $(BIN)/python tests/scenarios/record.py
+	PYTHONPATH=tests $(BIN)/python tests/states/test_stories.py
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -40,7 +40,7 @@ import json, time
 begun = time.process_time()
 import httpx
 there = time.process_time()
-import turnwheel
+from turnwheel import Agent, SQLiteStore, tool
 print(json.dumps({"httpx": there - begun, "turnwheel": time.process_time() - there}))
 """
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from turnwheel import SQLiteStore
-from turnwheel.performers.stores.sqlite import APPLICATION_ID
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
 
 Figures = dict[str, float]
 

@@ -42,9 +42,10 @@ from ..performers.base import Clock, SystemClock
 from ..performers.hooks import HookRunner, HostHook
 from ..performers.instructions import InstructionReader
 from ..performers.models.errors import without_login
-from ..performers.models.router import DEFAULT, Models, wire_of
-from ..performers.models.throttle import LIMIT
-from ..performers.tools import Tool, ToolRunner
+from ..performers.models.router import DEFAULT_WIRE, Models, wire_of
+from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.tools.decorator import Tool
+from ..performers.tools.runner import ToolRunner
 from ..states.rules.hooks import told
 from .inputs import approval_event
 from .prices import priced
@@ -194,9 +195,9 @@ def _own_vault() -> Vault:
 
 
 def _vault(vault: Vault) -> Vault:
-    from ..performers.secrets import as_vault  # noqa: PLC0415  # as above
+    from ..performers.secrets import checked_vault  # noqa: PLC0415  # as above
 
-    return as_vault(vault)
+    return checked_vault(vault)
 
 
 def _without_login(url: str | None) -> str:
@@ -210,7 +211,7 @@ def _host_of(agent: Agent) -> HookRunner:
 def _models_of(agent: Agent) -> Models:
     """Who asks models; one that cannot be asked is said now, not when it is needed."""
     models = Models(
-        wire_of(agent.model.name) or DEFAULT,
+        wire_of(agent.model.name) or DEFAULT_WIRE,
         base_url=agent.base_url,
         api_key=agent.api_key,
         client=agent.client,
@@ -303,7 +304,7 @@ class Agent:
     base_url: str | None = attrs.field(default=None, repr=_without_login)
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    requests_at_once: int | None = LIMIT
+    requests_at_once: int | None = MAX_CONCURRENT
     client: httpx.AsyncClient | None = None
     prices: PriceList | None = None
     store: Store | None = None

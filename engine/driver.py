@@ -279,7 +279,7 @@ class Driver:
                 history=self.machine.memory.history,
                 clock=self.clock,
                 emit=self.inbox.put,
-                whole=self.full_result,
+                full_result=self.full_result,
             )
             task = asyncio.ensure_future(performer(request, scene))
             self._work[request.id] = RunningRequest(request, task, self._resting(request))

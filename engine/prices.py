@@ -16,7 +16,7 @@ import attrs
 
 from ..effects.config import ModelSpec, Price
 from ..effects.errors import ConfigError
-from ..performers.models.router import DEFAULT, wire_of
+from ..performers.models.router import DEFAULT_WIRE, wire_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def price_of(
     known = _list()
     at = datetime.now(UTC) if now is None else now
     wire = wire_of(spec.name)
-    name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT
+    name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT_WIRE
     try:
         found, info = known.snapshot.find_provider_model(
             name, None, provider if base_url is None else None, base_url
@@ -81,7 +81,7 @@ def priced(spec: ModelSpec, prices: PriceList | None, first: str, base_url: str 
     if spec.price is not None or prices is None:
         return spec
     # A model of another provider is asked at that provider's own URL, whatever the first one's is.
-    wire = wire_of(first) or DEFAULT
+    wire = wire_of(first) or DEFAULT_WIRE
     ours = (wire_of(spec.name) or wire) == wire
     return attrs.evolve(spec, price=prices(spec, base_url if ours else None))
 

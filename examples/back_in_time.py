@@ -2,17 +2,10 @@
 
 import asyncio
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    Rule,
-    tool,
-)
-from turnwheel.effects.events import ToolFinished
-from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.bisect import bisect
-from turnwheel.engine.inspect.replay import replay
-from turnwheel.testing.scripted import ScriptedModel, calls, says
+from turnwheel import Agent, MemoryStore, Rule, tool
+from turnwheel.effects import CallModel, ToolFinished
+from turnwheel.engine import bisect, replay
+from turnwheel.testing import ScriptedModel, calls, says
 
 REFUNDS: list[int] = []
 

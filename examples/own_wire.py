@@ -3,27 +3,31 @@
 import json
 from typing import Any
 
-from turnwheel.effects.events import Failure
-from turnwheel.effects.history import clear_results
-from turnwheel.effects.messages import (
+from turnwheel.effects import (
+    CallModel,
+    CallPiece,
+    Failure,
     Message,
+    Piece,
     StopReason,
     Text,
+    TextPiece,
     ToolCall,
     ToolResult,
+    Transcript,
+    Usage,
+    clean,
+    clear_results,
 )
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import CallModel, Transcript
-from turnwheel.effects.usage import Usage
-from turnwheel.effects.validators import clean
-from turnwheel.performers.base import PerformContext
-from turnwheel.performers.models import Endpoint, HTTPModel, Timeouts
-from turnwheel.performers.models.transcript import transcript
-from turnwheel.performers.models.wire import (
+from turnwheel.performers import (
+    AnswerEnd,
     Broken,
     Complete,
-    Ending,
-    Post,
+    Endpoint,
+    HTTPModel,
+    HTTPRequest,
+    PerformContext,
+    transcript,
 )
 
 STOPS = {"done": StopReason.END_TURN, "call": StopReason.TOOL_USE, "full": StopReason.MAX_TOKENS}
@@ -33,7 +37,7 @@ MAX_LINE = 1_000_000
 class LinesWire:
     """``lines:NAME`` calls the model NAME: the conversation goes out, and its answer comes back in lines."""
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The request: the conversation or the text to summarise, and the tools that the model may call."""
         view = request.view
         shown = scene.history.slice(0, view.length)
@@ -51,7 +55,9 @@ class LinesWire:
             "tools": [[tool.name, tool.description, json.loads(tool.schema)] for tool in tools],
             "most": request.max_output or scene.config.spec(request.model).max_output,
         }
-        return Post(path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode())
+        return HTTPRequest(
+            path="/say", headers={"content-type": "application/json"}, body=json.dumps(body).encode()
+        )
 
     def parser(self, scene: PerformContext) -> "LinesParser":  # noqa: ARG002  # other parsers need it
         """A new parser for one answer."""
@@ -82,7 +88,7 @@ class LinesParser:
         self.usage: Usage | None = None
         self._line = b""
         self._calls = 0
-        self._ending: Ending | None = None
+        self._ending: AnswerEnd | None = None
 
     def feed(self, data: bytes) -> list[Piece]:
         """The pieces of the lines that *data* ends; the line that it leaves open is kept."""
@@ -92,11 +98,11 @@ class LinesParser:
             self._finish(Broken(failure=Failure.CUT, message=f"a line is longer than {MAX_LINE} bytes"))
         return pieces
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """The ending that the server sent, even if the connection broke later; else an early end."""
         return self._ending or cut or Broken(failure=Failure.CUT, message="the answer has no end")
 
-    def _finish(self, ending: Ending) -> None:
+    def _finish(self, ending: AnswerEnd) -> None:
         self.done, self._ending, self._line = True, ending, b""
 
     def _read(self, line: bytes) -> list[Piece]:
@@ -123,4 +129,4 @@ class LinesParser:
 def lines(base_url: str) -> HTTPModel:
     """The performer for a server at *base_url*."""
     endpoint = Endpoint(base_url=base_url, headers={}, login="this server knows no keys")
-    return HTTPModel(LinesWire(), endpoint, Timeouts(connect=10, first_byte=300, idle=120))
+    return HTTPModel(LinesWire(), endpoint)

@@ -2,22 +2,10 @@
 
 import asyncio
 
-from turnwheel import (
-    Agent,
-    Approve,
-    Deny,
-    Hook,
-    HookAnswer,
-    HookCall,
-    MemoryStore,
-    Policy,
-    Rule,
-    hook,
-    tool,
-)
-from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.testing.scripted import ScriptedModel, calls, says
+from turnwheel import Agent, Approve, Deny, Hook, HookAnswer, HookCall, MemoryStore, Policy, Rule, hook, tool
+from turnwheel.effects import CallModel
+from turnwheel.engine import explain
+from turnwheel.testing import ScriptedModel, calls, says
 
 
 @tool(resources=("account:{account}",))

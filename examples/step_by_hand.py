@@ -1,14 +1,7 @@
 """A whole run by hand: no model, no tool, no event loop."""
 
-from turnwheel import (
-    Config,
-    Machine,
-    ModelSpec,
-    ToolSpec,
-)
-from turnwheel.effects.events import ModelFinished, ToolFinished
-from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.usage import Usage
+from turnwheel import Config, Machine, ModelSpec, ToolSpec
+from turnwheel.effects import CallPiece, ModelFinished, TextPiece, ToolFinished, Usage
 
 config = Config(model=ModelSpec(name="me"), tools=(ToolSpec(name="count", side_effect="read_only"),))
 machine = Machine.start(config, "How long is README.md?")

@@ -8,22 +8,19 @@ import asyncio
 import json
 from decimal import Decimal
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
+from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Policy, Price, tool
+from turnwheel.effects import (
+    CallModel,
+    CallPiece,
     Concurrency,
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    tool,
+    ModelFinished,
+    Piece,
+    Role,
+    StopReason,
+    TextPiece,
+    Usage,
 )
-from turnwheel.effects.events import ModelFinished
-from turnwheel.effects.messages import Role, StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
-from turnwheel.performers.base import PerformContext
+from turnwheel.performers import PerformContext
 
 DOLLAR_A_CALL = Usage(input=1_000)
 PRICE = Price(input=1_000, output=0, source="made up", date="2026-11-21")

@@ -20,14 +20,12 @@ from ..effects.events import Answer, Event
 from ..effects.history import History
 from ..effects.notices import AgentNoticed, RequestDelayed
 
+# The message of a cancellation that only detaches: no caller waits for the answer any more, and the run goes
+# on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.
 LEAVING = "leaving"
-"""
-The message of a cancellation that asks for nothing but to stop: nobody waits for the answer any more, and
-the run goes on later, perhaps in another process. Without it, a cancellation is somebody's decision.
-"""
 
 PassThroughNotice = AgentNoticed | RequestDelayed
-"""What a performer says that is only to be seen: it goes to whoever watches and changes nothing."""
+"""Notices that a performer passes through: they go to subscribers and change nothing."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -61,7 +59,9 @@ class SystemClock:
 
     async def sleep_until(self, due: float) -> None:
         """Return when `now` is at or past *due*."""
-        while (wait := due - self.now()) > 0:  # noqa: ASYNC110  # time is waited for, not an event
+        # A sleep may end a little early: the loop rounds to its clock's resolution, and the machine would ask
+        # again at once for a time that has not come.
+        while (wait := due - self.now()) > 0:  # noqa: ASYNC110  # time is awaited, not an event
             await asyncio.sleep(wait)
 
 
@@ -70,18 +70,18 @@ def noop(*_: object) -> None:
 
 
 async def no_full_result(_: str) -> None:
-    """No whole result of any call."""
+    """The full results of a run that has none."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class PerformContext:
     """
-    What surrounds a request: whose it is, what it may look at, and where to say what happens meanwhile.
+    The surroundings of a request: its session and run, the history it may read, and its way to report.
 
-    *emit* takes the events that come before the answer, such as `ModelStreamed`, and what is only to be seen;
-    it never blocks. *whole* finds the whole result of a call by its id, of which the history may hold the
-    beginning and the end; None where there is none.
+    *emit* takes the events that come before the answer, such as `ModelStreamed`, and `PassThroughNotice`s;
+    it never blocks. *full_result* finds the whole result of a call by its id, of which the history may hold
+    the beginning and the end; None where there is none.
     """
 
     session: str
@@ -90,7 +90,7 @@ class PerformContext:
     history: History
     clock: Clock
     emit: Callable[[Event | PassThroughNotice], None]
-    whole: Callable[[str], Awaitable[str | None]] = no_full_result
+    full_result: Callable[[str], Awaitable[str | None]] = no_full_result
 
 
 class Performer(Protocol[R_contra]):
@@ -100,6 +100,6 @@ class Performer(Protocol[R_contra]):
         """
         Perform *request* and return its one answer.
 
-        None leaves it to somebody else, for a question, or to later, for a child.
+        None leaves it to another process, for a question, or to later, for a child.
         """
         ...

@@ -1,8 +1,8 @@
 """
-The host's own say: `HookRunner` performs `FireHook`.
+Hooks of the host: `hook` and `command_hook` make one, `HookRunner` performs `FireHook`.
 
-A hook is the host's code, and nothing it does may end the run it has a say in: one that raises, hangs, or
-answers with what is no answer has a fault, which is told, and no say.
+Theory of operation. A hook is the host's code, and nothing it does may end the run it has a say in. One that
+raises, hangs, or returns no answer has a fault: the fault is reported, and the hook has no say.
 """
 
 from __future__ import annotations
@@ -20,24 +20,31 @@ import msgspec
 
 from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import HookAnswered
-from ..effects.hooks import (
-    ABOUT_TOOLS,
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
+from ..effects.hooks import ABOUT_TOOLS, Hook, HookAnswer, HookSaid, HookSpec
 from ..effects.permissions import Verdict
 from ..effects.requests import FireHook
-from ..effects.validators import MAX_ARGUMENTS, clean, once
+from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
 from .base import Clock, PerformContext, SystemClock
-from .tools.process import Ended, converse
-from .tools.result import cut, message
-from .worker_pool import WorkerPool
+from .tools.process import ProcessEnd, run_with_input
+from .tools.result import error_text, truncate
+from .worker_pool import GRACE, WorkerPool
 
-# How a host writes a hook: `hook` makes one of a function, and the function sees a `HookCall`.
+# Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call.
+MAX_HOOK_TEXT = 10_000
 
+# Bytes read of a command's output: room for the arguments of a call that writes a whole file.
+MAX_HOOK_OUTPUT = 2_000_000
 
+# The exit code with which a command says no.
+DENY_CODE = 2
+
+# Characters of a command's output that a fault quotes.
+_QUOTED = 500
+
+# Where a denial stops something.
+DENIABLE = frozenset({Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT, Hook.PRE_TOOL_USE, Hook.PRE_COMPACT})
+
+# Where a hook is asked, or its value.
 HookName = (
     Hook
     | Literal[
@@ -52,20 +59,19 @@ HookName = (
         "session_end",
     ]
 )
-"""Where a hook is asked, or its value."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class HookCall:
     """
-    What a hook is asked about. It is the hook's own copy: what it changes in there, nobody sees.
+    The question to a hook. It is the hook's own copy: its changes in there reach no other.
 
-    *payload* is everything there is to know, by *hook*: at a session's start its ``source``; of what a person
-    said its ``prompts``; of a call its ``tool_name`` and ``tool_input``, and afterwards its ``tool_response``
-    or ``error``; of a compaction its ``reason`` and ``size``; at a stop its ``reason`` and how often it was
-    ``continued``; at a session's end its ``reason``. *call* is our id of the call, *tool* and *arguments* are
-    those of the payload. *now* is in seconds since the epoch.
+    *payload* is everything there is to know, by *hook*: at a session's start its ``source``; of a person's
+    input its ``prompts``; of a call its ``tool_name`` and ``tool_input``, and afterwards its
+    ``tool_response`` or ``error``; of a compaction its ``reason`` and ``size``; at a stop its ``reason`` and
+    how often it was ``continued``; at a session's end its ``reason``. *call* is our id of the call, *tool*
+    and *arguments* are those of the payload. *now* is in seconds since the epoch.
     """
 
     hook: Hook
@@ -78,22 +84,22 @@ class HookCall:
     now: float = 0.0
 
 
-Said = HookAnswer | None
-"""What a hook returns: None where it has nothing to say."""
+# What a hook returns: None where it has nothing to say.
+HookReturn = HookAnswer | None
 
-R = TypeVar("R", bound=Said | Awaitable[Said])
-R_co = TypeVar("R_co", bound=Said | Awaitable[Said], covariant=True)
+HookResult = TypeVar("HookResult", bound=HookReturn | Awaitable[HookReturn])
+HookResult_co = TypeVar("HookResult_co", bound=HookReturn | Awaitable[HookReturn], covariant=True)
 
 
 @final
 @attrs.frozen
-class HostHook(Generic[R_co]):
+class HostHook(Generic[HookResult_co]):
     """A function that has a say, made by `hook`. Calling it is calling the function."""
 
     spec: HookSpec
-    function: Callable[[HookCall], R_co]
+    function: Callable[[HookCall], HookResult_co]
 
-    def __call__(self, about: HookCall) -> R_co:
+    def __call__(self, about: HookCall) -> HookResult_co:
         """Call the function."""
         return self.function(about)
 
@@ -111,132 +117,63 @@ def hook(
     where: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     name: str | None = None,
-) -> Callable[[Callable[[HookCall], R]], HostHook[R]]:
+) -> Callable[[Callable[[HookCall], HookResult]], HostHook[HookResult]]:
     """
     Make a function of a `HookCall`, sync or async, a hook: ``@hook(Hook.PRE_TOOL_USE, tool="write")``.
 
     It returns a `HookAnswer`, or None where it has nothing to say. *tool* and *where* are globs, for a tool's
-    name and for arguments by their names, and say which calls it is asked about. *timeout* is in seconds;
-    without an answer until then it has no say. *name* takes the place of the function's own. Raises
-    `ConfigError` or `ArgumentError` where it cannot be a hook.
+    name and for arguments by their names, and choose the calls it is asked about. *timeout* is in seconds; a
+    hook that takes longer has no say. *name* replaces the function's own. Raises `ConfigError` or
+    `ArgumentError` where it cannot be a hook.
     """
-    place = place_of(at)
+    place = _hook_named(at)
 
-    def make(function: Callable[[HookCall], R]) -> HostHook[R]:
+    def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
-        spec = spec_of(place, function.__name__ if name is None else name, tool, where, timeout)
-        return HostHook(spec, function)
+        return HostHook(
+            _spec(place, function.__name__ if name is None else name, tool, where, timeout), function
+        )
 
     return make
 
 
-def place_of(at: object) -> Hook:
-    """The place *at*, or of that value; raises `ArgumentError` or `ConfigError` where there is none."""
-    if not isinstance(at, str):
-        msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
-        raise ArgumentError(msg)
-    try:
-        return Hook(at)
-    except ValueError as error:
-        msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
-        raise ConfigError(msg) from error
+def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a default
+    at: HookName,
+    /,
+    *,
+    command: Sequence[str],
+    cwd: Path | str = ".",
+    tool: str = "*",
+    where: Mapping[str, str] | None = None,
+    timeout: float | None = 60.0,
+    name: str | None = None,
+) -> HostHook[Awaitable[HookReturn]]:
+    """
+    A hook that is a program: *command* and its arguments, run in the directory *cwd*, without a shell.
 
-
-def spec_of(
-    place: Hook, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
-) -> HookSpec:
-    """The specification of these settings; what is wrong with them is told by the hook's *name*."""
-    pairs = _pairs(where)
-    if pairs is None or not are_texts(name, tool):
-        msg = (
-            f"hook {name!r}: name and tool are texts, and where maps arguments to globs, "
-            f"as {{'path': '*.md'}} does; got tool={tool!r}, where={where!r}"
-        )
+    It reads a JSON object: the payload of a `HookCall`, and its hook, session, run, call and now. With exit
+    code 0 it answers: a JSON object with the fields of a `HookAnswer` (arguments as an object), or nothing.
+    With exit code 2 it says no, with the reason on its error stream: the prompt, call or compaction is
+    denied, or at a stop the run goes on. Any other code is a fault. The processes it started end with it.
+    The other settings are those of `hook`.
+    """
+    place = _hook_named(at)
+    # A string is a sequence of strings, too: "ls -l" would run as the program "l".
+    if isinstance(command, str) or not _are_strings(*command):
+        msg = f"the command of a hook is a list of words, such as ['./check.sh', '--quick']; got {command!r}"
         raise ArgumentError(msg)
-    if place not in ABOUT_TOOLS and (pairs or tool != "*"):
-        msg = f"hook {name!r}: {place.value!r} is about no call; leave out tool and where"
+    if not command:
+        msg = "the command of a hook is empty; give a program and its arguments"
         raise ConfigError(msg)
-    try:
-        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout)
-    except ConfigError as error:
-        msg = f"hook {name!r}: {error}"
-        raise ConfigError(msg) from error
+    words, folder = tuple(command), Path(cwd)  # a list of the host's may change later
 
+    async def ask(about: HookCall) -> HookReturn:
+        whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
+        given = json.dumps({**about.payload, **whose, "now": about.now})
+        ended = await run_with_input(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
+        return command_answer(place, ended)
 
-def _pairs(where: object) -> tuple[tuple[str, str], ...] | None:
-    """*where* as a specification has it; None where it is no mapping of texts."""
-    if where is None:
-        return ()
-    if not isinstance(where, Mapping):
-        return None
-    pairs = tuple(where.items())
-    return pairs if all(are_texts(*pair) for pair in pairs) else None
-
-
-def are_texts(*values: object) -> bool:
-    """Whether all *values* are, whatever their types promise."""
-    return all(isinstance(value, str) for value in values)
-
-
-def _check_definition(function: Callable[[HookCall], object]) -> None:
-    """Refuse what cannot be called with a `HookCall`, or is no function at all."""
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        _refuse_definition(function, "it is no function; write one that calls it")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        _refuse_definition(function, "it yields; return one HookAnswer, or None")
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        _refuse_definition(function, "it must take one argument, the HookCall")
-
-
-def _refuse_definition(function: object, problem: str) -> NoReturn:
-    name = getattr(function, "__qualname__", None) or repr(function)
-    msg = f"{name!r} cannot be a hook: {problem}"
-    raise ArgumentError(msg)
-
-
-MAX_TEXT = 10_000
-"""Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call."""
-
-GRACE = 2.0
-"""Seconds an async hook gets to end after it was cancelled or its time was up."""
-
-THREADS = 32
-"""Sync hooks of one runner that run at once."""
-
-DENIABLE = frozenset({Hook.SESSION_START, Hook.USER_PROMPT_SUBMIT, Hook.PRE_TOOL_USE, Hook.PRE_COMPACT})
-"""Where a denial stops something."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class _Occasion:
-    """What hooks are asked about; *arguments*, where not empty, are what one of them made of a call's."""
-
-    hook: Hook
-    session: str
-    payload: str
-    run: str = ""
-    call: str = ""
-    arguments: str = ""
-
-    def about(self, now: float) -> HookCall:
-        """What the next hook sees; raises `ValueError` for a payload that is no JSON object."""
-        payload = _object(self.payload)
-        if self.arguments:
-            payload["tool_input"] = _object(self.arguments)
-        arguments = payload.get("tool_input")
-        return HookCall(
-            hook=self.hook,
-            session=self.session,
-            run=self.run,
-            call=self.call,
-            tool=str(payload.get("tool_name", "")),
-            arguments=arguments if isinstance(arguments, dict) else {},
-            payload=payload,
-            now=now,
-        )
+    return HostHook(_spec(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)
 
 
 @final
@@ -245,18 +182,20 @@ class HookRunner:
     Asks *hooks* for their say: async ones in tasks, others in daemon threads, each within its own time.
 
     The hooks of a request are asked one after the other, and each sees the arguments that those before it
-    gave to a call. A denial ends the asking, since nothing that another one says could undo it. *clock* is
-    for `tell`. Raises `ConfigError` for two hooks of one name.
+    gave to a call. *clock* is for `tell`. Raises `ConfigError` for two hooks of one name.
     """
 
     def __init__(self, hooks: Iterable[HostHook[Any]], *, clock: Clock | None = None) -> None:
+        # Hosts pass the bare function easily. It would fail at the first event, deep in a run.
         found = tuple(hooks)
         for each in found:
-            _must_be_a_hook(each)
+            if not isinstance(cast("object", each), HostHook):
+                msg = f"{each!r} is no hook: make one of it with @hook"
+                raise ArgumentError(msg)
         once("hooks", [each.spec.name for each in found])
         self._hooks = {each.spec.name: each for each in found}
         self._clock = SystemClock() if clock is None else clock
-        self._crew = WorkerPool(THREADS)
+        self._pool = WorkerPool()
 
     @property
     def specs(self) -> tuple[HookSpec, ...]:
@@ -265,93 +204,76 @@ class HookRunner:
 
     async def __call__(self, request: FireHook, scene: PerformContext) -> HookAnswered:
         """Ask the hooks that *request* names. Cancelled, it stops the one that is asked and raises."""
-        occasion = _Occasion(
-            hook=request.hook,
-            session=scene.session,
-            payload=request.payload,
-            run=scene.run,
-            call=request.call,
-        )
         said: list[HookSaid] = []
+        arguments = ""
         for name in request.names:
-            one = await self._ask(name, occasion, scene.clock)
+            call = partial(_hook_call, request, scene.session, scene.run, scene.clock, arguments)
+            one = await self._ask(name, call)
             said.append(one)
             if one.answer.verdict is Verdict.DENY and request.hook in DENIABLE:
-                break
-            if one.answer.arguments and request.hook is Hook.PRE_TOOL_USE:
-                occasion = attrs.evolve(occasion, arguments=one.answer.arguments)
+                break  # no later hook could undo a denial, so none is asked
+            if request.hook is Hook.PRE_TOOL_USE:
+                arguments = one.answer.arguments or arguments
         return HookAnswered(at=scene.clock.now(), request=request.id, said=tuple(said))
 
     async def tell(self, hook: Hook, payload: str, session: str) -> tuple[HookSaid, ...]:
-        """
-        Tell every hook at *hook* of *payload*, JSON text, one after the other; nobody asks what they say.
-
-        Those that have a fault are returned.
-        """
-        occasion = _Occasion(hook=hook, session=session, payload=payload)
+        """Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault."""
+        request = FireHook(id="", hook=hook, names=(), payload=payload)
+        call = partial(_hook_call, request, session, "", self._clock, "")
         names = [name for name, each in self._hooks.items() if each.spec.matches(hook, "", {})]
-        said = [await self._ask(name, occasion, self._clock) for name in names]
+        said = [await self._ask(name, call) for name in names]
         return tuple([one for one in said if one.fault])
 
-    async def _ask(self, name: str, occasion: _Occasion, clock: Clock) -> HookSaid:
-        """What the hook *name* says; raises nothing but our own cancellation."""
+    async def _ask(self, name: str, call: Callable[[], HookCall]) -> HookSaid:
+        """The say of the hook *name*; raises nothing but our own cancellation."""
         asked = self._hooks.get(name)
         if asked is None:
+            # A session may be resumed by an agent that no longer has the hook.
             return _at_fault(name, "there is no such hook here")
-        seconds = asked.spec.timeout
+        seconds, is_async = asked.spec.timeout, asked.is_async
         try:
-            about = occasion.about(clock.now())
-            if asked.is_async:
-                work = self._crew.task(_heard_async(asked, about), f"hook {name}")
-            else:
-                work = self._crew.thread(partial(_heard, asked, about))
-            # Nothing stops a thread, so it is not waited for.
-            return await work.result(seconds, grace=GRACE if asked.is_async else 0.0)
+            work = self._pool.start(
+                partial(asked, call()),
+                f"hook {name}" if is_async else None,
+                partial(checked_answer, name),
+                partial(_raised, name),
+            )
+            # Nothing stops a thread, so it gets no grace: waiting for it would only hold up the run.
+            return await work.result(seconds, grace=GRACE if is_async else 0.0)
         except TimeoutError:
             return _at_fault(name, f"it took longer than {seconds:g} s")
         except (RuntimeError, ValueError) as error:  # no thread to be had, or a payload that is none
             return _at_fault(name, f"it could not be asked: {error}")
 
 
-def _must_be_a_hook(given: object) -> None:
-    if not isinstance(given, HostHook):
-        msg = f"{given!r} is no hook: make one of it with @hook"
-        raise ArgumentError(msg)
+def _hook_call(request: FireHook, session: str, run: str, clock: Clock, arguments: str) -> HookCall:
+    """
+    The question of *request*, with the *arguments* that an earlier hook gave a call, if any did.
+
+    Raises `ValueError` for a payload that is no JSON object.
+    """
+    payload = _object(request.payload)  # read anew for each hook: one that changes its copy harms no other
+    if arguments:
+        payload["tool_input"] = _object(arguments)
+    given = payload.get("tool_input")
+    return HookCall(
+        hook=request.hook,
+        session=session,
+        run=run,
+        call=request.call,
+        tool=str(payload.get("tool_name", "")),
+        arguments=given if isinstance(given, dict) else {},
+        payload=payload,
+        now=clock.now(),
+    )
 
 
-def _heard(asked: HostHook[Any], about: HookCall) -> HookSaid:
-    """What *asked* says; never raises."""
-    try:
-        return accepted(asked.spec.name, asked(about))
-    except BaseException as error:  # noqa: BLE001  # a hook that calls sys.exit() must not end the service
-        return _failed(asked.spec.name, error)
-
-
-async def _heard_async(asked: HostHook[Any], about: HookCall) -> HookSaid:
-    """What *asked* says; never raises, not even when it is cancelled."""
-    try:
-        return accepted(asked.spec.name, await asked(about))
-    except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
-        return _failed(asked.spec.name, error)
-
-
-def _failed(name: str, error: BaseException) -> HookSaid:
-    if isinstance(error, asyncio.CancelledError):  # by nobody else, or nobody waits any more
-        return _at_fault(name, "it cancelled itself")
-    kind, text = type(error).__name__, message(error)
-    return _at_fault(name, f"it raised {kind}: {text}".removesuffix(f": {kind}"))
-
-
-def _at_fault(name: str, fault: str) -> HookSaid:
-    return HookSaid(name=name, fault=cut(fault, MAX_TEXT))
-
-
-def accepted(name: str, answer: object) -> HookSaid:
-    """What the hook *name* says by returning *answer*, fit to be written down."""
+def checked_answer(name: str, answer: object) -> HookSaid:
+    """The say of the hook *name* that returned *answer*, fit to be written down."""
     if answer is None:
         return HookSaid(name=name)
     if inspect.iscoroutine(answer):
-        answer.close()
+        answer.close()  # else Python warns that it was never awaited
         return _at_fault(name, "it returned something to be awaited: declare it with 'async def'")
     if not isinstance(answer, HookAnswer):
         return _at_fault(name, f"it returned {answer!r}: return a HookAnswer, or None")
@@ -359,22 +281,23 @@ def accepted(name: str, answer: object) -> HookSaid:
         return _at_fault(name, fault)
     kept = attrs.evolve(
         answer,
-        reason=cut(answer.reason, MAX_TEXT),
+        reason=truncate(answer.reason, MAX_HOOK_TEXT),
         arguments=clean(answer.arguments),
-        context=cut(answer.context, MAX_TEXT),
+        context=truncate(answer.context, MAX_HOOK_TEXT),
     )
     return HookSaid(name=name, answer=kept)
 
 
 def _fault_in(answer: HookAnswer) -> str:
     """What is wrong with *answer*, whose fields nothing has checked; empty where nothing is."""
+    # The journal stores it. A reason that is no text would fail there, and end the run with an error of ours.
     for field, kind in (("reason", str), ("context", str), ("go_on", bool), ("interrupt", bool)):
         value: object = getattr(answer, field)
         if not isinstance(value, kind):
             return f"its {field} must be a {kind.__name__}; got {value!r}"
     arguments = cast("object", answer.arguments)
-    if isinstance(arguments, str) and len(arguments) > MAX_ARGUMENTS:
-        return f"its arguments have {len(arguments):,} characters, and may have {MAX_ARGUMENTS:,}"
+    if isinstance(arguments, str) and len(arguments) > MAX_CALL_ARGUMENTS:
+        return f"its arguments have {len(arguments):,} characters, and may have {MAX_CALL_ARGUMENTS:,}"
     try:
         if arguments != "":
             _object(arguments)
@@ -383,11 +306,23 @@ def _fault_in(answer: HookAnswer) -> str:
     return ""
 
 
+def _raised(name: str, error: BaseException) -> HookSaid:
+    if isinstance(error, asyncio.CancelledError):
+        # Where we cancelled it, its answer is not read any more. So it did this itself.
+        return _at_fault(name, "it cancelled itself")
+    kind = type(error).__name__
+    return _at_fault(name, f"it raised {kind}: {error_text(error)}".removesuffix(f": {kind}"))
+
+
+def _at_fault(name: str, fault: str) -> HookSaid:
+    return HookSaid(name=name, fault=truncate(fault, MAX_HOOK_TEXT))
+
+
 def _object(text: object) -> dict[str, Any]:
     """The JSON object in *text*; raises `ValueError` where it is none."""
     if not isinstance(text, str):
         msg = "it is no text; json.dumps makes one"
-        raise ValueError(msg)  # noqa: TRY004  # whoever catches it tells what was wrong, of either kind
+        raise ValueError(msg)  # noqa: TRY004  # its caller reports either kind in the same way
     try:
         found: object = _decode(text)
     except RecursionError as error:
@@ -408,19 +343,6 @@ def _refuse(constant: str) -> NoReturn:
 _decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
-# Hooks that are programs of the host's: `command_hook`.
-
-
-MAX_OUTPUT = 2_000_000
-"""Bytes read of what a command says: room for the arguments of a call that writes a whole file."""
-
-NO = 2
-"""The exit code with which a command says no."""
-
-_SHOWN = 500
-"""Characters of a command's output shown in a fault."""
-
-
 @final
 class _Answer(msgspec.Struct, forbid_unknown_fields=True):
     """What a command writes: a `HookAnswer`, whose arguments may be an object, as JSON."""
@@ -433,67 +355,84 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
     interrupt: bool = False
 
 
-def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a default
-    at: HookName,
-    /,
-    *,
-    command: Sequence[str],
-    cwd: Path | str = ".",
-    tool: str = "*",
-    where: Mapping[str, str] | None = None,
-    timeout: float | None = 60.0,
-    name: str | None = None,
-) -> HostHook[Awaitable[Said]]:
-    """
-    A hook that is a program: *command* and its arguments, run in the directory *cwd*, without a shell.
-
-    It reads a JSON object: the payload of a `HookCall`, and its hook, session, run, call and now. With exit
-    code 0 it answers: a JSON object with the fields of a `HookAnswer` (arguments as an object), or nothing.
-    With exit code 2 it says no, for the reason on its error stream: what it is asked about is denied, or at a
-    stop the run goes on. Any other code is a fault. What it started is ended with it. The other settings are
-    those of `hook`.
-    """
-    place = place_of(at)
-    if isinstance(command, str) or not are_texts(*command):
-        msg = f"the command of a hook is a list of words, such as ['./check.sh', '--quick']; got {command!r}"
-        raise ArgumentError(msg)
-    if not command:
-        msg = "the command of a hook is empty; give a program and its arguments"
-        raise ConfigError(msg)
-    words, folder = tuple(command), Path(cwd)
-
-    async def ask(about: HookCall) -> Said:
-        whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
-        given = json.dumps({**about.payload, **whose, "now": about.now})
-        return heard(place, await converse(words, given=given.encode(), cwd=folder, keep=MAX_OUTPUT))
-
-    return HostHook(spec_of(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)
-
-
-def heard(place: Hook, ended: Ended) -> Said:
-    """What a command that *ended* so says at *place*; raises where that is no answer."""
-    if ended.code == NO:
+def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
+    """The answer at *place* of a command that *ended* so; raises where it gave none."""
+    if ended.code == DENY_CODE:
         reason = ended.errors.strip()
         if place in {Hook.STOP, Hook.SUBAGENT_STOP}:
             return HookAnswer(go_on=True, reason=reason)
         return HookAnswer(verdict=Verdict.DENY, reason=reason)
+    # Any other code is a program that crashed, and a crash must neither deny nor allow.
     if ended.code:
         said = ended.errors.strip() or ended.output.strip() or "it said nothing"
-        msg = f"exit code {ended.code}: {said[:_SHOWN]}"
+        msg = f"exit code {ended.code}: {said[:_QUOTED]}"
         raise ChildProcessError(msg)
     if not ended.output.strip():
         return None
     try:
         answer = msgspec.json.decode(ended.output, type=_Answer)
     except (msgspec.DecodeError, RecursionError) as error:
-        msg = f"its output is no answer ({error}): {ended.output[:_SHOWN]!r}"
+        msg = f"its output is no answer ({error}): {ended.output[:_QUOTED]!r}"
         raise ValueError(msg) from error
-    given = answer.arguments
-    return HookAnswer(
-        verdict=answer.verdict,
-        reason=answer.reason,
-        arguments=given if isinstance(given, str) else msgspec.json.encode(given).decode(),
-        context=answer.context,
-        go_on=answer.go_on,
-        interrupt=answer.interrupt,
-    )
+    # A program writes arguments as the object they are; the machine keeps them as text, as a model wrote
+    # them.
+    fields = msgspec.structs.asdict(answer)
+    if not isinstance(answer.arguments, str):
+        fields["arguments"] = msgspec.json.encode(answer.arguments).decode()
+    return HookAnswer(**fields)
+
+
+def _hook_named(at: object) -> Hook:
+    """The hook *at*, or of that value; raises `ArgumentError` or `ConfigError` where there is none."""
+    if not isinstance(at, str):
+        msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
+        raise ArgumentError(msg)
+    try:
+        return Hook(at)
+    except ValueError as error:
+        msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
+        raise ConfigError(msg) from error
+
+
+def _spec(
+    place: Hook, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
+) -> HookSpec:
+    """The specification of these settings; its errors give the hook's *name*."""
+    given = cast("object", {} if where is None else where)
+    pairs: tuple[tuple[Any, Any], ...] = tuple(given.items()) if isinstance(given, Mapping) else ((0, 0),)
+    if not _are_strings(name, tool, *[text for pair in pairs for text in pair]):
+        msg = (
+            f"hook {name!r}: name and tool are texts, and where maps arguments to globs, "
+            f"as {{'path': '*.md'}} does; got tool={tool!r}, where={where!r}"
+        )
+        raise ArgumentError(msg)
+    if place not in ABOUT_TOOLS and (pairs or tool != "*"):
+        msg = f"hook {name!r}: {place.value!r} is about no call; leave out tool and where"
+        raise ConfigError(msg)
+    try:
+        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout)
+    except ConfigError as error:
+        msg = f"hook {name!r}: {error}"
+        raise ConfigError(msg) from error
+
+
+def _are_strings(*values: object) -> bool:
+    """Whether all *values* are, whatever their types promise."""
+    return all(isinstance(value, str) for value in values)
+
+
+def _check_definition(function: Callable[[HookCall], object]) -> None:
+    """Refuse what cannot be called with a `HookCall`, or is no function at all."""
+    problem = ""
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        problem = "it is no function; write one that calls it"
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        problem = "it yields; return one HookAnswer, or None"
+    else:
+        try:
+            inspect.signature(function).bind(None)
+        except TypeError:
+            problem = "it must take one argument, the HookCall"
+    if problem:
+        msg = f"{getattr(function, '__qualname__', None) or repr(function)!r} cannot be a hook: {problem}"
+        raise ArgumentError(msg)

@@ -1,9 +1,4 @@
-"""
-What a project says to its agents: `InstructionReader` performs `ReadInstructions`.
-
-The text ends up in front of a model, so a file is read only where it seems to lie: a name or a symlink that
-leads out of its directory is a fault.
-"""
+"""The instructions of a project to its agents: `InstructionReader` performs `ReadInstructions`."""
 
 from __future__ import annotations
 
@@ -17,14 +12,11 @@ from ..effects.requests import ReadInstructions
 from ..effects.validators import clean
 from .base import PerformContext
 from .tools.decorator import ToolContext
-from .tools.files import locate, roots
+from .tools.paths import locate, roots
 from .worker_pool import WorkerPool
 
-MAX_BYTES = 64 * 1024
-"""Bytes read of one file: some 16,000 tokens, which a model reads at every call."""
-
-Found = tuple[str, tuple[str, ...]]
-"""The text of what was read, and what went wrong."""
+# Bytes read of one file: some 16,000 tokens, which a model reads at every call.
+MAX_INSTRUCTIONS = 64 * 1024
 
 
 @final
@@ -38,15 +30,15 @@ class InstructionReader:
 
     def __init__(self, cwd: Path | str = ".", directories: Iterable[Path | str] = ()) -> None:
         self._roots = roots(cwd, directories)
-        self._crew = WorkerPool(threads=1)
+        self._pool = WorkerPool(threads=1)
 
     async def __call__(self, request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
-        """Read the files, in a thread of their own: a disk may be far away."""
-        text, faults = await self._crew.thread(partial(_sections, request.files, self._roots)).result()
+        """Read the files, in a thread, since a disk may be far away."""
+        text, faults = await self._pool.thread(partial(_sections, request.files, self._roots)).result()
         return InstructionsRead(at=scene.clock.now(), request=request.id, text=text, faults=faults)
 
 
-def _sections(files: tuple[str, ...], directories: tuple[Path, ...]) -> Found:
+def _sections(files: tuple[str, ...], directories: tuple[Path, ...]) -> tuple[str, tuple[str, ...]]:
     """What there is of *files*, each looked for in all *directories*, which begin with the working one."""
     sections: list[str] = []
     faults: list[str] = []
@@ -54,20 +46,19 @@ def _sections(files: tuple[str, ...], directories: tuple[Path, ...]) -> Found:
         for directory in directories:
             heading = clean(file if directory == directories[0] else f"{file} in {directory}")
             try:
-                text, more = _read(file, directory)
+                # The text ends up in front of a model. So `locate` refuses a name or a symlink that leads
+                # out of the directory: a repository could name the keys in its owner's home.
+                place = locate(ToolContext(cwd=directory, deps=None), file)
+                data, _ = place.read(MAX_INSTRUCTIONS + 1)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, ValueError) as error:
                 faults.append(clean(f"the instructions {heading} cannot be read: {error}"))
                 continue
-            if more:
-                faults.append(f"of the instructions {heading} only the first {MAX_BYTES:,} bytes were read")
-            if text:
+            if len(data) > MAX_INSTRUCTIONS:
+                faults.append(
+                    f"of the instructions {heading} only the first {MAX_INSTRUCTIONS:,} bytes were read"
+                )
+            if text := data[:MAX_INSTRUCTIONS].decode(errors="replace").strip():
                 sections.append(f"# {heading}\n\n{text}")
     return "\n\n".join(sections), tuple(faults)
-
-
-def _read(file: str, directory: Path) -> tuple[str, bool]:
-    """The text of *file* in *directory*, and whether there is more of it than is read."""
-    data, _ = locate(ToolContext(cwd=directory, deps=None), file).read(MAX_BYTES + 1)
-    return data[:MAX_BYTES].decode(errors="replace").strip(), len(data) > MAX_BYTES

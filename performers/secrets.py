@@ -1,9 +1,9 @@
 """
-Where secrets are while placeholders stand for them, and how they are taken out of what comes by.
+The vault that keeps secrets while placeholders stand for them, and the search for secrets in values and text.
 
-Taken out are whole values that have a name: arguments, JSON in what a tool says, wherever it stands in it,
-and lines such as ``API_KEY=...``, as `env` prints them. In any other text a secret is found only where its
-value is known already.
+Theory of operation. Whole values that have a secret's name are replaced: arguments, JSON anywhere in a tool's
+text, and lines such as ``API_KEY=...``, as `env` prints them. In any other text a secret is found only where
+its value is known already.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from typing import Protocol, TypeVar, final
 
 from ..effects.errors import ArgumentError
 from ..effects.secrets import (
     ANY,
     LONGEST_NAME,
-    MARK,
+    PLACEHOLDER_MARK,
     Json,
     Secrets,
     is_counted,
@@ -27,29 +26,29 @@ from ..effects.secrets import (
     words_of,
 )
 
-MOST_HELD = 10_000_000
-"""Characters of secrets that are kept in memory; the oldest go first."""
+# Characters of secrets that are kept in memory; the oldest go first.
+MAX_VAULT = 10_000_000
 
-MOST_SESSIONS = 1_000
-"""Sessions that are known to have been at work in this process."""
+# Sessions that are known to have been at work in this process.
+MAX_LOCAL_SESSIONS = 1_000
 
-EACH = 200
-"""Characters that each of them counts for, besides its own."""
+# Characters that each of them counts for, besides its own.
+ENTRY_COST = 200
 
-MOST_TRIES = 16
-"""Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong."""
+# Lists and objects of one text that may turn out to be no JSON; each is read up to where it goes wrong.
+MAX_JSON_TRIES = 16
 
+# Of each of `WORDS` a part: a text without any of them has no secret, and is not looked at twice.
 STEMS = (
     *("pass", "pwd", "secret", "token", "jwt", "bearer", "key", "auth", "credential", "cookie"),
     "connection",
 )
-"""Of each of `WORDS` a part: a text without any of them has no secret, and is not looked at twice."""
 
-TELLING = {"mixed": 6, "digits": 8, "any": 16}
-"""Characters that a value has at least which is looked for in text, by its kind: shorter ones are words."""
+# Characters that a value has at least which is looked for in text, by its kind: shorter ones are words.
+SHORTEST_SEARCHED = {"mixed": 6, "digits": 8, "any": 16}
 
-Redact = Callable[[str, Json], str]
-"""Gives the placeholder for a value that was found under a name."""
+# Gives the placeholder for a value that was found under a name.
+Replace = Callable[[str, Json], str]
 
 
 class Vault(Protocol):
@@ -73,7 +72,7 @@ class Vault(Protocol):
 V = TypeVar("V", bound="Vault")
 
 
-def as_vault(vault: V) -> V:
+def checked_vault(vault: V) -> V:
     """*vault*, if it is one: something that can keep and find."""
     if not all(callable(getattr(vault, can, None)) for can in ("keep", "find")):
         msg = f"a vault has the methods keep and find, a {type(vault).__name__} has not; leave it out for one"
@@ -85,7 +84,7 @@ def as_vault(vault: V) -> V:
 class MemoryVault:
     """Keeps values in this process, *most* characters of them: then the oldest go."""
 
-    def __init__(self, most: int = MOST_HELD) -> None:
+    def __init__(self, most: int = MAX_VAULT) -> None:
         self._most = most
         self._here: dict[str, None] = {}
         self._kept: dict[tuple[str, str], str] = {}
@@ -94,43 +93,45 @@ class MemoryVault:
     async def keep(self, session: str, name: str, value: str) -> None:
         """Keep *value*, also where an older one has to go for it."""
         if (before := self._kept.pop((session, name), None)) is not None:
-            self._held -= len(before) + EACH
+            self._held -= len(before) + ENTRY_COST
         self._kept[session, name] = value
-        self._held += len(value) + EACH
+        self._held += len(value) + ENTRY_COST
         while self._held > self._most:
-            self._held -= len(self._kept.pop(next(iter(self._kept)))) + EACH
+            self._held -= len(self._kept.pop(next(iter(self._kept)))) + ENTRY_COST
 
     async def find(self, session: str, name: str) -> str | None:
         """What was kept by *name*, if it still is."""
         return self._kept.get((session, name))
 
-    def at_home(self, session: str) -> None:
+    def mark_local(self, session: str) -> None:
         """Know that *session* is at work in this process; of very many, the latest."""
         self._here.pop(session, None)
         self._here[session] = None
-        while len(self._here) > MOST_SESSIONS:
+        while len(self._here) > MAX_LOCAL_SESSIONS:
             del self._here[next(iter(self._here))]
 
-    def is_home(self, session: str) -> bool:
+    def is_local(self, session: str) -> bool:
         """Whether *session* was at work in this process, so that it may be again."""
         return session in self._here
 
     def __repr__(self) -> str:
+        # The usual one of a debugger or a log would show the values.
         return f"<MemoryVault of {len(self._kept)} values>"
 
 
 # Values that are already taken apart: arguments
 
 
-def hidden_in(
+def secret_test(
     names: Iterable[str], secrets: Secrets, there: frozenset[str] = frozenset()
 ) -> Callable[[str], bool]:
     """
     Whether an argument is secret, for a tool whose secrets have these *names*.
 
-    Of the names that are *there* nothing else is; what is called otherwise is looked at, since a model may
-    spell a name as it likes, or make one up.
+    Of the names that are *there* no other is; any further name is judged by its words.
     """
+    # A model may spell a name as it likes, or make one up, so a name that is not among the arguments is
+    # judged by its words.
     named = frozenset(names)
     plain = frozenset() if ANY in named else there - named
     words = {words_of(name) for name in named - {ANY}}
@@ -141,9 +142,9 @@ def hidden_in(
     return is_named
 
 
-def redact(value: Json, is_named: Callable[[str], bool], seal: Redact, inside: str = "") -> Json:
+def redact(value: Json, is_named: Callable[[str], bool], replace: Replace, inside: str = "") -> Json:
     """
-    *value* with each text and number that stands below a name for which *is_named* in the hands of *seal*.
+    *value* with each text and number that stands below a name for which *is_named* given to *replace*.
 
     *inside* is the name below which it stands itself. A flag and nothing are no secrets, and what is a
     placeholder stays one.
@@ -151,22 +152,18 @@ def redact(value: Json, is_named: Callable[[str], bool], seal: Redact, inside: s
     match value:
         case dict():
             return {
-                key: redact(each, is_named, seal, key if is_named(key) else inside)
+                key: redact(each, is_named, replace, key if is_named(key) else inside)
                 for key, each in value.items()
             }
         case list():
-            return [redact(each, is_named, seal, inside) for each in value]
-        case str() | int() | float() if inside and is_redactable(value):
-            return seal(inside, value)
+            return [redact(each, is_named, replace, inside) for each in value]
+        # An empty text says nothing, and a flag is one of two values that every reader could guess.
+        case str() if inside and value and not is_placeholder(value):
+            return replace(inside, value)
+        case int() | float() if inside and not isinstance(value, bool):
+            return replace(inside, value)
         case _:
             return value
-
-
-def is_redactable(value: Json) -> bool:
-    """Whether a value with a secret's name is one: a text that says something, or a number."""
-    if isinstance(value, str):
-        return bool(value) and not is_placeholder(value)
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
@@ -178,102 +175,88 @@ def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
         case list():
             for each in value:
                 yield from placeholders_in(each)
-        case str() if MARK in value:
+        case str() if PLACEHOLDER_MARK in value:
             yield from placeholders().finditer(value)
         case _:
             return
 
 
-def filled(value: Json, known: Mapping[str, Json]) -> Json:
+def fill_in(value: Json, known: Mapping[str, Json]) -> Json:
     """*value* with each placeholder replaced whose digits are *known*."""
-    match value:
-        case dict():
-            return {key: filled(each, known) for key, each in value.items()}
-        case list():
-            return [filled(each, known) for each in value]
-        case str() if MARK in value:
-            return filled_text(value, known)
-        case _:
-            return value
-
-
-def filled_text(text: str, known: Mapping[str, Json]) -> Json:
-    """As `filled`: a placeholder alone becomes the value itself, one in other text is written into it."""
-    if (whole := placeholders().fullmatch(text)) and whole[1] in known:
-        return known[whole[1]]
 
     def written(found: re.Match[str]) -> str:
         value = known.get(found[1], found[0])
         return value if isinstance(value, str) else json.dumps(value)
 
-    return placeholders().sub(written, text)
+    match value:
+        case dict():
+            return {key: fill_in(each, known) for key, each in value.items()}
+        case list():
+            return [fill_in(each, known) for each in value]
+        case str() if PLACEHOLDER_MARK in value:
+            # A placeholder alone becomes the value itself, which may be a number; one in other text is part
+            # of it.
+            alone = placeholders().fullmatch(value)
+            return known[alone[1]] if alone and alone[1] in known else placeholders().sub(written, value)
+        case _:
+            return value
 
 
 # Text: what tools say
 
 
-@cache
-def _keys() -> re.Pattern[str]:
-    return re.compile(rf'"([^"\\\n]{{1,{LONGEST_NAME}}})"\s*:\s*')
+_KEYS = re.compile(rf'"([^"\\\n]{{1,{LONGEST_NAME}}})"\s*:\s*')
+
+# ``export API_KEY=...`` at the beginning of a line, behind which `grep` and `read` put a number. In capitals
+# only, since ``token=token`` is code; and not where a shell has to work out the value.
+_ASSIGNMENTS = re.compile(
+    r"^(?:[ ]*\d+[\t:])?(?:export[ ]+)?([A-Z][A-Z0-9_]*)=(?![$`(])(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)",
+    re.MULTILINE,
+)
+
+_DECODER = json.JSONDecoder()
 
 
-@cache
-def _assignments() -> re.Pattern[str]:
-    """
-    ``export API_KEY=...`` at the beginning of a line, which may have a number before it.
-
-    In capitals only, since ``token=token`` is code; and what a shell is to work out is none.
-    """
-    return re.compile(
-        r"^(?:[ ]*\d+[\t:])?(?:export[ ]+)?([A-Z][A-Z0-9_]*)=(?![$`(])(\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']\S*)",
-        re.MULTILINE,
-    )
-
-
-def stems_of(secrets: Secrets) -> tuple[str, ...]:
+def search_stems(secrets: Secrets) -> tuple[str, ...]:
     """`STEMS`, and those of the words of *secrets*."""
     return (*STEMS, *[words[0] for words in map(words_of, secrets.words) if words])
 
 
-def without_secrets(text: str, secrets: Secrets, stems: Iterable[str], seal: Redact) -> str:
-    """*text* with the values in the hands of *seal* that have the name of a secret in it."""
+def redact_text(text: str, secrets: Secrets, stems: Iterable[str], replace: Replace) -> str:
+    """*text* with the values given to *replace* that have the name of a secret in it."""
     if '"' not in text and "=" not in text:
         return text
     small = text.lower()
+    # A megabyte of tool output without any stem is passed on after one search per stem, without a parser.
     if not any(stem in small for stem in stems):
         return text
     if '"' in text:
-        text = "".join(_members_sealed(text, secrets, seal))
-    return _assignments_sealed(text, secrets, seal) if "=" in text else text
+        text = "".join(_replace_members(text, secrets, replace))
+    return _replace_assignments(text, secrets, replace) if "=" in text else text
 
 
-def _members_sealed(text: str, secrets: Secrets, seal: Redact) -> Iterator[str]:
+def _replace_members(text: str, secrets: Secrets, replace: Replace) -> Iterator[str]:
     """*text* in pieces, with the values of JSON replaced that stand behind a secret's key."""
-    search, names = _keys().search, secrets.names
+    search, names = _KEYS.search, secrets.names
     at = done = 0
-    tries = MOST_TRIES
+    tries = MAX_JSON_TRIES
     while found := search(text, at):
         at = found.end()
         if not names(found[1]) or not _may_be_replaced(found[1], text[at : at + 1], tries):
             continue
         try:
-            value, end = _decoder().raw_decode(text, at)
+            value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
-            # Of a text that was cut off, its line is taken; all else is no JSON.
+            # Of a text that was cut off, the rest of its line is taken; all else is no JSON.
             tries -= 1
             if not text.startswith('"', at):
                 continue
-            value, end = _line(text, at)
+            line = text[at:].partition("\n")[0]
+            value, end = line, at + len(line)
         yield text[done:at]
-        yield json.dumps(_replaced(found[1], value, seal), ensure_ascii=False)
+        yield json.dumps(_replaced(found[1], value, replace), ensure_ascii=False)
         at = done = end
     yield text[done:]
-
-
-def _line(text: str, at: int) -> tuple[str, int]:
-    """The rest of the line of *text* that begins *at* a place, and where it ends."""
-    end = text.find("\n", at)
-    return (text[at:], len(text)) if end < 0 else (text[at:end], end)
 
 
 def _may_be_replaced(name: str, begins: str, tries: int) -> bool:
@@ -287,44 +270,36 @@ def _may_be_replaced(name: str, begins: str, tries: int) -> bool:
     return begins != "{" or name.lower().endswith("s")
 
 
-@cache
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder()
-
-
-def _replaced(name: str, value: Json, seal: Redact) -> Json:
+def _replaced(name: str, value: Json, replace: Replace) -> Json:
     """What stands in the place of *value*, which is called *name*, with all that is in it."""
     if is_counted(name) and isinstance(value, int | float):
         return value
-    return redact(value, _nothing, seal, name)
+    return redact(value, lambda _: False, replace, name)
 
 
-def _nothing(_: str) -> bool:
-    return False
-
-
-def _assignments_sealed(text: str, secrets: Secrets, seal: Redact) -> str:
+def _replace_assignments(text: str, secrets: Secrets, replace: Replace) -> str:
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         bare = value[1:-1] if value[0] in "\"'" else value
-        if not secrets.names(name) or found.string.startswith(MARK, found.start(2)):
+        if not secrets.names(name) or found.string.startswith(PLACEHOLDER_MARK, found.start(2)):
             return found[0]
-        return found[0].removesuffix(value) + value.replace(bare, seal(name, bare))
+        return found[0].removesuffix(value) + value.replace(bare, replace(name, bare))
 
-    return _assignments().sub(replaced, text)
+    return _ASSIGNMENTS.sub(replaced, text)
 
 
 # Values that are known
 
 
-def is_telling(value: str) -> bool:
-    """Whether *value* can be told from any word when it turns up in a text."""
+def is_searchable(value: str) -> bool:
+    """Whether *value* is long enough not to be an ordinary word when it turns up in a text."""
     kind = "digits" if value.isdecimal() else "any" if value.isalpha() else "mixed"
-    return len(value) >= TELLING[kind]
+    return len(value) >= SHORTEST_SEARCHED[kind]
 
 
-def masked(text: str, known: Mapping[str, str]) -> str:
+def mask(text: str, known: Mapping[str, str]) -> str:
     """*text* with placeholders in the place of the values that are *known*, by these."""
+    # The longest first: a short one may be a part of it, and would leave the rest to be read.
     for value in sorted(known, key=len, reverse=True):
         if value in text:
             text = text.replace(value, known[value])

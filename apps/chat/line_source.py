@@ -14,7 +14,7 @@ from typing import final
 import attrs
 from rich.text import Text
 
-from ...effects.validators import MAX_TEXT
+from ...effects.validators import MAX_PROMPT
 from ..terminal.screen import Dock, Screen
 from .key_decoder import (
     PASTES_OFF,
@@ -91,11 +91,11 @@ def _split_lines(chunks: Iterable[bytes]) -> Generator[str]:
     rest = ""
     for data in chunks:
         text = decode(data)
-        if len(rest) > MAX_TEXT and "\n" not in text:
+        if len(rest) > MAX_PROMPT and "\n" not in text:
             continue
         *lines, rest = (rest + text).split("\n")
-        yield from [line.removesuffix("\r")[: MAX_TEXT + 1] for line in lines]
-    yield (rest + decode(b"", final=True))[: MAX_TEXT + 1]
+        yield from [line.removesuffix("\r")[: MAX_PROMPT + 1] for line in lines]
+    yield (rest + decode(b"", final=True))[: MAX_PROMPT + 1]
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[str | None], line: str | None) -> None:

@@ -101,7 +101,11 @@ class ChatFace:
     def _mail(self, name: str) -> Mail | None:
         """The waiting input *name*."""
         machine = None if self._workspace is None else self._workspace.session.machine
-        return None if machine is None else next((one for one in machine.memory.mail if one.id == name), None)
+        return (
+            None
+            if machine is None
+            else next((one for one in machine.memory.session.mail if one.id == name), None)
+        )
 
     # Notices
 

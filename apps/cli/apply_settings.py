@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Verdict
 from ...settings import Settings
-from ...settings.settings import FILE
+from ...settings.reading import FILE
 
 NAMES_A_SESSION = ("session", "resume", "newest")
 """The options that name the session of a run; at most one of them counts."""

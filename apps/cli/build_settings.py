@@ -18,7 +18,7 @@ from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import Agent
 from ...performers.base import Performer
-from ...performers.models.router import DEFAULT, Models, wire_of
+from ...performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ...performers.stores.base import Store
 from ...settings import CommandHook, Prices, Settings
 from .run_options import (
@@ -219,10 +219,10 @@ def switch_problem(config: Config, model: str, base_url: str | None = None) -> s
     if base_url is None and is_stand_in(config.model.name) != is_stand_in(model):
         if is_stand_in(model):
             return "only sessions started with the stand-in can use it; start a new session"
-        if wire_of(model) in {None, DEFAULT}:
+        if wire_of(model) in {None, DEFAULT_WIRE}:
             return "this session uses the scripted stand-in; start a new session for a model"
     try:
-        Models(wire_of(config.model.name) or DEFAULT, base_url=base_url, api_key="").check(model)
+        Models(wire_of(config.model.name) or DEFAULT_WIRE, base_url=base_url, api_key="").check(model)
     except ConfigError as error:
         return str(error)
     return ""

@@ -51,7 +51,7 @@ def rule(text: str, verdict: Verdict = Verdict.ALLOW) -> Rule:
     return made
 
 
-def where(text: str) -> areas.Where:
+def where(text: str) -> areas.ArgumentGlobs:
     """The arguments of ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; raises `ValueError` for anything else."""
     pairs = areas.pairs(text)
     if pairs is None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ...effects.permissions import PermissionMode, Verdict
-from ...effects.validators import MAX_TEXT, within
+from ...effects.validators import MAX_PROMPT, within
 from .apply_settings import apply_settings
 from .option_types import (
     amount,
@@ -78,7 +78,7 @@ def _amount(name: str, into: str, help_text: str) -> Callable[[Any], Any]:
     return click.option(name, into, metavar="NUMBER", callback=read(amount), help=help_text)
 
 
-MAX_STDIN = 4 * MAX_TEXT
+MAX_STDIN = 4 * MAX_PROMPT
 """Bytes read of stdin: a character has four at most."""
 
 _SHARED: tuple[Callable[[Any], Any], ...] = (

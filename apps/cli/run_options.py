@@ -17,7 +17,7 @@ from ...effects.config import Config, ModelSpec, Price
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import DEFAULT_MODEL
-from ...performers.tools import builtin_tools
+from ...performers.tools.builtin import builtin_tools
 from ...settings import Settings
 from ..stand_in.script import MODELS, STAND_IN_MODEL
 from ..terminal.sanitize import clean

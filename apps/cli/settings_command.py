@@ -17,8 +17,7 @@ import click
 from ...effects.config import ChildSpec
 from ...effects.permissions import Rule
 from ...settings import Settings
-from ...settings.keys import NONE, fields_of, is_area
-from ...settings.settings import SECRET
+from ...settings.keys import NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.screen import Screen
 from .build_settings import settings_for
 from .run_options import RunOptions, default_store
@@ -128,7 +127,7 @@ def to_toml(value: object) -> str:
         case int() | float() | Decimal():
             return str(value)
         case None | str() | Path() | Rule():
-            text = NONE if value is None else _without_password(str(value))
+            text = NONE_WORD if value is None else _without_password(str(value))
             return json.dumps(text, ensure_ascii=False)
         case tuple():
             return f"[{', '.join(to_toml(each) for each in value)}]"

@@ -57,18 +57,18 @@ class Workspace:
         """The model on screen: the one a person chose for the session, else the configured one."""
         config, machine = self.agent.config, self.session.machine
         name = config.model.name
-        if machine is not None and machine.memory.model != machine.config.model.name:
-            name = machine.memory.model
+        if machine is not None and machine.memory.session.model != machine.config.model.name:
+            name = machine.memory.session.model
         return STAND_IN_LABEL if is_stand_in(name) and self.agent.api_key == "" else name
 
     @property
     def about(self) -> str:
         """Other facts for the first line: a title, an unusual mode, the instruction files."""
         config, machine = self.agent.config, self.session.machine
-        mode = config.policy.mode if machine is None else machine.memory.mode
+        mode = config.policy.mode if machine is None else machine.memory.session.mode
         words = [f"'{one_line(self.session.title, TITLE_WIDTH)}'"] if self.session.title else []
         words += [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
-        if machine is None or isinstance(machine.memory.instructions, NotBegun):
+        if machine is None or isinstance(machine.memory.session.instructions, NotBegun):
             words += [f"reads {file}" for file in config.instructions if self._has(file)]
         return "  ".join(words)
 
@@ -189,5 +189,5 @@ async def apply_choices(options: RunOptions, workspace: Workspace) -> None:
     if options.mode is not None:
         await workspace.session.control(SetMode(mode=options.mode))
     # Without an option, the model that a person chose in the session stays.
-    if (options.model is not None or options.stand_in) and machine.memory.model != model:
+    if (options.model is not None or options.stand_in) and machine.memory.session.model != model:
         await workspace.session.control(SetModel(model=model))

@@ -16,7 +16,7 @@ from typing import cast, final
 
 import attrs
 
-from ...states.rules.compaction import INSTRUCTIONS
+from ...states.rules.compaction import SUMMARY_INSTRUCTIONS
 from .faults import FAULTS, SMALL_MODEL
 from .report import (
     DEFINITIONS,
@@ -133,7 +133,7 @@ def decide(
 
 def _wants_summary(messages: Sequence[WireMessage]) -> bool:
     roles = [message.role for message in messages]
-    return roles == ["system", "user"] and messages[0].text.startswith(INSTRUCTIONS.strip())
+    return roles == ["system", "user"] and messages[0].text.startswith(SUMMARY_INSTRUCTIONS.strip())
 
 
 def _talk(messages: Sequence[WireMessage], tools: Sequence[Offer]) -> _Talk:

@@ -14,7 +14,7 @@ from ...effects.config import ToolSpec
 from ...effects.notices import ApprovalRequested
 from ...effects.permissions import Basis, runs_again
 from ...effects.requests import AskApproval
-from ...states.rules import model_messages
+from ...states.rules.permission import RUN_AGAIN
 from ...states.rules.schema import arguments_of, problem
 from ..cli.option_types import short
 from .call_summary import PREVIEWED, essence, preview
@@ -96,7 +96,7 @@ def card(question: Question, cwd: Path, width: int, *, always_why: bool = False)
         for sign, text in preview(question.tool, question.arguments, cwd)
     ]
     if question.again:
-        lines.append(Text(f"{INDENT}{one_line(model_messages.AGAIN, width - len(INDENT))}", style="yellow"))
+        lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="yellow"))
     return [head, *lines, *_notes(question, width, always_why=always_why)]
 
 

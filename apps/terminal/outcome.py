@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...effects.notices import DoneReason
 from ...engine.session.session import Result, Session
-from ...states.rules import model_messages
+from ...states.rules.permission import RUN_AGAIN
 from ..cli.exit_codes import MEANINGS, exit_for
 from ..cli.option_types import ALL, short
 from ..cli.run_options import RunOptions
@@ -29,5 +29,5 @@ def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
         about = essence(question.tool, question.arguments, screen.width - len(name))
         screen.line(f"{name}{about}".rstrip())
         if question.again:
-            screen.line(f"{INDENT * 2}{model_messages.AGAIN}", "yellow")
+            screen.line(f"{INDENT * 2}{RUN_AGAIN.detail}", "yellow")
     screen.line(f"answer with: {options.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")

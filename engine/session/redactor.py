@@ -38,22 +38,22 @@ from ...effects.requests import (
 )
 from ...effects.secrets import (
     ANY,
-    DIGITS,
-    MARK,
+    PLACEHOLDER_DIGITS,
+    PLACEHOLDER_MARK,
     arguments_in,
     is_placeholder,
     placeholder,
 )
 from ...performers.secrets import (
     MemoryVault,
-    filled,
-    hidden_in,
-    is_telling,
-    masked,
+    fill_in,
+    is_searchable,
+    mask,
     placeholders_in,
     redact,
-    stems_of,
-    without_secrets,
+    redact_text,
+    search_stems,
+    secret_test,
 )
 from ...states.rules import model_messages
 from ...states.rules.schema import arguments_of, problem
@@ -116,7 +116,7 @@ class SecretNames:
     ) -> None:
         specs = tuple(specs)
         self.secrets = secrets
-        self.stems = stems_of(secrets)
+        self.stems = search_stems(secrets)
         self.hidden = {spec.name: spec.secrets for spec in specs}
         self.schemas = {spec.name: spec.schema for spec in specs}
         self.any = tuple({ANY, *[name for names in self.hidden.values() for name in names]})
@@ -155,7 +155,7 @@ class Redactor:
     def seal(self, name: str, value: Json) -> str:
         """The placeholder of *value*, which is called *name*."""
         text = json.dumps(value)
-        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:DIGITS]
+        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:PLACEHOLDER_DIGITS]
         stands = placeholder(name, digits)
         if digits not in self._values:
             self.fresh[digits] = text
@@ -168,7 +168,7 @@ class Redactor:
             return
         self._values[digits] = value
         plain = value if isinstance(value, str) else text
-        if is_telling(plain):
+        if is_searchable(plain):
             self._shown.setdefault(plain, stands)
             self._shown.setdefault(text[1:-1] if plain is value else text, stands)  # as it stands in JSON
         while len(self._values) > REMEMBERED:
@@ -183,7 +183,7 @@ class Redactor:
     def _is_named(self, tool: str) -> Callable[[str], bool]:
         """Whether an argument is secret that is given to *tool* under a name."""
         there = arguments_in(self._schemas[tool]) if tool in self._schemas else frozenset[str]()
-        return hidden_in(self._names(tool), self._plain.get(tool, self._secrets), there)
+        return secret_test(self._names(tool), self._plain.get(tool, self._secrets), there)
 
     async def kept(self) -> None:
         """Have the vault keep what was sealed since; all of it, also where whoever waits is cancelled."""
@@ -219,15 +219,15 @@ class Redactor:
 
     def _seal_whole(self, values: Mapping[str, Json], name: str, value: Json) -> str:
         """As `seal`: a placeholder with more around it is sealed with its value."""
-        return self.seal(name, filled(value, values))
+        return self.seal(name, fill_in(value, values))
 
     def said(self, tool: str, text: str) -> str:
         """*text*, which *tool* said, without the secrets that have a name in it or are known."""
         if not self._secrets.redact:
             return text
         if self._shown:
-            text = masked(text, self._shown)
-        return without_secrets(text, self._plain.get(tool, self._secrets), self._stems, self.seal)
+            text = mask(text, self._shown)
+        return redact_text(text, self._plain.get(tool, self._secrets), self._stems, self.seal)
 
     async def decision(self, tool: str, decision: Decision) -> Decision:
         """*decision* on a call of *tool* without the secrets that a person put into it."""
@@ -261,7 +261,7 @@ class Redactor:
         decision = await self.decision(tool, given.decision)
         if decision == given.decision:
             return given
-        if isinstance(self._vault, MemoryVault) and not any(map(self._vault.is_home, self._sessions)):
+        if isinstance(self._vault, MemoryVault) and not any(map(self._vault.is_local, self._sessions)):
             msg = (
                 "this answer has a secret, which only this process would know, and session "
                 f"{self._session!r} is not run here: answer where it is, or give its agent a vault that lasts"
@@ -272,7 +272,7 @@ class Redactor:
     def drives(self) -> None:
         """A run of the session is under way here, so that what only this process knows is of use to it."""
         if isinstance(self._vault, MemoryVault):
-            self._vault.at_home(self._session)
+            self._vault.mark_local(self._session)
 
     async def instead(self, what: Replacement) -> Replacement:
         """*what* shall happen in a copy, without the secrets in it, whichever tool's they are."""
@@ -317,7 +317,7 @@ class Redactor:
         stands = _digits_of(arguments)
         if not stands:
             return text
-        opened = filled(arguments, await self._known(stands))
+        opened = fill_in(arguments, await self._known(stands))
         if gone := _digits_of(opened):  # also those that were gone when they were sealed with what is around
             raise Gone(gone.values())
         return json.dumps(opened)
@@ -351,7 +351,7 @@ class Redactor:
 
     def hides(self, text: str) -> str:
         """*text* without the secrets that are known."""
-        return masked(text, self._shown)
+        return mask(text, self._shown)
 
     def _warn(self, what: str, error: Exception) -> None:
         if (log := logger(self._session)) is not None:
@@ -496,7 +496,7 @@ class RedactedTool:
     async def __call__(self, request: RunTool, scene: PerformContext) -> Answer | None:
         """Run the tool, unless a value that it needs is gone or does not fit."""
         redactor, tool = self._redactor, request.tool
-        if MARK in request.arguments:
+        if PLACEHOLDER_MARK in request.arguments:
             try:
                 request = attrs.evolve(request, arguments=await redactor.opened(request.arguments))
             except Gone as gone:

@@ -1,185 +1,120 @@
-"""The performer for Anthropic's Messages and everybody who speaks them."""
+"""
+Anthropic's Messages, and every server that speaks them: requests out, one streamed answer in.
+
+Theory of operation. `MessagesWire` makes a request's body of messages that were encoded before: roles take
+turns, and each turn is a list of content blocks. `MessagesParser` reads an answer, which is a message of
+blocks. Each block has an index, a start that gives its type, deltas and a stop; each delta names its own
+type. Only text, thinking and ``tool_use`` are kept. The provider's own tools (``server_tool_use``,
+``mcp_tool_use`` and their results) ran at the provider, and unknown blocks are passed over.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from math import inf
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, Unpack, final
 
 import attrs
+import httpx
 
-from ...effects.config import DEFAULT_OUTPUT_TOKENS
+from ...effects.config import DEFAULT_OUTPUT_TOKENS, Config, ToolSpec
 from ...effects.history import History
-from ...effects.messages import (
-    Binary,
-    Message,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    user,
-)
-from ...effects.requests import Transcript
-from .anthropic_stream import MessagesParser
+from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult, user
+from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.requests import CallModel, Transcript
+from ...effects.usage import Usage
+from ...effects.validators import clean
+from ..base import PerformContext
+from .body import BodyParser
 from .encoding import (
     HEADERS,
     MAX_KEPT,
     CallIds,
-    Encoded,
-    Kept,
+    EncodedCache,
+    EncodedConversation,
+    attachment_note,
     effort,
-    is_object,
-    kind_of,
-    named,
+    is_json_object,
+    media_type,
     to_json,
     tool_name,
-    wire_name,
+    transcript,
 )
-from .http import (
-    MAX_ANSWER,
-    WHOLE,
-    Endpoint,
-    HTTPModel,
-    Timeouts,
-    key_of,
-)
-from .throttle import LIMIT
-from .transcript import transcript
-from .wire import Post
+from .errors import stream_error
+from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
+from .lenient_json import Object, as_object, first_label, first_text, number, objects
+from .wire import AnswerEnd, Broken, Complete, HTTPRequest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+# What stands before the first colon of a model's name to choose this wire; it is not sent.
+ANTHROPIC_PREFIX = "anthropic"
 
-    import httpx
-
-    from ...effects.config import Config, ToolSpec
-    from ...effects.messages import ToolResult
-    from ...effects.requests import CallModel
-    from ..base import PerformContext
-
-# The content blocks of the Messages dialect: parts of messages, results and tools as JSON.
-
-
-MARK = b',"cache_control":{"type":"ephemeral"}'
-"""What stands before the closing brace of a block up to which the provider shall cache."""
-
-IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The pictures that the API takes."""
-
-NO_SCHEMA = b'{"type":"object"}'
-
-
-def marked(block: bytes) -> bytes:
-    """*block* with the mark up to which the provider shall cache."""
-    return block[:-1] + MARK + b"}"
-
-
-def text_block(text: str) -> bytes:
-    """*text*, which the API refuses where it is nothing but white space."""
-    return to_json(_text(text))
-
-
-def thought_block(thought: Reasoning) -> bytes:
-    """A signed or redacted *thought*, as it came."""
-    if thought.redacted:
-        return to_json({"type": "redacted_thinking", "data": thought.redacted})
-    return to_json({"type": "thinking", "thinking": thought.text, "signature": thought.signature})
-
-
-def call_block(call: ToolCall, wire_id: str) -> bytes:
-    """*call* with its arguments as the model wrote them, or none where they are no object."""
-    arguments = call.arguments.encode() if is_object(call.arguments) else b"{}"
-    parts = to_json(wire_id), to_json(tool_name(call.name)), arguments
-    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
-
-
-def result_block(result: ToolResult, wire_id: str) -> bytes:
-    """*result* with its files; those of an error are named only, since the API takes text alone there."""
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
-    content = [_text(result.content)] if result.content.strip() else []
-    if result.is_error:
-        content += [_text(named(file)) for file in result.files]
-        return to_json(block | {"is_error": True, "content": content or [_text(result.outcome)]})
-    content += [_attached(file) for file in result.files]
-    return to_json(block | {"content": content} if content else block)
-
-
-def attached_block(part: Binary) -> bytes:
-    """*part* as a picture or a document, or named in text where the API takes neither."""
-    return to_json(_attached(part))
-
-
-@lru_cache(maxsize=1024)
-def tool_block(tool: ToolSpec) -> bytes:
-    """What a model is told of *tool*."""
-    schema = tool.schema.encode("utf-8", "replace")
-    if "type" not in (properties := json.loads(tool.schema)):
-        schema = to_json({"type": "object"} | properties)  # elsewhere it may be left out
-    described = b'"description":%b,' % to_json(tool.description) if tool.description else b""
-    return b'{"name":%b,%b"input_schema":%b}' % (to_json(tool.name), described, schema)
-
-
-def bare_tool_block(name: str) -> bytes:
-    """A tool of which nothing is known but its *name*."""
-    return b'{"name":%b,"input_schema":%b}' % (to_json(name), NO_SCHEMA)
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def _attached(part: Binary) -> dict[str, Any]:
-    kind = kind_of(part)
-    if part.data and kind in IMAGES:
-        return {"type": "image", "source": _base64(kind, part)}
-    title = {"title": part.name} if part.name else {}
-    if part.data and kind == "application/pdf":
-        return {"type": "document", "source": _base64(kind, part)} | title
-    if kind.startswith("text/") and (text := part.data.decode("utf-8", "replace")).strip():
-        source = {"type": "text", "media_type": "text/plain", "data": text}
-        return {"type": "document", "source": source} | title
-    return _text(named(part))
-
-
-def _base64(kind: str, part: Binary) -> dict[str, str]:
-    return {"type": "base64", "media_type": kind, "data": base64.b64encode(part.data).decode()}
-
-
-# The Messages dialect: a request's body out of what was already encoded.
-
-
-PREFIX = "anthropic"
-"""What stands before the first colon of a model's name to choose this wire; it is not sent."""
-
+# The least tokens of thinking that the API takes.
 MIN_THINKING = 1_024
-"""The least tokens of thinking that the API takes."""
 
+# The first version of the models that decide for themselves how much they think.
+# They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
 ADAPTIVE = (4, 7)
-"""
-The first version of the models that decide for themselves how much they think.
 
-They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
-"""
+# The user's words where a conversation begins with the model, or with nothing, which the API refuses.
+BEGIN_TEXT = "Begin."
 
-OPENING = "Begin."
-"""What the user says where a conversation begins with the model, or with nothing, which the API refuses."""
+# The user's words where the model spoke last.
+# Newer models refuse to go on with their own words, older ones do where these end in white space.
+CONTINUE_TEXT = "Continue."
 
-GO_ON = "Continue."
-"""
-What the user says where the model spoke last.
-
-Newer models refuse to go on with what they said, older ones do where it ends in white space.
-"""
-
+# What a model's message says.
 _Said = Text | Reasoning | ToolCall | Binary
-"""What a model's message says."""
 
 _USER, _ASSISTANT = b"user", b"assistant"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
 _OTHER_WIRE = re.compile(r"[a-z]+:")
+
+# Where models are asked when no other address is given.
+ANTHROPIC = "https://api.anthropic.com/v1"
+
+# The environment variable that holds the key when none is given.
+ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
+
+# The version of the API, which names its shape and not the newest of its features.
+API_VERSION = "2023-06-01"
+
+
+@final
+class AnthropicMessages(HTTPModel):
+    """
+    Performs `CallModel` with Anthropic's Messages, or any server that speaks them at *base_url*.
+
+    *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent.
+    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
+    `HTTPModel`. *betas* are features that are asked for by name.
+    """
+
+    def __init__(  # each is a setting of its own
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        *,
+        prefix: str = ANTHROPIC_PREFIX,
+        betas: Sequence[str] = (),
+        **options: Unpack[HTTPOptions],
+    ) -> None:
+        key = api_key_from(api_key, ANTHROPIC_KEY)
+        endpoint = Endpoint(
+            base_url=(base_url or ANTHROPIC).rstrip("/"),
+            headers={"anthropic-version": API_VERSION}
+            | ({"x-api-key": key} if key else {})
+            | ({"anthropic-beta": ",".join(betas)} if betas else {}),
+            login=f"set {ANTHROPIC_KEY} or pass api_key",
+        )
+        super().__init__(MessagesWire(prefix), endpoint, client, **options)
+
+
+# A request: its body out of what was already encoded.
 
 
 @final
@@ -190,28 +125,28 @@ class MessagesWire:
     *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept.
     """
 
-    def __init__(self, prefix: str = PREFIX, keep: int = MAX_KEPT) -> None:
+    def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = MAX_KEPT) -> None:
         self._prefix = prefix
-        self._kept = Kept(partial(_Encoded, prefix), keep)
+        self._kept = EncodedCache(partial(_EncodedMessages, prefix), keep)
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The HTTP request that asks for the answer to *request*, streamed."""
         view, history = request.view, scene.history
-        again = not isinstance(view, Transcript)  # what is sent only once is not worth caching
+        again = not isinstance(view, Transcript)  # a text that is sent only once is not worth caching
         if isinstance(view, Transcript):
-            encoded = _Encoded(self._prefix)
+            encoded = _EncodedMessages(self._prefix)
             place = encoded.until(History.of(user(transcript(history.slice(0, view.length), view.limit))), 1)
         else:
             encoded = self._kept.of(history.log)
             place = encoded.until(history, view.length, view.cleared)
-        model = wire_name(request.model, self._prefix)
+        model = request.model.removeprefix(f"{self._prefix}:")
         options = _options(request, model, scene.config, may_think=place.may_think)
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
             *_tools(request, scene.config, place.called),
         ]
-        return Post(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
+        return HTTPRequest(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
 
     def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
         """A new parser for one answer."""
@@ -220,7 +155,7 @@ class MessagesWire:
 
 @final
 @attrs.frozen
-class _Place:
+class _MessagesMark:
     """
     Where the buffer stands behind a message: *end* is behind its last block, *role* says whose turn it is.
 
@@ -245,11 +180,11 @@ class _Place:
 
 
 @final
-class _Encoded(Encoded[_Place]):
+class _EncodedMessages(EncodedConversation[_MessagesMark]):
     """The messages of one log as JSON, the last one open."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(_Place())
+        super().__init__(_MessagesMark())
         self._prefix = prefix
         self._ids = CallIds()
 
@@ -264,22 +199,24 @@ class _Encoded(Encoded[_Place]):
         if message.at > self.place.newest:
             self._move(newest=message.at)
 
-    def body(self, head: list[bytes], place: _Place, *, again: bool) -> bytes:
+    def body(self, head: list[bytes], place: _MessagesMark, *, again: bool) -> bytes:
         """A body of *head* and the messages up to *place*, marked where they will be sent *again*."""
         if not place.end:
-            return b"".join((*head, b',"messages":[', _users(OPENING), b"]}"))
-        mark, tail = MARK if again else b"", b"}]}"
+            return b"".join((*head, b',"messages":[', _users(BEGIN_TEXT), b"]}"))
+        # Two marks: up to the first, the provider has the request before this one in its cache; up to the
+        # second it writes this one. With one alone it would find no entry where a turn has many blocks.
+        mark, tail = CACHE_MARK if again else b"", b"}]}"
         if place.role == _ASSISTANT:
-            tail += b"," + _users(GO_ON)
+            tail += b"," + _users(CONTINUE_TEXT)
         before, end = max(place.before - 1, 0), place.end - 1  # in front of the braces
-        # What looks into the buffer has to be gone before it grows.
+        # Views and not slices: the buffer holds the whole conversation. They have to be gone before it grows.
         with memoryview(self.buffer) as buffer, buffer[:before] as first, buffer[before:end] as rest:
             parts = first, mark if before else b"", rest, mark, tail
             return b"".join((*head, b',"messages":[', *parts, b"]}"))
 
     def _ask(self, message: Message) -> None:
         blocks = [
-            text_block(part.text) if isinstance(part, Text) else attached_block(part)
+            text_block(part.text) if isinstance(part, Text) else to_json(_attached(part))
             for part in message.parts
             if isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip())
         ]
@@ -293,14 +230,18 @@ class _Encoded(Encoded[_Place]):
             return
         if self.place.role != _USER:
             self._move(asked=True)
-            self._say(_USER, [text_block(GO_ON if self.place.role else OPENING)])
+            self._say(_USER, [text_block(CONTINUE_TEXT if self.place.role else BEGIN_TEXT)])
         if self.place.asked:
             self._move(asked=False, thought=isinstance(parts[0], Reasoning))
         self._say(_ASSISTANT, [self._block(part) for part in parts])
 
     def _answered(self, message: Message) -> list[_Said]:
         """The parts of *message* that can go back: there may be none, and the last one is never a thought."""
-        proven = message.at >= self.place.newest and self._is_own(message.model)
+        # A signature is checked against the conversation before it, and each provider takes its own only.
+        # Thinking of another wire, or of a message that was put before a newer one, would get the whole
+        # request refused.
+        own = message.model.startswith(f"{self._prefix}:") or not _OTHER_WIRE.match(message.model)
+        proven = own and message.at >= self.place.newest
         parts: list[_Said] = []
         for part in message.parts:
             match part:
@@ -314,21 +255,21 @@ class _Encoded(Encoded[_Place]):
                     parts.append(part)
                 case _:
                     pass  # why it ended
+        # The API refuses a turn of the model that ends in thinking, as an answer that was cut does.
         while parts and isinstance(parts[-1], Reasoning):
             parts.pop()
         return parts
 
-    def _is_own(self, model: str) -> bool:
-        return model.startswith(f"{self._prefix}:") or not _OTHER_WIRE.match(model)
-
     def _block(self, part: _Said) -> bytes:
         match part:
-            case Reasoning():
-                return thought_block(part)
+            case Reasoning(redacted="", text=text, signature=signature):
+                return to_json({"type": "thinking", "thinking": text, "signature": signature})
+            case Reasoning(redacted=redacted):
+                return to_json({"type": "redacted_thinking", "data": redacted})
             case Text():
                 return text_block(part.text)
             case Binary():
-                return text_block(named(part))
+                return text_block(attachment_note(part))
             case ToolCall():
                 if (name := tool_name(part.name)) not in self.place.called:
                     self._move(called=(*self.place.called, name))
@@ -356,6 +297,8 @@ def _users(text: str) -> bytes:
 
 def _system(request: CallModel, *, again: bool) -> list[bytes]:
     blocks = [text_block(text) for text in (request.system, request.instructions) if text.strip()]
+    # Only behind the system prompt: the instructions may differ from project to project, and what is cached
+    # is the beginning that all sessions of an agent share.
     if again and request.system.strip():
         blocks[0] = marked(blocks[0])
     return [b',"system":[', b",".join(blocks), b"]"] if blocks else []
@@ -366,8 +309,9 @@ def _tools(request: CallModel, config: Config, called: Iterable[str]) -> list[by
     tools = [tool_block(tool) for tool in config.tools if tool.name in offered]
     if tools:
         return [b',"tools":[', b",".join([*tools[:-1], marked(tools[-1])]), b"]"]
-    # The API refuses calls in a conversation where there are no tools, even those that were made before.
-    there_were = [bare_tool_block(name) for name in called]
+    # A request may withdraw all tools. The API refuses calls in a conversation where there are no
+    # tools, even those that were made before, so each that was called is named once more.
+    there_were = [b'{"name":%b,"input_schema":{"type":"object"}}' % to_json(name) for name in called]
     return [b',"tool_choice":{"type":"none"},"tools":[', b",".join(there_were), b"]"] if there_were else []
 
 
@@ -377,7 +321,8 @@ def _options(request: CallModel, model: str, config: Config, *, may_think: bool)
     options: dict[str, Any] = {}
     if request.thinking is not None and (adaptive or may_think):
         tokens = max(request.thinking, MIN_THINKING)
-        limit += tokens if limit <= tokens else 0  # they are a part of the output
+        # Thinking counts against the output, and the API refuses a limit that leaves nothing for the answer.
+        limit += tokens if limit <= tokens else 0
         if adaptive:
             options["thinking"] = {"type": "adaptive", "display": "summarized"}
             options["output_config"] = {"effort": effort(request.thinking)}
@@ -397,59 +342,287 @@ def _version(model: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
-ANTHROPIC = "https://api.anthropic.com/v1"
-"""Where models are asked when no other address is given."""
+# Content blocks: parts of messages, results and tools as JSON.
 
-KEY = "ANTHROPIC_API_KEY"
-"""The environment variable that holds the key when none is given."""
+# What stands before the closing brace of a block up to which the provider shall cache.
+CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
 
-VERSION = "2023-06-01"
-"""The version of the API, which names its shape and not the newest of its features."""
+# The pictures that the API takes.
+ACCEPTED_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
-FIRST_BYTE = 300.0
-"""Seconds until an answer begins: the API does not ping before it has read the whole conversation."""
 
-IDLE = 120.0
-"""Seconds between two bytes of an answer: the API itself pings more often, proxies do not."""
+def marked(block: bytes) -> bytes:
+    """*block* with the mark up to which the provider shall cache."""
+    return block[:-1] + CACHE_MARK + b"}"
+
+
+def text_block(text: str) -> bytes:
+    """*text*, which the API refuses where it is nothing but white space."""
+    return to_json(_text(text))
+
+
+def call_block(call: ToolCall, wire_id: str) -> bytes:
+    """*call* with its arguments as the model wrote them, or none where they are no object."""
+    arguments = call.arguments.encode() if is_json_object(call.arguments) else b"{}"
+    parts = to_json(wire_id), to_json(tool_name(call.name)), arguments
+    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
+
+
+def result_block(result: ToolResult, wire_id: str) -> bytes:
+    """*result* with its files; those of an error are named only, since the API takes text alone there."""
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
+    content = [_text(result.content)] if result.content.strip() else []
+    if result.is_error:
+        content += [_text(attachment_note(file)) for file in result.files]
+        return to_json(block | {"is_error": True, "content": content or [_text(result.outcome)]})
+    content += [_attached(file) for file in result.files]
+    return to_json(block | {"content": content} if content else block)
+
+
+@lru_cache(maxsize=1024)
+def tool_block(tool: ToolSpec) -> bytes:
+    """*tool* as the model sees it."""
+    schema = tool.schema.encode("utf-8", "replace")
+    if "type" not in (properties := json.loads(tool.schema)):
+        schema = to_json({"type": "object"} | properties)  # other providers let it be left out
+    described = b'"description":%b,' % to_json(tool.description) if tool.description else b""
+    return b'{"name":%b,%b"input_schema":%b}' % (to_json(tool.name), described, schema)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _attached(part: Binary) -> dict[str, Any]:
+    """*part* as a picture or a document, or named in text where the API takes neither."""
+    kind = media_type(part)
+    if part.data and kind in ACCEPTED_IMAGES:
+        return {"type": "image", "source": _base64(kind, part)}
+    title = {"title": part.name} if part.name else {}
+    if part.data and kind == "application/pdf":
+        return {"type": "document", "source": _base64(kind, part)} | title
+    if kind.startswith("text/") and (text := part.data.decode("utf-8", "replace")).strip():
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+        return {"type": "document", "source": source} | title
+    return _text(attachment_note(part))
+
+
+def _base64(kind: str, part: Binary) -> dict[str, str]:
+    return {"type": "base64", "media_type": kind, "data": base64.b64encode(part.data).decode()}
+
+
+# An answer: pieces and an ending out of bytes.
+
+# What a `stop_reason` means; all others are `UNKNOWN`.
+# So is ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
+# None was asked for, so who sees this warning uses a proxy that adds some.
+STOPS: dict[str, StopReason] = {
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "refusal": StopReason.REFUSAL,
+}
+
+# The numbers of a usage, each the total so far.
+COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 @final
-class AnthropicMessages(HTTPModel):
+class _Block:
     """
-    Performs `CallModel` with Anthropic's Messages, or any server that speaks them at *base_url*.
+    A block under way.
 
-    *api_key* defaults to the environment's ``ANTHROPIC_API_KEY``; where that is empty too, none is sent. A
-    *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
-    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
-    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
-    *betas* are features that are asked for by name.
+    *ours* is false for what is passed over. A call has its *number* and its *input*, the arguments that stood
+    in its start, until better ones come. Thinking is *torn* when its signature cannot be for what stands
+    before it: after other pieces came in between, or another signature.
     """
 
-    def __init__(  # noqa: PLR0913  # each is a setting of its own
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: httpx.AsyncClient | None = None,
-        *,
-        connect_timeout: float | None = 10.0,
-        first_byte_timeout: float | None = FIRST_BYTE,
-        idle_timeout: float | None = IDLE,
-        answer_timeout: float | None = WHOLE,
-        prefix: str = PREFIX,
-        limit: int | None = LIMIT,
-        max_answer: int = MAX_ANSWER,
-        betas: Sequence[str] = (),
-    ) -> None:
-        key = key_of(api_key, KEY)
-        endpoint = Endpoint(
-            base_url=(base_url or ANTHROPIC).rstrip("/"),
-            headers={"anthropic-version": VERSION}
-            | ({"x-api-key": key} if key else {})
-            | ({"anthropic-beta": ",".join(betas)} if betas else {}),
-            login=f"set {KEY} or pass api_key",
+    __slots__ = ("begun", "input", "number", "ours", "torn")
+
+    def __init__(self, *, ours: bool = True, number: int | None = None) -> None:
+        self.ours = ours
+        self.number = number
+        self.input = ""
+        self.begun = False
+        self.torn = False
+
+
+@final
+class MessagesParser(BodyParser):
+    """Reads one answer. No bytes make it raise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[int, _Block] = {}  # the open ones, by their index
+        self._calls = 0
+        self._thought: _Block | None = None  # whose unsigned thinking is the last that was said
+        self._answered = False
+        self._stop = StopReason.UNKNOWN
+        self._sequence = ""
+        self._counts: dict[str, int] = {}
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage that the answer reported so far, or None."""
+        if not self._counts:
+            # A proxy whose own upstream counts at the end only opens with zeros. "No tokens" and "not known
+            # yet" have to differ, since the loop estimates the second.
+            return None
+        plain, output, cached, write = [self._counts.get(name, 0) for name in COUNTS]
+        # This API counts cached tokens beside the input, OpenAI counts them in it.
+        return Usage(
+            input=plain + cached + write,
+            output=output,
+            cached=cached,
+            cache_write=write,
+            reasoning=self._counts.get("thinking_tokens", 0),
         )
-        timeouts = Timeouts(
-            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
-        )
-        super().__init__(MessagesWire(prefix), endpoint, timeouts, client, limit, max_answer)
+
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
+        if self.done and self._answered:
+            usage = self.usage or Usage()
+            return Complete(stop=self._stop, usage=usage, sequence=self._sequence, pieces=pieces)
+        return cut or self._nothing("message_stop" if self._answered else "")
+
+    def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
+        match chunk.get("type"):
+            case "content_block_delta":
+                self._delta(chunk.get("index"), chunk.get("delta"), pieces)
+            case "content_block_start":
+                self._begin(chunk.get("index"), as_object(chunk.get("content_block")), pieces)
+            case "content_block_stop":
+                self._close(chunk.get("index"), pieces)
+            case "message_start":
+                self._close_all(pieces)
+                self._message(as_object(chunk.get("message")))
+            case "message_delta":
+                self._message(as_object(chunk.get("delta")))
+                self._count(chunk)
+            case "message_stop":
+                self._finish(pieces)
+            case "message":
+                for index, block in enumerate(objects(chunk.get("content"))):
+                    self._begin(index, block, pieces)
+                self._message(chunk)
+                self._finish(pieces)
+            case kind if kind == "error" or chunk.get("error"):
+                self._fail(stream_error(chunk))
+            case _:
+                pass  # a ping, or what was invented since
+
+    def _message(self, message: Object) -> None:
+        self._answered = True
+        self._count(message)
+        if reason := first_text(message, "stop_reason"):
+            self._stop = STOPS.get(reason, StopReason.UNKNOWN)
+            self._sequence = clean(first_label(message, "stop_sequence"))
+
+    def _finish(self, pieces: list[Piece]) -> None:
+        self._close_all(pieces)
+        self.done = True
+
+    def _count(self, holder: Object) -> None:
+        usage = as_object(holder.get("usage"))
+        details = as_object(usage.get("output_tokens_details"))
+        told = {name: number(usage, name) for name in COUNTS}
+        told["thinking_tokens"] = number(details, "thinking_tokens")
+        if usage:
+            # Each is the total so far. A number that is missing, null or 0 came earlier: some servers send
+            # all of them in the end only, others only those that changed.
+            self._counts |= {name: count for name, count in told.items() if count}
+
+    # Blocks
+
+    def _begin(self, index: object, start: Object, pieces: list[Piece]) -> None:
+        self._answered = True
+        # Some proxies number the blocks of every message from 0: where an index comes again, its block is
+        # over.
+        self._close(index, pieces)
+        block = _Block()
+        match start.get("type"):
+            case "text":
+                self._say(first_text(start, "text"), pieces)
+            case "thinking":
+                self._think(block, first_text(start, "thinking"), pieces)
+                self._sign(block, first_text(start, "signature"), pieces)
+            case "redacted_thinking":
+                self._thought = None
+                pieces.append(ReasoningPiece(redacted=first_text(start, "data")))
+            case "tool_use":
+                block = self._call(start, pieces)
+            case _:
+                block.ours = False
+        if isinstance(index, int):
+            self._blocks[index] = block
+
+    def _call(self, start: Object, pieces: list[Piece]) -> _Block:
+        block = _Block(number=self._calls)
+        self._calls += 1
+        self._thought = None
+        # Some servers send the arguments here, whole, and no deltas. Others send them here and as deltas: so
+        # these wait until the block closes, and are forgotten with its first delta.
+        if given := start.get("input"):
+            block.input = json.dumps(given, ensure_ascii=False)
+        pieces.append(CallPiece(self._calls - 1, first_label(start, "id"), first_label(start, "name")))
+        return block
+
+    def _close(self, index: object, pieces: list[Piece]) -> None:
+        block = self._blocks.pop(index, None) if isinstance(index, int) else None
+        if block is not None and block.number is not None and block.input:
+            pieces.append(CallPiece(block.number, arguments=block.input))
+
+    def _close_all(self, pieces: list[Piece]) -> None:
+        for index in list(self._blocks):
+            self._close(index, pieces)
+
+    def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
+        block = self._blocks.get(index) if isinstance(index, int) else None
+        if block is None:
+            # Its start was lost. A delta names its own type, so only those of calls cannot be used.
+            block = _Block()
+        if not isinstance(delta, dict) or not block.ours:
+            return
+        kind = delta.get("type")
+        # Nearly every chunk is one of text, so this branch is first, and calls nothing.
+        if kind == "text_delta":
+            text = delta.get("text")
+            if text and isinstance(text, str):
+                self._thought = None
+                pieces.append(TextPiece(text))
+        elif kind == "input_json_delta":
+            self._argue(block, first_text(delta, "partial_json"), pieces)
+        elif kind == "thinking_delta":
+            self._think(block, first_text(delta, "thinking"), pieces)
+        elif kind == "signature_delta":
+            self._sign(block, first_text(delta, "signature"), pieces)
+        # All others say nothing here: citations, and what was invented since.
+
+    def _say(self, text: str, pieces: list[Piece]) -> None:
+        if text:
+            self._thought = None
+            pieces.append(TextPiece(text))
+
+    def _argue(self, block: _Block, bit: str, pieces: list[Piece]) -> None:
+        if bit and block.number is not None:
+            self._thought = None
+            block.input = ""
+            pieces.append(CallPiece(block.number, arguments=bit))
+
+    def _think(self, block: _Block, text: str, pieces: list[Piece]) -> None:
+        if text:
+            block.torn |= self._thought is not block and (block.begun or self._thought is not None)
+            block.begun = True
+            self._thought = block
+            pieces.append(ReasoningPiece(text))
+
+    def _sign(self, block: _Block, signature: str, pieces: list[Piece]) -> None:
+        # A signature is for all the thinking of its block and for no other. One that arrives behind thinking
+        # that was torn is dropped: sent back, it would not match, and the provider refuses the request.
+        whole = self._thought is (block if block.begun else None)
+        if signature and whole and not block.torn:
+            pieces.append(ReasoningPiece(signature=signature))
+        if signature:
+            block.torn = True
+            self._thought = None

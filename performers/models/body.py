@@ -4,10 +4,10 @@ What the parsers of all dialects share, sans-I/O: the bytes of one answer in, de
 Theory of operation. Chunks are decoded to plain dicts and every field is looked at before it is used, since
 many servers speak each dialect and no two of them alike. What can be read is read, what cannot is passed
 over, and the answer is judged at its end. An answer that is one JSON object instead of a stream is read as a
-stream of one chunk; its first byte, not its content type, tells the two apart.
+stream of one chunk. Its first byte decides, and not its content type, which servers get wrong.
 
-What decodes to many times its own size, or is nested so deep that it depends on the caller whether it can be
-decoded, cannot be read either: `is_bearable` tells it before.
+A chunk that decodes to many times its own size, or is nested deeper than the stack allows, is not read
+either: `is_decodable` finds those before.
 """
 
 from __future__ import annotations
@@ -15,35 +15,29 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 import msgspec
 
 from ...effects.events import Failure
-from .errors import in_stream
-from .lenient_json import SurrogateJoiner, as_object, objects
-from .wire import Broken, Ending
-
-if TYPE_CHECKING:
-    from ...effects.pieces import Piece
-    from ...effects.usage import Usage
-    from .lenient_json import Object
+from ...effects.pieces import Piece
+from ...effects.usage import Usage
+from .errors import stream_error
+from .lenient_json import Object, SurrogateJoiner, as_object, objects
+from .wire import AnswerEnd, Broken
 
 # Server-sent events, sans-I/O: bytes in at any split, events out.
 
 
-MAX_LINE = 8 * 1024 * 1024
-"""
-Bytes of one line, or of one event's data, that are kept before giving up.
-
-A whole answer of 128k tokens is under a megabyte; images in base64 are a few. More is no event stream.
-"""
+# Bytes of one line, or of one event's data, that are kept before giving up.
+# A whole answer of 128k tokens is under a megabyte; images in base64 are a few. More is no event stream.
+MAX_EVENT = 8 * 1024 * 1024
 
 BOM = b"\xef\xbb\xbf"
 
-Event = tuple[bytes, bytes]
-"""An event's name, empty where none was given, and its data."""
+# An event's name, empty where none was given, and its data.
+ServerEvent = tuple[bytes, bytes]
 
 
 @final
@@ -52,7 +46,7 @@ class EventSplitter:
     Cuts one stream into its events; `feed` it what arrives, then call `end` once.
 
     The events do not depend on where the bytes were split. Where a line, or the data of an event, has more
-    than `MAX_LINE` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
+    than `MAX_EVENT` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
     """
 
     __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail", "oversized")
@@ -67,10 +61,12 @@ class EventSplitter:
         self._first = True  # no line has ended: it may begin with a byte order mark
         self._clean = True  # nothing is kept, the next byte begins an event
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that *data* completes."""
-        if self._clean and data.endswith(b"\n\n") and len(data) <= MAX_LINE and b"\r" not in data:
-            events: list[Event] = []
+        # The usual read: whole events of one data line each. Reading it line by line would take several
+        # times as long.
+        if self._clean and data.endswith(b"\n\n") and len(data) <= MAX_EVENT and b"\r" not in data:
+            events: list[ServerEvent] = []
             for block in data[:-2].split(b"\n\n"):
                 if not block.startswith(b"data: ") or b"\n" in block:
                     break
@@ -79,14 +75,15 @@ class EventSplitter:
                 self._first = False
                 return events
         events = self._take(self._lines(data))
-        if len(self._tail) > MAX_LINE:
+        if len(self._tail) > MAX_EVENT:
             self._give_up()
         self._clean = not (self._tail or self._data or self._name or self._cr or self.oversized)
         return events
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[ServerEvent]:
         """The event that the end of the stream cut short of its blank line, if there is one."""
-        # The standard drops it, but some servers forget the blank line behind their last event.
+        # The standard drops it, but some servers forget the blank line behind their last event, which has
+        # the usage.
         line, self._tail = bytes(self._tail), bytearray()
         return self._take([line, b""])
 
@@ -112,8 +109,8 @@ class EventSplitter:
             self._first = False
         return lines
 
-    def _take(self, lines: list[bytes]) -> list[Event]:
-        events: list[Event] = []
+    def _take(self, lines: list[bytes]) -> list[ServerEvent]:
+        events: list[ServerEvent] = []
         for line in lines:
             if self.oversized:
                 break
@@ -127,7 +124,7 @@ class EventSplitter:
         return events
 
     def _field(self, line: bytes) -> None:
-        if len(line) > MAX_LINE:
+        if len(line) > MAX_EVENT:
             self._give_up()
             return
         # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
@@ -135,7 +132,7 @@ class EventSplitter:
         if field == b"data":
             value = value.removeprefix(b" ")
             self._size += len(value) + 1  # empty ones take room, too
-            if self._size > MAX_LINE:
+            if self._size > MAX_EVENT:
                 self._give_up()
             else:
                 self._data.append(value)
@@ -143,18 +140,16 @@ class EventSplitter:
             self._name = value.removeprefix(b" ")
 
 
-MAX_WHOLE = 16 * 1024 * 1024
-"""Bytes of an unstreamed answer that are kept: twice the largest event of a stream."""
+# Bytes of an unstreamed answer that are kept: twice the largest event of a stream.
+MAX_UNSTREAMED = 16 * 1024 * 1024
 
-MAX_PARTS = 1_000_000
-"""Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little."""
+# Values in a chunk: an empty object of two bytes is one of 64 when decoded, so bytes say too little.
+MAX_VALUES = 1_000_000
 
-MAX_NESTING = 200
-"""
-How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
-
-The deepest that anybody sends has ten levels; from some 900 on it depends on the caller what can be read.
-"""
+# How deep a chunk may be nested, or up to twice as deep where objects and lists take turns.
+# The deepest that a provider sends has ten levels. From some 900 on, the stack of the caller decides what
+# can be read.
+MAX_CHUNK_DEPTH = 200
 
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 
@@ -170,7 +165,7 @@ class BodyParser(ABC):
     """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
 
     def __init__(self) -> None:
-        self.done = False  # the stream has ended or failed: whatever comes behind that is not read
+        self.done = False  # the stream has ended or failed: anything behind that is not read
         self._broken: Broken | None = None
         self._head = b""
         self._started = False  # the body's first byte is known
@@ -181,14 +176,14 @@ class BodyParser(ABC):
     @property
     @abstractmethod
     def usage(self) -> Usage | None:
-        """What the answer said it used so far, or None."""
+        """The usage that the answer reported so far, or None."""
 
     @abstractmethod
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
-        """Read *chunk*: its pieces are added to *pieces*, an error is told to `_fail`, the end is `done`."""
+        """Read *chunk*: add its pieces to *pieces*, call `_fail` for an error, and set `done` at the end."""
 
     @abstractmethod
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> Ending:
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
         """How an answer without an error ended; *cut* and *pieces* are as in `end` and in `Complete`."""
 
     def feed(self, data: bytes) -> list[Piece]:
@@ -197,14 +192,21 @@ class BodyParser(ABC):
             data = self._start(data)
         if self.done:
             return []
-        if self._whole is not None:
-            self._keep(self._whole, data)
-            return []
-        return self._read(self._events.feed(data))
+        if self._whole is None:
+            return self._read(self._events.feed(data))
+        self._whole += data
+        if len(self._whole) > MAX_UNSTREAMED:
+            self._whole.clear()
+            message = f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"
+            self._fail(Broken(failure=Failure.CUT, message=message))
+        return []
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
-        pieces = self._read(self._rest())
+        rest: list[ServerEvent] = []
+        if not self.done:
+            rest = self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
+        pieces = self._read(rest)
         if self._halves is not None:
             pieces += self._halves.rest()
         ending = self._broken or self._ending(cut, tuple(pieces))
@@ -240,40 +242,32 @@ class BodyParser(ABC):
             self._whole = bytearray()
         return begun
 
-    def _keep(self, whole: bytearray, data: bytes) -> None:
-        whole += data
-        if len(whole) > MAX_WHOLE:
-            whole.clear()
-            message = f"an unstreamed answer is larger than {MAX_WHOLE} bytes"
-            self._fail(Broken(failure=Failure.CUT, message=message))
-
-    def _rest(self) -> list[Event]:
-        if self.done:
-            return []
-        return self._events.end() if self._whole is None else [(b"", bytes(self._whole))]
-
-    def _read(self, events: list[Event]) -> list[Piece]:
+    def _read(self, events: list[ServerEvent]) -> list[Piece]:
         pieces: list[Piece] = []
         for name, data in events:
-            if len(data) > _SMALL and not is_bearable(data):
+            # Passed over like any chunk that is no JSON: what it was for is not known, and the end is judged
+            # anyway.
+            if len(data) > _SMALL and not is_decodable(data):
                 chunk: Object = {}
             elif data.startswith(b"{"):
                 try:
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
+                    # msgspec refuses half a surrogate pair, which servers send that cut text by UTF-16 units.
                     chunk = as_object(_decode_leniently(data))
                     self._halves = self._halves or SurrogateJoiner()
             else:
                 chunk = self._other(data)
             if name == b"error" and not self.done:
-                self._fail(in_stream(chunk or data.decode("utf-8", "replace")))
+                self._fail(stream_error(chunk or data.decode("utf-8", "replace")))
             elif chunk:
                 self._chunk(chunk, pieces)
             if self.done:
                 break
         else:
             if self._events.oversized and not self.done:
-                message = f"an event of the stream is larger than {MAX_LINE} bytes"
+                # Passing over it would leave a gap in the answer that no reader of the pieces could see.
+                message = f"an event of the stream is larger than {MAX_EVENT} bytes"
                 self._fail(Broken(failure=Failure.CUT, message=message))
         return pieces if self._halves is None else self._halves.join(pieces)
 
@@ -287,15 +281,17 @@ class BodyParser(ABC):
         return next(iter(objects(value)), as_object(value))
 
 
-def is_bearable(data: bytes) -> bool:
+def is_decodable(data: bytes) -> bool:
     """Whether the JSON *data*, once it is decoded, has bounded size and depth; what is none is borne."""
     opened = data.count(b"{") + data.count(b"[")
-    if opened + data.count(b",") > MAX_PARTS:
+    if opened + data.count(b",") > MAX_VALUES:
         return False
-    if opened <= MAX_NESTING:
+    if opened <= MAX_CHUNK_DEPTH:
         return True
+    # Only brackets count, outside of strings. Each round takes the innermost pairs away, so the
+    # number of rounds is the depth, and no character is looked at in Python.
     brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
-    for _ in range(MAX_NESTING):
+    for _ in range(MAX_CHUNK_DEPTH):
         outer = brackets.replace(b"{}", b"").replace(b"[]", b"")
         if len(outer) == len(brackets):
             return True  # there are none any more, or they do not match

@@ -1,9 +1,9 @@
 """
-What the encoders of all dialects share: JSON, names and ids that every provider takes, and what is kept.
+The encoding that all dialects share: JSON, names and ids that every provider takes, and what is kept.
 
-A message is encoded when a request first reaches it. What came of it is kept under the identity of the
-history's log, whose prefix never changes. Only where old results are left out from another message on is it
-gone back, to the first message that looks different now, and encoded from there again.
+Theory of operation. A message is encoded when a request first reaches it. The result is kept under the
+identity of the history's log, whose prefix never changes. Only where old results are cleared from another
+message on does the encoder go back: to the first message that looks different now.
 """
 
 from __future__ import annotations
@@ -11,47 +11,33 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
+from typing import Generic, Protocol, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from ...effects.history import clear_results, placeholder_for
+from ...effects.history import History, Log, clear_results, placeholder_for
+from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...effects.history import History, Log
-    from ...effects.messages import (
-        Binary,
-        Message,
-        ToolCall,
-        ToolResult,
-    )
-
+# The headers of a request that asks for a streamed answer.
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
-"""The headers of a request that asks for a streamed answer."""
 
+# Conversations whose encoded messages are kept, the least recently used going first.
+# At a typical 100 KB each that is 100 MB. One that went is encoded again when it speaks again.
 MAX_KEPT = 1_000
-"""
-Conversations whose encoded messages are kept, the least recently used going first.
 
-At a typical 100 KB each that is 100 MB. One that went is encoded again when it speaks again.
-"""
-
+# Characters of a call's id: OpenAI refuses longer ones, though other providers make them.
 MAX_ID = 40
-"""Characters of a call's id: OpenAI refuses longer ones, though other providers make them."""
 
+# Characters of a tool's name, alike.
 MAX_NAME = 64
-"""Characters of a tool's name, alike."""
 
+# Up to how many tokens of thinking an effort stands for; more is ``high``.
+# Where an API takes a word, the steps lie between those that proxies translate the words to.
 EFFORTS = ((4_096, "low"), (16_384, "medium"))
-"""
-Up to how many tokens of thinking an effort stands for; more is ``high``.
-
-Where an API takes a word, the steps lie between those that proxies translate the words to.
-"""
 
 _ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID}}}")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -61,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 E = TypeVar("E")
 
 
-class Place(Protocol):
+class BufferMark(Protocol):
     """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
 
     @property
@@ -70,7 +56,7 @@ class Place(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=BufferMark)
 
 
 def to_json(value: object) -> bytes:
@@ -81,17 +67,12 @@ def to_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def is_object(text: str) -> bool:
+def is_json_object(text: str) -> bool:
     """Whether *text* is a JSON object."""
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def wire_name(model: str, prefix: str) -> str:
-    """What *model* is called on the wire: without *prefix*, so ``qwen3:8b`` stays as it is."""
-    return model.removeprefix(f"{prefix}:")
 
 
 def tool_name(name: str) -> str:
@@ -104,12 +85,12 @@ def effort(tokens: int) -> str:
     return next((word for limit, word in EFFORTS if tokens <= limit), "high")
 
 
-def kind_of(part: Binary) -> str:
+def media_type(part: Binary) -> str:
     """The media type of *part*, without parameters."""
     return part.media_type.partition(";")[0].strip().lower()
 
 
-def named(part: Binary) -> str:
+def attachment_note(part: Binary) -> str:
     """The text that stands for *part* where it cannot be sent itself."""
     return f"[attachment {part.name or part.media_type}{'' if part.data else ', which is empty'}]"
 
@@ -131,6 +112,8 @@ class CallIds:
         if (known := self._ids.get(call.id)) is not None:
             return known
         wire_id = call.wire_id
+        # Numbered and not random: the same history has to give the same bytes, or no provider's cache would
+        # know it.
         if not _ID.fullmatch(wire_id) or wire_id in self._used:
             made = (f"call{number:05}" for number in count(len(self._used)))
             wire_id = next(one for one in made if one not in self._used)
@@ -143,7 +126,7 @@ class CallIds:
         return self._ids.get(result.call) or result.wire_id or result.call
 
 
-class Encoded(ABC, Generic[P]):
+class EncodedConversation(ABC, Generic[P]):
     """
     The messages of one log, one behind the other in one buffer. A dialect says how one is added.
 
@@ -179,7 +162,8 @@ class Encoded(ABC, Generic[P]):
         """Go back to the first message that is shown otherwise, old results being those before *before*."""
         first, last = sorted((self._cleared, before))
         self._cleared = before
-        # The log has all that was ever encoded, also where the history that is asked for is shorter.
+        # The log has all messages that were ever encoded, also where this history is shorter: a fork shares
+        # it.
         for index in range(first, min(last, len(self._places))):
             if any(map(placeholder_for, log.items[index].parts)):
                 del self._places[index:]
@@ -189,7 +173,7 @@ class Encoded(ABC, Generic[P]):
 
 
 @final
-class Kept(Generic[E]):
+class EncodedCache(Generic[E]):
     """What was made of each conversation, by its log; a log that is gone takes its own along."""
 
     def __init__(self, make: Callable[[], E], limit: int = MAX_KEPT) -> None:
@@ -202,7 +186,115 @@ class Kept(Generic[E]):
         kept = self._kept.pop(log, None)
         if kept is None:
             kept = self._make()
-        self._kept[log] = kept  # at the end again: the order is the order of use
+        self._kept[log] = kept  # at the end again, so that the order is that of use
         while len(self._kept) > self._limit:
             del self._kept[next(iter(self._kept))]
         return kept
+
+
+# A conversation as one text, for a model that summarises it.
+
+# Characters of a call's arguments that are shown: enough to see what was called with what.
+ARGUMENTS_SHOWN = 500
+
+# Characters of a tool's result that are shown: the gist; whole results are what made it too long.
+RESULT_SHOWN = 2_000
+
+BEGIN, END = "<conversation>", "</conversation>"
+
+BETWEEN = "\n\n"
+
+_MARK = 80  # characters that are enough to say what is left out
+
+
+def transcript(messages: Iterable[Message], limit: int | None = None) -> str:
+    """
+    All *messages* in one text inside a ``<conversation>`` tag, calls and results shortened.
+
+    It has at most *limit* estimated tokens, None for any number. The beginning, where the task and an earlier
+    summary stand, and the end, where the work stands, are what is kept then.
+    """
+    blocks = [f"[{message.role}]\n{shown}" for message in messages if (shown := _shown(message))]
+    text = _framed(blocks)
+    if limit is None or len(text) <= (most := max(limit, 1) * CHARACTERS_PER_TOKEN):
+        return text
+    return shorten_middle(_framed(_without_middle(blocks, most - len(_framed(())))), most)
+
+
+def shorten_middle(text: str, limit: int) -> str:
+    """The beginning and the end of *text*, in *limit* characters, with a mark that says what is missing."""
+    if len(text) <= limit:
+        return text
+    kept = limit - len(_cut(len(text)))
+    if kept <= 0:
+        return text[: max(limit, 0)]
+    end = kept // 2
+    return text[: kept - end] + _cut(len(text) - kept) + text[len(text) - end :]
+
+
+def _cut(characters: int) -> str:
+    return f" [... {characters:,} characters cut ...] "
+
+
+def _framed(blocks: Iterable[str]) -> str:
+    return BETWEEN.join([BEGIN, *blocks, END])
+
+
+def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
+    """
+    The *blocks* of the beginning and of the end that have *room*, and a mark between them.
+
+    No block takes more than a quarter of it, or of few blocks its share, so that one that is large does not
+    take the place of all around it; but the first, which may be an earlier summary, may take a half.
+    """
+    room -= _MARK + len(BETWEEN)
+    most = room // min(len(blocks) or 1, 4)
+    most_first = max(most, room // 2)
+    short = [
+        shorten_middle(block, (most if number else most_first) - len(BETWEEN))
+        for number, block in enumerate(blocks)
+    ]
+    begin = _fitting(short, room // 2)
+    left = room - sum(_cost(block) for block in short[:begin])
+    end = len(short) - _fitting(reversed(short[begin:]), left)
+    missing = blocks[begin:end]
+    if not missing:
+        return short
+    mark = f"[... {len(missing):,} messages of {sum(map(len, missing)):,} characters left out ...]"
+    return [*short[:begin], mark, *short[end:]]
+
+
+def _fitting(blocks: Iterable[str], room: int) -> int:
+    """How many of *blocks*, taken one after the other, have *room*."""
+    count = 0
+    for block in blocks:
+        room -= _cost(block)
+        if room < 0:
+            break
+        count += 1
+    return count
+
+
+def _cost(block: str) -> int:
+    return len(block) + len(BETWEEN)
+
+
+def _shown(message: Message) -> str:
+    return "\n".join([line for part in message.parts if (line := _line(part))])
+
+
+def _line(part: Part) -> str:
+    match part:
+        case Text():
+            return part.text
+        case ToolCall():
+            return f"[calls {part.name}] {shorten_middle(part.arguments, ARGUMENTS_SHOWN)}"
+        case ToolResult():
+            failed = f", {part.outcome}" if part.is_error else ""
+            shown = f"[result of {part.name}{failed}] {shorten_middle(part.content, RESULT_SHOWN)}"
+            return "\n".join([shown, *map(attachment_note, part.files)])
+        case Binary():
+            return attachment_note(part)
+        case Reasoning() | Finish():
+            # A summary of thinking would pass for what the model answered.
+            return ""

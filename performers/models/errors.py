@@ -10,49 +10,49 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import quote
 
 import msgspec
 
 from ...effects.events import Failure
+from ...effects.secrets import is_secret
 from ...effects.validators import clean
 from .encoding import to_json
-from .lenient_json import as_object, first_text, objects
+from .lenient_json import Object, as_object, first_text, objects
 from .wire import Broken
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+# Keys are kept out of every message, since servers quote the key that they refuse.
 
-    from .lenient_json import Object
-
-# Keeping the keys that a request was sent with out of whatever is said of its answer: servers quote them.
-
-
+# Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message.
 SHORTEST = 8
-"""Characters of a key that is hidden. A shorter one opens nothing, and may be any word of a message."""
 
-MARK = "[hidden]"
-"""What stands in the place of a key."""
+# What stands in the place of a key.
+HIDDEN_KEY = "[hidden]"
 
-_TELLS = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)  # names of headers that hold one
+# Behind these words the value of a header opens something, though an argument called so may be any value:
+# ``X-Auth``, ``Ocp-Apim-Subscription-Key``.
+_HEADER_WORDS = ("auth", "key")
 _USERINFO = re.compile(r"(?<=//)[^/?#@]*(?:@[^/?#@]*)*@")
 
 
 def keys_in(headers: Mapping[str, str]) -> tuple[str, ...]:
     """The keys that *headers* hold, by their names; of ``Bearer abc`` that is ``abc``."""
-    values = [value.split()[-1] for name, value in headers.items() if _TELLS.search(name) and value.split()]
+    named = [value.split() for name, value in headers.items() if is_secret(name, _HEADER_WORDS)]
+    values = [words[-1] for words in named if words]
     return tuple([value for value in values if len(value) >= SHORTEST])
 
 
-def hidden(text: str, keys: Iterable[str]) -> str:
+def redact_keys(text: str, keys: Iterable[str]) -> str:
     """*text* without *keys*, also where one is quoted for a URL, or cut at the end of what was shortened."""
     for key in keys:
+        # Servers that cut a quoted key short leave enough of it to be worth hiding, down to the shortest key.
         for form in dict.fromkeys((key, quote(key, safe=""))):
-            text = text.replace(form, MARK)
+            text = text.replace(form, HIDDEN_KEY)
             for length in range(len(form) - 1, SHORTEST - 1, -1):
-                text = text.replace(f"{form[:length]}...", f"{MARK}...")
+                text = text.replace(f"{form[:length]}...", f"{HIDDEN_KEY}...")
     return text
 
 
@@ -61,13 +61,14 @@ def without_login(url: str) -> str:
     return _USERINFO.sub("", url)
 
 
-MAX_MESSAGE = 500
-"""Characters of a provider's message that are kept: it ends up in logs, notices and journals."""
+# Characters of a provider's message that are kept: it ends up in logs, notices and journals.
+MAX_FAILURE_TEXT = 500
 
+# Characters of it that are looked at: as much as is read of a refusal.
 MAX_READ = 64 * 1024
-"""Characters of it that are looked at: as much as is read of a refusal."""
 
-STATUSES: dict[int, Failure] = {
+# What a status means; other 5xx are `SERVER`, everything else is `BAD_REQUEST`.
+FAILURE_STATUSES: dict[int, Failure] = {
     401: Failure.AUTH,
     402: Failure.AUTH,  # the account has no money left, which waiting does not mend
     403: Failure.AUTH,
@@ -78,9 +79,9 @@ STATUSES: dict[int, Failure] = {
     429: Failure.RATE_LIMIT,
     529: Failure.OVERLOADED,
 }
-"""What a status means; other 5xx are `SERVER`, everything else is `BAD_REQUEST`."""
 
-NAMES: dict[str, Failure] = {
+# What an error's `code` or `type` means where it is a name. The code is asked first.
+FAILURE_NAMES: dict[str, Failure] = {
     "context_length_exceeded": Failure.OVERFLOW,
     "model_context_window_exceeded": Failure.OVERFLOW,
     "model_max_prompt_tokens_exceeded": Failure.OVERFLOW,
@@ -102,15 +103,13 @@ NAMES: dict[str, Failure] = {
     "model_not_found": Failure.NOT_FOUND,
     "not_found_error": Failure.NOT_FOUND,
 }
-"""What an error's `code` or `type` means where it is a name. The code is asked first."""
 
+# A name in what a proxy quotes, however often it was quoted.
+# LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message
+# only.
 QUOTED = re.compile(r'"(?:code|type)\\*": ?\\*"(\w+)')
-"""
-A name in what a proxy quotes, however often it was quoted.
 
-LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message only.
-"""
-
+# The wordings of "the conversation is larger than the window".
 OVERFLOW = re.compile(
     r"maximum context length|maximum prompt length|max context length|context limit|context window|"
     r"contextwindowexceeded|exceeds the available context|maximum number of tokens allowed|"
@@ -122,13 +121,12 @@ OVERFLOW = re.compile(
     r"max_new_tokens` must be <=|inputs` must have less than|context[ _]length[ _]exceeded",
     re.IGNORECASE,
 )
-"""The wordings of "the conversation is larger than the window"."""
 
+# A rate limit that no waiting mends: this one request is more than may be sent in a whole minute.
 TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNORECASE | re.DOTALL)
-"""A rate limit that no waiting mends: this one request is more than may be sent in a whole minute."""
 
+# Headers that ask to wait, the most exact first, and their unit in seconds.
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
-"""Headers that ask to wait, the most exact first, and their unit in seconds."""
 
 _REDIRECTS = range(300, 400)
 _CLIENT_ERROR = 400
@@ -143,9 +141,13 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
     if status in _REDIRECTS:
         text = f"redirected to {headers.get('location', '')!r}; give that as the base URL"
+    # The status first, since it is the only thing that all servers agree on. A name or a wording overrules
+    # it only where it is vague: proxies wrap a provider's 529 in a 500 and its 413 in a 400.
     failure = _by_number(status) or Failure.BAD_REQUEST
     if failure in _VAGUE:
         failure = _by_name(error) or failure
+    # A rate limit talks of tokens, too. Only the one that no waiting mends is a conversation that is too
+    # long.
     too_long = TOO_LARGE if failure is Failure.RATE_LIMIT else OVERFLOW
     if failure in _VAGUE and too_long.search(text):
         failure = Failure.OVERFLOW
@@ -153,7 +155,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
     return Broken(failure=failure, message=message, retry_after=retry_after(headers, now))
 
 
-def in_stream(error: object) -> Broken:
+def stream_error(error: object) -> Broken:
     """
     What an *error* sent in the middle of a stream means.
 
@@ -186,7 +188,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     return None
 
 
-def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
+def shorten(text: str, limit: int = MAX_FAILURE_TEXT) -> str:
     """*text*, fit to be written down and shortened to *limit* characters with a sign that it was."""
     return clean(text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)")
 
@@ -218,21 +220,21 @@ def _error_of(value: object) -> Object:
 def _message(error: Object) -> str:
     text = next((error[key] for key in ("message", "detail", "msg") if error.get(key)), error or "")
     text = text if isinstance(text, str) else to_json(text).decode()
-    # OpenRouter says "Provider returned error" and puts what the provider said beside it.
+    # OpenRouter's own message is "Provider returned error"; the provider's stands beside it.
     raw = first_text(as_object(error.get("metadata")), "raw")
     return (f"{text}: {raw}" if raw else text)[:MAX_READ]
 
 
 def _by_name(error: Object) -> Failure | None:
     names = [error.get("code"), error.get("type"), *QUOTED.findall(_message(error))]
-    found = (NAMES.get(name.lower()) for name in names if isinstance(name, str))
+    found = (FAILURE_NAMES.get(name.lower()) for name in names if isinstance(name, str))
     return next(filter(None, found), None)
 
 
 def _by_number(status: int) -> Failure | None:
     if status >= _SERVER_ERROR:
-        return STATUSES.get(status, Failure.SERVER)
-    return STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
+        return FAILURE_STATUSES.get(status, Failure.SERVER)
+    return FAILURE_STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
 
 
 def _number(error: Object) -> int:

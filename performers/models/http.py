@@ -2,12 +2,11 @@
 Asking a model over HTTP: one request out, a stream of pieces in, one answer at the end.
 
 Theory of operation. The dialect is a `Wire`; here are only the connection, its clocks and its faults. A fault
-of the world is never raised: it is a `ModelFailed` that names what was waited for and the setting that says
-how long. What came of an answer is an `CallAttempt`.
+of the world is never raised: it is a `ModelFailed` that names the server, the wait and the setting for it.
+`CallAttempt` is one request under way.
 
-Whoever answers is not trusted. An answer ends in bounded time and takes bounded memory, whatever it says of
-itself: nothing is unpacked at once, redirects are not followed, since the key would go along, cookies are not
-kept, and the key is in no message, though servers like to quote it.
+The server is not trusted. An answer ends in bounded time and takes bounded memory, whatever its headers
+promise. The key is in no message, though servers like to quote it.
 """
 
 from __future__ import annotations
@@ -17,131 +16,351 @@ import math
 import os
 import random
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, final
+from typing import Any, TypedDict, Unpack, final
 from weakref import WeakKeyDictionary
 
 import attrs
 import httpx
 
 from ...effects.errors import ConfigError
-from ...effects.events import (
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-)
-from ...effects.pieces import CallPiece, ReasoningPiece, TextPiece
-from ...effects.validators import MAX_ARGUMENTS
-from .errors import hidden, keys_in, refusal, shorten, without_login
-from .throttle import LIMIT, Throttle
-from .wire import Broken, Complete, Ending
+from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
+from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.requests import CallModel
+from ...effects.validators import MAX_CALL_ARGUMENTS
+from ..base import PerformContext
+from ..worker_pool import CancelShield
+from .errors import keys_in, redact_keys, refusal, shorten, without_login
+from .throttle import MAX_CONCURRENT, Slot, Throttle
+from .wire import AnswerEnd, Broken, Complete, Parser, Wire
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+# Bytes of an answer that are read, unless max_answer sets another number.
+# 128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
+MAX_ANSWER = 64 * 1024 * 1024
 
-    from ...effects.events import Answer
-    from ...effects.pieces import Piece
-    from ...effects.requests import CallModel
-    from ..base import PerformContext
-    from .throttle import Slot
-    from .wire import Parser, Wire
+# Characters that an answer may say, thinking and calls included. 128k tokens are half a million.
+MAX_CHARACTERS = 8 * 1024 * 1024
 
-# Unpacking what a server compressed, a part at a time: a small body never becomes a large one at once.
+# Pieces that an answer may come in: 128k tokens, one by one, are a quarter of that.
+MAX_PIECES = 500_000
 
+# Bytes that are unpacked at once: as many as one read of the network brings.
+MAX_PART = 64 * 1024
 
-PART = 64 * 1024
-"""Bytes that are unpacked at once: as many as one read of the network brings."""
+# Seconds to wait for the end of a body after its last event, so that the connection can be used again.
+LINGER = 0.25
 
-_AUTO = 32 + zlib.MAX_WBITS  # takes what begins as gzip does, and what begins as zlib does
-_RAW = -zlib.MAX_WBITS  # what some servers take deflate for: no beginning at all
+# Bytes of an error's body that are read: its message stands at the front.
+MAX_REFUSAL = 64 * 1024
 
-Decompress = Callable[[bytes], Iterable[bytes]]
-"""Makes of the next bytes that came the parts of the body that they stand for."""
+# Seconds to wait for an error's body, or less where the patience is less; its status is known already.
+REFUSAL_WAIT = 5.0
 
+# Seconds that an answer may take: the longest take minutes, so a server that still talks then never ends.
+ANSWER_SECONDS = 3600.0
 
-def decompressor(coding: str) -> Decompress | None:
-    """How a body with the content-encoding *coding* is read; None where nobody here can."""
-    match coding.strip().lower():
-        case "" | "identity":
-            return as_it_is
-        case "gzip" | "x-gzip":
-            return _Unpacker(_AUTO)
-        case "deflate":
-            return _Deflated()
-        case _:
-            return None
+# Asks for an answer as it is: compressing one would only hold up its bits.
+IDENTITY = {"accept-encoding": "identity"}
 
+# Failures that say that the provider has enough to do, so that others shall not ask either.
+LOAD_FAILURES = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
 
-def as_it_is(data: bytes) -> tuple[bytes]:
-    """*data*, which nobody packed."""
-    return (data,)
+# The status that says as much of a failing server.
+UNAVAILABLE = 503
 
-
-async def unpacked(chunks: AsyncIterator[bytes], unpack: Decompress) -> AsyncGenerator[bytes]:
-    """The parts that *chunks* unpack to; others get a turn in between, since one may become a thousand."""
-    async for data in chunks:
-        for number, part in enumerate(unpack(data)):
-            if number:
-                await asyncio.sleep(0)
-            yield part
+# The share of its time in which the idle alarm is set anew, not at every chunk; it rings that much later.
+RENEW = 0.1
 
 
 @final
-class _Unpacker:
-    """Unpacks one stream; raises `zlib.error` for what is none."""
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """
+    Waits in seconds, None for ever.
 
-    def __init__(self, bits: int) -> None:
-        self._stream = zlib.decompressobj(bits)
+    *connect* for a connection, *first_byte* from the start to the first byte of the answer's body, *idle*
+    from any byte to the next, *answer* from the start to the end of the answer.
+    """
 
-    def __call__(self, data: bytes) -> Iterator[bytes]:
-        """The parts that *data* is unpacked to, one by one: nobody has to take them all."""
-        stream = self._stream
-        while not stream.eof:
-            part = stream.decompress(data, PART)
-            data = stream.unconsumed_tail
-            if part:
-                yield part
-            if len(part) < PART and not data:
+    connect: float | None = 10.0
+    # A reasoning model may think for minutes before its first byte, and Anthropic's API does not ping before
+    # it has read the whole conversation.
+    first_byte: float | None = 300.0
+    # Some servers are silent while a model thinks between two calls, and proxies swallow pings.
+    idle: float | None = 120.0
+    answer: float | None = ANSWER_SECONDS
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if value is not None and not value > 0:
+                msg = f"{name}_timeout must be more than 0, or None to wait for ever; got {value!r}"
+                raise ConfigError(msg)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Endpoint:
+    """Where a model is asked: *headers* go with each request, *login* says how to mend a missing key."""
+
+    base_url: str = attrs.field(repr=lambda url: repr(without_login(url)))
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    login: str
+
+
+class HTTPOptions(TypedDict, total=False):
+    """
+    Settings that all wires share: `Timeouts` by name, in seconds, and bounds.
+
+    At most *limit* requests are under way at a time, None for any number. Of an answer, at most *max_answer*
+    bytes are read.
+    """
+
+    connect_timeout: float | None
+    first_byte_timeout: float | None
+    idle_timeout: float | None
+    answer_timeout: float | None
+    limit: int | None
+    max_answer: int
+
+
+def _timeouts_in(options: HTTPOptions) -> Timeouts:
+    """The timeouts that *options* set, and the usual ones."""
+    given: dict[str, Any] = {**options}
+    bounds = {"limit", "max_answer"}
+    return Timeouts(**{name.removesuffix("_timeout"): given[name] for name in given.keys() - bounds})
+
+
+def api_key_from(given: str | None, variable: str) -> str:
+    """The API key that was *given*, else that of the environment's *variable*; empty where there is none."""
+    key = (os.environ.get(variable, "") if given is None else given).strip()
+    if not key.isascii() or not key.isprintable():
+        msg = f"the api key has characters that no header can hold; check api_key or {variable}"
+        raise ConfigError(msg)
+    return key
+
+
+class HTTPModel:
+    """
+    Performs `CallModel` in the dialect *wire* at *endpoint*.
+
+    A *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
+    one, one is made when it is first needed, and `aclose` closes it. At most *limit* requests are under way
+    at a time, None for any number; others wait, and all do where the provider asks for it. Of an answer, at
+    most *max_answer* bytes are read.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        endpoint: Endpoint,
+        client: httpx.AsyncClient | None = None,
+        **options: Unpack[HTTPOptions],
+    ) -> None:
+        max_answer = options.get("max_answer", MAX_ANSWER)
+        if max_answer < 1:
+            msg = f"max_answer must be at least 1 byte; got {max_answer!r}"
+            raise ConfigError(msg)
+        self._wire = wire
+        self._endpoint = endpoint
+        self._shown = without_login(endpoint.base_url)
+        self._timeouts = timeouts = _timeouts_in(options)
+        self._max_answer = max_answer
+        self._given = client
+        self._throttle = Throttle(options.get("limit", MAX_CONCURRENT))
+        self._connect = httpx.Timeout(None, connect=timeouts.connect)
+        self._urls: dict[str, httpx.URL] = {}
+        # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
+        # another.
+        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+
+    async def aclose(self) -> None:
+        """Close the client that was made here in this event loop; a later request makes a new one."""
+        client = self._own.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:
+        """Ask the model and return `ModelFinished` or `ModelFailed`; cancelling fails it as cancelled."""
+        attempt = CallAttempt(request, scene, self._wire.parser(scene), self._max_answer)
+        shield = CancelShield()
+        with self._throttle.slot(request, scene) as slot:
+            try:
+                ending = await slot.wait() or await self._ask(attempt, slot)
+            except asyncio.CancelledError:
+                # The tokens so far were used and are paid for, so a cancelled call has an answer, too.
+                shield.absorb()
+                ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=attempt.parser.usage)
+            answer = attempt.answer(self._explained(ending))
+            if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status):
+                slot.turned_away(answer)
+        return answer
+
+    def _explained(self, ending: AnswerEnd) -> AnswerEnd:
+        """*ending* without a key in its message, and with the way to mend a wrong one."""
+        if not isinstance(ending, Broken):
+            return ending
+        given = {} if self._given is None else self._given.headers
+        message = redact_keys(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given)))
+        if ending.failure is Failure.AUTH:
+            message = f"{message}; {self._endpoint.login}"
+        return attrs.evolve(ending, message=message)
+
+    async def _ask(self, attempt: CallAttempt, slot: Slot) -> AnswerEnd:
+        attempt.begin()
+        post = self._wire.encode(attempt.request, attempt.scene)
+        latest = _sum(asyncio.get_running_loop().time(), self._timeouts.answer)
+        waits = [wait for wait in (self._timeouts.first_byte, self._timeouts.answer) if wait is not None]
+        try:
+            # No redirects: the key would go along to a host that no person has named.
+            stream = self._client().stream(
+                "POST",
+                self._url(post.path),
+                content=post.body,
+                headers={**IDENTITY, **self._endpoint.headers, **post.headers},
+                timeout=self._connect,
+                follow_redirects=False,
+            )
+            async with asyncio.timeout(min(waits, default=None)) as alarm, stream as response:
+                attempt.status = response.status_code
+                unpack = _unpacking(response)
+                if not response.is_success:
+                    # The status is known, so its message is worth a short wait of its own and no longer one.
+                    alarm.reschedule(None)
+                    wait = min(REFUSAL_WAIT, self._timeouts.idle or math.inf)
+                    return await _refused(response, unpack, wait, attempt.scene.clock.now())
+                slot.accepted()
+                if unpack is None:
+                    return self._packed(response)
+                attempt.accepted = True
+                chunks = _chunks(response)
+                # An asynchronous generator around every chunk takes its time, so the usual answer
+                # goes without.
+                if unpack is uncompressed:
+                    await self._read(chunks, attempt, alarm, latest)
+                else:
+                    async with aclosing(_unpacked(chunks, unpack)) as parts:
+                        await self._read(parts, attempt, alarm, latest)
+                if attempt.parser.done:
+                    # A connection can be used again only when its body was read to the end, which is a few
+                    # bytes away. A server that never sends them costs the connection and not the answer.
+                    alarm.reschedule(asyncio.get_running_loop().time() + LINGER)
+                    async for _ in chunks:
+                        pass
+        except TimeoutError:
+            # The parser decides: an answer that was complete when its time ran out is one.
+            return attempt.end(self._late(attempt, latest))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
+            return attempt.end(self._fault(error, answered=attempt.accepted))
+        return attempt.end()
+
+    async def _read(
+        self, parts: AsyncIterator[bytes], attempt: CallAttempt, alarm: asyncio.Timeout, latest: float
+    ) -> None:
+        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at *latest*."""
+        clock, idle = asyncio.get_running_loop().time, self._timeouts.idle
+        renew = -math.inf
+        async for data in parts:
+            over = attempt.take(data)
+            # Rescheduling costs a heap entry each time, and chunks come by the hundred per second.
+            if (now := clock()) >= renew:
+                due = min(_sum(now, idle and idle * (1 + RENEW)), latest)
+                alarm.reschedule(None if due == math.inf else due)
+                renew = _sum(now, idle and idle * RENEW)
+            if over:
                 break
 
+    def _url(self, path: str) -> httpx.URL:
+        # Parsed once: there are few, and each is asked for at every turn.
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = httpx.URL(self._endpoint.base_url + path)
+        return url
 
-@final
-class _Deflated:
-    """Unpacks what is called deflate: mostly zlib's, but from some servers without its beginning."""
+    def _client(self) -> httpx.AsyncClient:
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        client = self._own.get(loop)
+        if client is None:
+            # The throttle bounds the requests. A bound here would make them wait where no clock of ours
+            # runs. And a cookie of one session's answer would go along with the requests of all others.
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+            client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
+        return client
 
-    def __init__(self) -> None:
-        self._unpack: _Unpacker | None = None
-        self._begun = b""
+    def _late(self, attempt: CallAttempt, latest: float) -> Broken:
+        waits = self._timeouts
+        if asyncio.get_running_loop().time() >= latest:
+            what, setting, seconds = "no end of the answer", "answer_timeout", waits.answer
+        elif attempt.begun:
+            what, setting, seconds = "nothing more", "idle_timeout", waits.idle
+        else:
+            what, setting, seconds = "no answer", "first_byte_timeout", waits.first_byte
+        message = f"{what} from {self._shown} for {seconds} s ({setting}={seconds!r})"
+        return Broken(failure=Failure.TIMEOUT, message=message)
 
-    def __call__(self, data: bytes) -> Iterator[bytes]:
-        """As of `_Unpacker`; its first two bytes tell which it is."""
-        if self._unpack is None:
-            data = self._begun = self._begun + data
-            if len(data) < 2:  # noqa: PLR2004  # the beginning, which is a number that 31 divides
-                return
-            is_zlib = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2]) % 31 == 0
-            self._unpack = _Unpacker(_AUTO if is_zlib else _RAW)
-        yield from self._unpack(data)
+    def _packed(self, response: httpx.Response) -> Broken:
+        how = shorten(response.headers["content-encoding"])
+        message = f"the answer from {self._shown} is encoded as {how!r}, which was not asked for"
+        return Broken(failure=Failure.BAD_REQUEST, message=message)
+
+    def _fault(self, error: Exception, *, answered: bool) -> Broken:
+        url, said = self._shown, shorten(str(error)) or type(error).__name__
+        match error:
+            case httpx.ConnectTimeout():
+                limit = self._timeouts.connect
+                message = f"no connection to {url} within {limit} s (connect_timeout={limit!r})"
+                return Broken(failure=Failure.TIMEOUT, message=message)
+            case httpx.TimeoutException():
+                return Broken(failure=Failure.TIMEOUT, message=f"the client gave up on {url}: {said}")
+            case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
+                return Broken(failure=Failure.BAD_REQUEST, message=f"cannot ask {url!r}: {said}")
+            case _ if answered:
+                return Broken(failure=Failure.CUT, message=f"the answer from {url} was cut: {said}")
+            case _:
+                return Broken(failure=Failure.CONNECTION, message=f"no connection to {url}: {said}")
 
 
-# One request under way: what came of its answer, what of that was handed on, and how much it all was.
+def _is_load(failed: ModelFailed, status: int) -> bool:
+    """Whether *failed* says that there are too many requests; *status* is the server's, or 0."""
+    # A 500 is one request's bad luck. A 503, or any that asks to wait, is the state of the whole server.
+    if status and failed.failure is Failure.SERVER:
+        return failed.retry_after is not None or status == UNAVAILABLE
+    return status > 0 and failed.failure in LOAD_FAILURES
 
 
-MAX_ANSWER = 64 * 1024 * 1024
-"""
-Bytes of an answer that are read where nothing else is said.
+async def _refused(response: httpx.Response, unpack: Decompress | None, wait: float, now: float) -> Broken:
+    body = bytearray()
+    if unpack is not None:
+        # The status and what came of the body say enough.
+        with suppress(httpx.HTTPError, OSError, zlib.error):
+            async with asyncio.timeout(wait), aclosing(_unpacked(_chunks(response), unpack)) as parts:
+                async for part in parts:
+                    body += part
+                    if len(body) >= MAX_REFUSAL:
+                        break
+    return refusal(response.status_code, response.headers, bytes(body[:MAX_REFUSAL]), now)
 
-128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
-"""
 
-MAX_SAID = 8 * 1024 * 1024
-"""Characters that an answer may say, thinking and calls included. 128k tokens are half a million."""
+def _unpacking(response: httpx.Response) -> Decompress | None:
+    """How the body of *response* is read; None where it cannot be read here."""
+    # A caller's own client may have read and unpacked it, as event hooks and caches do.
+    if response.is_stream_consumed:
+        return uncompressed
+    return decompressor(response.headers.get("content-encoding", ""))
 
-MAX_PIECES = 500_000
-"""Pieces that an answer may come in: 128k tokens, one by one, are a quarter of that."""
+
+def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body of *response* as it comes; some clients of the caller's have read it before."""
+    return response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
+
+
+def _sum(now: float, seconds: float | None) -> float:
+    """When so many *seconds* are over; None are never."""
+    return math.inf if seconds is None else now + seconds
 
 
 @final
@@ -192,12 +411,14 @@ class CallAttempt:
             if self._fresh:
                 self._fresh += pieces
             else:
+                # One event for all pieces that one read of the network brought: an event each would cost
+                # more than reading them.
                 self._fresh = pieces
                 self._call_soon(self._flush)
         return self.parser.done or self._fault is not None
 
     def _weigh(self, pieces: Collection[Piece]) -> None:
-        """See whether *pieces* are not too much, with what was said before."""
+        """Note a fault where *pieces* and those before are more than an answer may have."""
         for piece in pieces:
             match piece:
                 case TextPiece():
@@ -208,25 +429,23 @@ class CallAttempt:
                     size = self._arguments.get(piece.index, 0) + len(piece.arguments)
                     self._arguments[piece.index] = size
                     self._said += len(piece.arguments) + len(piece.wire_id) + len(piece.name)
-                    if size > MAX_ARGUMENTS:
-                        message = f"the arguments of a call have more than {MAX_ARGUMENTS} characters"
+                    if size > MAX_CALL_ARGUMENTS:
+                        message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = _too_large(message)
         self._pieces += len(pieces)
         if self._pieces > MAX_PIECES:
             self._fault = _too_large(f"the answer came in more than {MAX_PIECES} pieces")
-        if self._said > MAX_SAID:
-            self._fault = _too_large(f"the answer says more than {MAX_SAID} characters")
+        if self._said > MAX_CHARACTERS:
+            self._fault = _too_large(f"the answer says more than {MAX_CHARACTERS} characters")
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
         ending = self.parser.end(self._cut or cut)
         if isinstance(ending, Complete):
             self._weigh(ending.pieces)
-        if self._fault is None:
-            return ending
-        return Broken(failure=self._fault.failure, message=self._fault.message, usage=self.parser.usage)
+        return ending if self._fault is None else attrs.evolve(self._fault, usage=self.parser.usage)
 
-    def answer(self, ending: Ending) -> ModelFinished | ModelFailed:
+    def answer(self, ending: AnswerEnd) -> ModelFinished | ModelFailed:
         """The one answer to the request, behind all that was streamed."""
         self._flush()
         now, request = self.scene.clock.now(), self.request.id
@@ -247,6 +466,7 @@ class CallAttempt:
             failure=ending.failure,
             message=ending.message,
             retry_after=ending.retry_after,
+            # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
             jitter=random.random(),  # noqa: S311  # it spreads retries, it keeps no secret
             usage=ending.usage,
             seconds=seconds,
@@ -271,290 +491,68 @@ def _too_large(message: str) -> Broken:
     return Broken(failure=Failure.CUT, message=message)
 
 
-LINGER = 0.25
-"""Seconds to wait for the end of a body after its last event, so that the connection can be used again."""
-
-MAX_REFUSAL = 64 * 1024
-"""Bytes of an error's body that are read: its message stands at the front."""
-
-REFUSAL_WAIT = 5.0
-"""Seconds to wait for an error's body, or less where the patience is less; its status is known already."""
-
-WHOLE = 3600.0
-"""Seconds that an answer may take: the longest take minutes, so who still talks then never ends."""
-
-PLAIN = {"accept-encoding": "identity"}
-"""Asks for an answer as it is: compressing one would only hold up its bits."""
-
-LOAD = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
-"""Failures that say that the provider has enough to do, so that others shall not ask either."""
-
-UNAVAILABLE = 503
-"""The status that says as much of a failing server."""
-
-RENEW = 0.1
-"""The share of its time in which the idle alarm is set anew, not at every chunk; it rings that much later."""
+# A compressed answer is unpacked a part at a time, so that a small body never becomes a large one at once.
 
 
-@final
-@attrs.frozen(kw_only=True)
-class Timeouts:
-    """
-    How long is waited, in seconds; None for ever.
+_AUTO = 32 + zlib.MAX_WBITS  # takes what begins as gzip does, and what begins as zlib does
+_RAW = -zlib.MAX_WBITS
 
-    *connect* for a connection, *first_byte* from the start to the first byte of the answer's body, *idle*
-    from any byte to the next, *answer* from the start to the end of the answer.
-    """
+# Makes of the next bytes that came the parts of the body that they stand for.
+Decompress = Callable[[bytes], Iterable[bytes]]
 
-    connect: float | None
-    first_byte: float | None
-    idle: float | None
-    answer: float | None = WHOLE
 
-    def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            if value is not None and not value > 0:
-                msg = f"{name}_timeout must be more than 0, or None to wait for ever; got {value!r}"
-                raise ConfigError(msg)
+def decompressor(coding: str) -> Decompress | None:
+    """How a body with the content-encoding *coding* is read; None where it cannot be read here."""
+    match coding.strip().lower():
+        case "" | "identity":
+            return uncompressed
+        case "gzip" | "x-gzip":
+            return _Inflater(may_be_raw=False)
+        case "deflate":
+            return _Inflater(may_be_raw=True)
+        case _:
+            return None
+
+
+def uncompressed(data: bytes) -> tuple[bytes]:
+    """*data* as it came."""
+    return (data,)
+
+
+async def _unpacked(chunks: AsyncIterator[bytes], unpack: Decompress) -> AsyncGenerator[bytes]:
+    async for data in chunks:
+        for number, part in enumerate(unpack(data)):
+            if number:
+                # One chunk may become a thousand parts, and the other sessions of the loop get a turn
+                # between.
+                await asyncio.sleep(0)
+            yield part
 
 
 @final
-@attrs.frozen(kw_only=True)
-class Endpoint:
-    """Where a model is asked: *headers* go with each request, *login* says how to mend a missing key."""
+class _Inflater:
+    """Unpacks one stream; raises `zlib.error` for bytes that are none."""
 
-    base_url: str = attrs.field(repr=lambda url: repr(without_login(url)))
-    headers: Mapping[str, str] = attrs.field(repr=False)
-    login: str
+    def __init__(self, *, may_be_raw: bool) -> None:
+        self._may_be_raw = may_be_raw
+        self._begun = b""
+        self._stream = zlib.decompressobj(_AUTO)
 
-
-def key_of(given: str | None, variable: str) -> str:
-    """The API key that was *given*, else that of the environment's *variable*; empty where there is none."""
-    key = (os.environ.get(variable, "") if given is None else given).strip()
-    if not key.isascii() or not key.isprintable():
-        msg = f"the api key has characters that no header can hold; check api_key or {variable}"
-        raise ConfigError(msg)
-    return key
-
-
-class HTTPModel:
-    """
-    Performs `CallModel` in the dialect *wire* at *endpoint*.
-
-    A *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. At most *limit* requests are under way
-    at a time, None for any number; others wait, and all do where the provider asks for it. Of an answer, at
-    most *max_answer* bytes are read.
-    """
-
-    def __init__(
-        self,
-        wire: Wire,
-        endpoint: Endpoint,
-        timeouts: Timeouts,
-        client: httpx.AsyncClient | None = None,
-        limit: int | None = LIMIT,
-        max_answer: int = MAX_ANSWER,
-    ) -> None:
-        if max_answer < 1:
-            msg = f"max_answer must be at least 1 byte; got {max_answer!r}"
-            raise ConfigError(msg)
-        self._wire = wire
-        self._endpoint = endpoint
-        self._shown = without_login(endpoint.base_url)
-        self._timeouts = timeouts
-        self._max_answer = max_answer
-        self._given = client
-        self._throttle = Throttle(limit)
-        self._connect = httpx.Timeout(None, connect=timeouts.connect)
-        self._urls: dict[str, httpx.URL] = {}
-        # Connections belong to the event loop they were opened in.
-        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
-
-    async def aclose(self) -> None:
-        """Close the client that was made here in this event loop; a later request makes a new one."""
-        client = self._own.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
-
-    async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:
-        """Ask the model and return `ModelFinished` or `ModelFailed`; cancelling fails it as cancelled."""
-        exchange = CallAttempt(request, scene, self._wire.parser(scene), self._max_answer)
-        task = asyncio.current_task()
-        cancels = task.cancelling() if task else 0
-        with self._throttle.slot(request, scene) as slot:
-            try:
-                ending = await slot.wait() or await self._ask(exchange, slot)
-            except asyncio.CancelledError:
-                while task and task.cancelling() > cancels:
-                    task.uncancel()
-                ending = Broken(failure=Failure.CANCELLED, message="cancelled", usage=exchange.parser.usage)
-            answer = exchange.answer(self._told(ending))
-            if isinstance(answer, ModelFailed) and _is_load(answer, exchange.status):
-                slot.turned_away(answer)
-        return answer
-
-    def _told(self, ending: Ending) -> Ending:
-        """*ending* as it is told: what it says of a failure says how to mend it, and holds no key."""
-        if not isinstance(ending, Broken):
-            return ending
-        given = {} if self._given is None else self._given.headers
-        message = hidden(ending.message, (*keys_in(self._endpoint.headers), *keys_in(given)))
-        if ending.failure is Failure.AUTH:
-            message = f"{message}; {self._endpoint.login}"
-        return attrs.evolve(ending, message=message)
-
-    async def _ask(self, exchange: CallAttempt, slot: Slot) -> Ending:
-        exchange.begin()
-        post = self._wire.encode(exchange.request, exchange.scene)
-        latest = _sum(asyncio.get_running_loop().time(), self._timeouts.answer)
-        try:
-            stream = self._client().stream(
-                "POST",
-                self._url(post.path),
-                content=post.body,
-                headers={**PLAIN, **self._endpoint.headers, **post.headers},
-                timeout=self._connect,
-                follow_redirects=False,
-            )
-            async with asyncio.timeout(self._first()) as alarm, stream as response:
-                exchange.status = response.status_code
-                unpack = _unpacking(response)
-                if not response.is_success:
-                    alarm.reschedule(None)
-                    wait = min(REFUSAL_WAIT, self._timeouts.idle or math.inf)
-                    return await _refused(response, unpack, wait, exchange.scene.clock.now())
-                slot.taken_up()
-                if unpack is None:
-                    return self._packed(response)
-                exchange.accepted = True
-                chunks = _chunks(response)
-                if unpack is as_it_is:
-                    await self._read(chunks, exchange, alarm, latest)
-                else:
-                    async with aclosing(unpacked(chunks, unpack)) as parts:
-                        await self._read(parts, exchange, alarm, latest)
-                if exchange.parser.done:
-                    alarm.reschedule(asyncio.get_running_loop().time() + LINGER)
-                    async for _ in chunks:
-                        pass
-        except TimeoutError:
-            return exchange.end(self._late(exchange, latest))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
-            return exchange.end(self._fault(error, answered=exchange.accepted))
-        return exchange.end()
-
-    def _first(self) -> float | None:
-        """Seconds until the answer has to have begun, or to be over."""
-        waits = [wait for wait in (self._timeouts.first_byte, self._timeouts.answer) if wait is not None]
-        return min(waits, default=None)
-
-    async def _read(
-        self, parts: AsyncIterator[bytes], exchange: CallAttempt, alarm: asyncio.Timeout, latest: float
-    ) -> None:
-        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at *latest*."""
-        clock, idle = asyncio.get_running_loop().time, self._timeouts.idle
-        renew = -math.inf
-        async for data in parts:
-            over = exchange.take(data)
-            if (now := clock()) >= renew:
-                due = min(_sum(now, idle and idle * (1 + RENEW)), latest)
-                alarm.reschedule(None if due == math.inf else due)
-                renew = _sum(now, idle and idle * RENEW)
-            if over:
-                break
-
-    def _url(self, path: str) -> httpx.URL:
-        """The address of *path*, which is parsed once: there are few, and each is asked for at every turn."""
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = httpx.URL(self._endpoint.base_url + path)
-        return url
-
-    def _client(self) -> httpx.AsyncClient:
-        if self._given is not None:
-            return self._given
-        loop = asyncio.get_running_loop()
-        client = self._own.get(loop)
-        if client is None:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-            client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
-        return client
-
-    def _late(self, exchange: CallAttempt, latest: float) -> Broken:
-        waits, url = self._timeouts, self._shown
-        if asyncio.get_running_loop().time() >= latest:
-            message = (
-                f"no end of the answer from {url} for {waits.answer} s (answer_timeout={waits.answer!r})"
-            )
-        elif exchange.begun:
-            message = f"nothing more from {url} for {waits.idle} s (idle_timeout={waits.idle!r})"
-        else:
-            limit = waits.first_byte
-            message = f"no answer from {url} for {limit} s (first_byte_timeout={limit!r})"
-        return Broken(failure=Failure.TIMEOUT, message=message)
-
-    def _packed(self, response: httpx.Response) -> Broken:
-        how = shorten(response.headers["content-encoding"])
-        message = f"the answer from {self._shown} is encoded as {how!r}, which nobody asked for"
-        return Broken(failure=Failure.BAD_REQUEST, message=message)
-
-    def _fault(self, error: Exception, *, answered: bool) -> Broken:
-        url, said = self._shown, shorten(str(error)) or type(error).__name__
-        match error:
-            case httpx.ConnectTimeout():
-                limit = self._timeouts.connect
-                message = f"no connection to {url} within {limit} s (connect_timeout={limit!r})"
-                return Broken(failure=Failure.TIMEOUT, message=message)
-            case httpx.TimeoutException():
-                return Broken(failure=Failure.TIMEOUT, message=f"the client gave up on {url}: {said}")
-            case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
-                return Broken(failure=Failure.BAD_REQUEST, message=f"cannot ask {url!r}: {said}")
-            case _ if answered:
-                return Broken(failure=Failure.CUT, message=f"the answer from {url} was cut: {said}")
-            case _:
-                return Broken(failure=Failure.CONNECTION, message=f"no connection to {url}: {said}")
-
-
-def _is_load(failed: ModelFailed, status: int) -> bool:
-    """Whether *failed* says that there are too many requests; *status* is the server's, or 0."""
-    if status and failed.failure is Failure.SERVER:
-        return failed.retry_after is not None or status == UNAVAILABLE
-    return status > 0 and failed.failure in LOAD
-
-
-async def _refused(response: httpx.Response, unpack: Decompress | None, wait: float, now: float) -> Broken:
-    body = bytearray()
-    if unpack is not None:
-        # The status and what came of the body say enough.
-        with suppress(httpx.HTTPError, OSError, zlib.error):
-            async with asyncio.timeout(wait):
-                await _begin(body, _chunks(response), unpack)
-    return refusal(response.status_code, response.headers, bytes(body[:MAX_REFUSAL]), now)
-
-
-def _unpacking(response: httpx.Response) -> Decompress | None:
-    """How the body of *response* is read; None where nobody here can. What was read is unpacked already."""
-    if response.is_stream_consumed:
-        return as_it_is
-    return decompressor(response.headers.get("content-encoding", ""))
-
-
-def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body of *response* as it comes; some clients of the caller's have read it before."""
-    return response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
-
-
-async def _begin(body: bytearray, chunks: AsyncIterator[bytes], unpack: Decompress) -> None:
-    """Add the beginning of what *chunks* unpack to, to *body*."""
-    async with aclosing(unpacked(chunks, unpack)) as parts:
-        async for part in parts:
-            body += part
-            if len(body) >= MAX_REFUSAL:
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """The parts that *data* is unpacked to, one by one, so that the rest can be left packed."""
+        if self._may_be_raw:
+            # "deflate" is zlib's by the standard, but some servers send it without the two bytes of its head.
+            data = self._begun = self._begun + data
+            if len(data) < 2:  # noqa: PLR2004  # the head, a number that 31 divides
                 return
-
-
-def _sum(now: float, seconds: float | None) -> float:
-    """When so many *seconds* are over; None are never."""
-    return math.inf if seconds is None else now + seconds
+            self._may_be_raw = False
+            if data[0] & 0x0F != zlib.DEFLATED or int.from_bytes(data[:2]) % 31:
+                self._stream = zlib.decompressobj(_RAW)
+        stream = self._stream
+        while not stream.eof:
+            part = stream.decompress(data, MAX_PART)
+            data = stream.unconsumed_tail
+            if part:
+                yield part
+            if len(part) < MAX_PART and not data:
+                break

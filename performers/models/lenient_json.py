@@ -19,14 +19,14 @@ from ...effects.pieces import (
 # Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
 
 
+# A JSON object.
 Object = dict[str, Any]
-"""A JSON object."""
 
-MOST = 1_000_000_000
-"""The largest number that is believed: no answer has a thousand times the tokens of the largest window."""
+# The largest number that is believed: no answer has a thousand times the tokens of the largest window.
+MAX_NUMBER = 1_000_000_000
 
-LONGEST = 1_000
-"""Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met."""
+# Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met.
+MAX_LABEL = 1_000
 
 
 def as_object(value: object) -> Object:
@@ -49,21 +49,23 @@ def first_text(holder: Object, *keys: str) -> str:
     return ""
 
 
-def first_word(holder: Object, *keys: str) -> str:
+def first_label(holder: Object, *keys: str) -> str:
     """As `first_text`, for what is a word: of a longer one the beginning, with a mark."""
-    return word(first_text(holder, *keys))
+    return shorten_label(first_text(holder, *keys))
 
 
-def word(text: str) -> str:
+def shorten_label(text: str) -> str:
     """*text*, or its beginning with a mark where it is longer than any word."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_LABEL else f"{text[:MAX_LABEL]}..."
 
 
 def number(holder: Object, *keys: str) -> int:
     """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
         value = holder.get(key)
-        if isinstance(value, int | float) and value is not True and 0 < value <= MOST and value == value // 1:
+        if not isinstance(value, int | float) or value is True:  # True is an int to Python
+            continue
+        if 0 < value <= MAX_NUMBER and value == value // 1:  # some servers send whole numbers as floats
             return int(value)
     return 0
 
@@ -89,6 +91,7 @@ class SurrogateJoiner:
 
     def rest(self) -> list[Piece]:
         """What is left when the answer is over: halves that stayed alone, which no other came for."""
+        # Half a character at the end of a call's arguments leaves them no JSON: the call fails on its own.
         left = [key for key in self._held if not isinstance(key, int)]
         self._held.clear()
         return [TextPiece("\ufffd") if key is TextPiece else ReasoningPiece("\ufffd") for key in left]

@@ -1,76 +1,68 @@
-"""The performer for OpenAI's chat completions and everybody who speaks them."""
+"""
+OpenAI's chat completions, and every server that speaks them: requests out, one streamed answer in.
+
+Theory of operation. `ChatWire` makes a request's body of messages that were encoded before. `ChatParser`
+reads an answer: chunks with a choice each, and a choice has a delta of text, thinking or calls. The stream is
+judged at its end: by its finish reason, by ``[DONE]``, or by an error in its middle.
+"""
 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, final
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
 import attrs
+import httpx
 
-from ...effects.messages import (
-    Binary,
-    Reasoning,
-    Role,
-    Text,
-)
-from ...effects.requests import Purpose, Transcript
+from ...effects.config import Config, ToolSpec
+from ...effects.events import Failure
+from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
+from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.requests import CallModel, Purpose, Transcript
+from ...effects.usage import Usage
+from ...effects.validators import clean
+from ..base import PerformContext
+from .body import BodyParser
 from .encoding import (
     HEADERS,
     MAX_KEPT,
     CallIds,
-    Encoded,
-    Kept,
+    EncodedCache,
+    EncodedConversation,
+    attachment_note,
     effort,
-    is_object,
-    kind_of,
-    named,
+    is_json_object,
+    media_type,
     to_json,
     tool_name,
-    wire_name,
+    transcript,
 )
-from .http import (
-    MAX_ANSWER,
-    WHOLE,
-    Endpoint,
-    HTTPModel,
-    Timeouts,
-    key_of,
-)
-from .openai_stream import ChatParser
-from .throttle import LIMIT
-from .transcript import transcript
-from .wire import Post
+from .errors import stream_error
+from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
+from .lenient_json import Object, as_object, first_text, number, objects, shorten_label
+from .wire import AnswerEnd, Broken, Complete, HTTPRequest
 
-if TYPE_CHECKING:
-    import httpx
+# What stands before the first colon of a model's name to choose this wire; it is not sent.
+OPENAI_PREFIX = "openai"
 
-    from ...effects.config import Config, ToolSpec
-    from ...effects.messages import Message, ToolCall, ToolResult
-    from ...effects.requests import CallModel
-    from ..base import PerformContext
-
-# The chat-completions dialect: a request's body out of what was already encoded.
-
-
-PREFIX = "openai"
-"""What stands before the first colon of a model's name to choose this wire; it is not sent."""
-
+# Models, by how their names begin, that take a word on how much to think, but no ``max_tokens`` and no
+# ``temperature``.
 REASONING_MODELS = ("gpt-5", "o1", "o3", "o4")
-"""
-Models, by how their names begin, that take a word on how much to think, but no ``max_tokens`` and no
-``temperature``.
-"""
 
-CHATS = ("gpt-5-chat",)
-"""Models that are named like those and do not reason."""
+# Models that are named like those and do not reason.
+NON_REASONING = ("gpt-5-chat",)
 
-NOTHING = "(nothing)"
-"""The text of a message without any: most providers refuse an empty one."""
+# The text of a message without any: most providers refuse an empty one.
+EMPTY_TEXT = "(nothing)"
 
+# What a model is made to say where a server lets no user speak right behind a tool.
 BRIDGE = "OK."
-"""What a model is made to say where a server lets no user speak right behind a tool."""
 
+# The sounds that have a part of their own, and what the API calls them.
 AUDIO = {
     "audio/wav": "wav",
     "audio/wave": "wav",
@@ -78,7 +70,6 @@ AUDIO = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
-"""The sounds that have a part of their own, and what the API calls them."""
 
 
 @final
@@ -97,24 +88,79 @@ class ServerQuirks:
     bridged: bool = False
 
 
+# Where models are asked when no other address is given.
+OPENAI = "https://api.openai.com/v1"
+
+# The environment variable that holds the key when none is given.
+OPENAI_KEY = "OPENAI_API_KEY"
+
+# What servers do differently, by host.
+QUIRKS = {
+    "api.openai.com": ServerQuirks(thoughts=""),
+    "api.groq.com": ServerQuirks(thoughts="reasoning"),
+    "api.mistral.ai": ServerQuirks(thoughts="", bridged=True),
+    "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
+}
+
+
+@final
+class OpenAIChat(HTTPModel):
+    """
+    Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
+
+    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent.
+    *prefix* is what the names of its models begin with, and is not sent. *client* and *options* are those of
+    `HTTPModel`.
+    """
+
+    def __init__(  # each is a setting of its own
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        *,
+        prefix: str = OPENAI_PREFIX,
+        **options: Unpack[HTTPOptions],
+    ) -> None:
+        url = (base_url or OPENAI).rstrip("/")
+        key = api_key_from(api_key, OPENAI_KEY)
+        endpoint = Endpoint(
+            base_url=url,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            login=f"set {OPENAI_KEY} or pass api_key",
+        )
+        wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
+        super().__init__(wire, endpoint, client, **options)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # a broken address: the first request says so, with the address in it
+        return ""
+
+
+# A request: its body out of what was already encoded.
+
+
 @final
 class ChatWire:
     """
-    OpenAI's chat completions, as two dozen servers speak it, each with its own *habits*.
+    OpenAI's chat completions, as two dozen servers speak it, each with its own *quirks*.
 
-    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. How much
-    to think is told to the `REASONING_MODELS`, as a word; no other model of this dialect is told.
+    *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept. Only the
+    `REASONING_MODELS` get a word on how much to think.
     """
 
     def __init__(
-        self, habits: ServerQuirks = ServerQuirks(), prefix: str = PREFIX, keep: int = MAX_KEPT
+        self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
         self._prefix = prefix
-        self._kept = Kept(lambda: _Encoded(habits), keep)
+        self._kept = EncodedCache(lambda: _EncodedChat(quirks), keep)
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The HTTP request that asks for the answer to *request*, streamed."""
-        model = wire_name(request.model, self._prefix)
+        model = request.model.removeprefix(f"{self._prefix}:")
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
         parts = [b'{"model":', to_json(model), b',"messages":[']
         view, history = request.view, scene.history
@@ -128,10 +174,12 @@ class ChatWire:
         if system:
             parts += [to_json({"role": "system", "content": system}), b"," if messages else b""]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
-        with messages:  # the buffer it looks into cannot grow until it is released
+        # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
+        # released.
+        with messages:
             rest = (*_tools(request, scene.config), *_options(request, model, scene.config), end)
             body = b"".join([*parts, messages, b"]", *rest])
-        return Post(path="/chat/completions", headers=HEADERS, body=body)
+        return HTTPRequest(path="/chat/completions", headers=HEADERS, body=body)
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -140,7 +188,7 @@ class ChatWire:
 
 @final
 @attrs.frozen
-class _Place:
+class _ChatMark:
     """Where a message ends, and the *role* of the last one on the wire."""
 
     end: int = 0
@@ -148,12 +196,12 @@ class _Place:
 
 
 @final
-class _Encoded(Encoded[_Place]):
+class _EncodedChat(EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
-    def __init__(self, habits: ServerQuirks) -> None:
-        super().__init__(_Place())
-        self._habits = habits
+    def __init__(self, quirks: ServerQuirks) -> None:
+        super().__init__(_ChatMark())
+        self._quirks = quirks
         self._ids = CallIds()
 
     def add(self, message: Message) -> None:
@@ -163,54 +211,61 @@ class _Encoded(Encoded[_Place]):
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
-        if self._habits.bridged and (self.place.role, role) == ("tool", "user"):
+        # Mistral refuses a user right behind a tool, which is where a steer stands and where files of
+        # results go.
+        if self._quirks.bridged and (self.place.role, role) == ("tool", "user"):
             self._add({"role": "assistant", "content": BRIDGE})
         encoded = to_json(value)
         self.buffer += b"," + encoded if self.buffer else encoded
-        self.place = _Place(len(self.buffer), role)
+        self.place = _ChatMark(len(self.buffer), role)
 
     def _wire_messages(self, message: Message) -> list[dict[str, Any]]:
         if message.role is Role.TOOL:
-            return [*map(self._result, message.results), *_files(message)]
+            ids = self._ids
+            results = [
+                {"role": "tool", "tool_call_id": ids.of(result), "content": _said(result.content)}
+                for result in message.results
+            ]
+            return [*results, *_files(message)]
         if message.role is Role.ASSISTANT:
             return self._assistant(message)
         return [{"role": message.role.value, "content": _content(message)}]
 
-    def _result(self, result: ToolResult) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": self._ids.of(result), "content": _said(result.content)}
-
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
         calls, text = [self._call(call) for call in message.calls], _plain(message)
         if not calls and not text.strip():
-            return []  # an empty message is refused, and nothing is lost without it
+            return []  # an empty message is refused, and says nothing
         value: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
         if calls:
             value["tool_calls"] = calls
         return [value | self._thinking(message, calling=bool(calls))]
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        arguments = call.arguments if is_object(call.arguments) else "{}"
+        arguments = call.arguments if is_json_object(call.arguments) else "{}"
         function = {"name": tool_name(call.name), "arguments": arguments}
         return {"id": self._ids.new(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         proven = [thought for thought in thoughts if thought.signature or thought.redacted]
-        field = self._habits.thoughts
+        field = self._quirks.thoughts
         if field == "reasoning_details":
             said = thoughts if calling else proven
-            wanted = [thought for thought in said if thought.text or thought.signature]
-            return {field: [_detail(thought) for thought in wanted]} if wanted else {}
+            details = [
+                {"type": "reasoning.text", "text": thought.text}
+                | ({"signature": thought.signature} if thought.signature else {})
+                for thought in said
+                if thought.text or thought.signature
+            ]
+            return {field: details} if details else {}
+        # A proxy of Anthropic's (LiteLLM) needs signed thinking back as it came, or its upstream refuses the
+        # call.
         if field == "reasoning_content" and proven:
             return {"thinking_blocks": [_block(thought) for thought in proven]}
         text = "".join([thought.text for thought in thoughts])
-        # Without a signature, it matters in the turns that call tools only.
+        # Without a signature, it matters in the turns that call tools only; elsewhere it would be paid for
+        # again.
         return {field: text} if field and text and calling else {}
-
-
-def _detail(thought: Reasoning) -> dict[str, str]:
-    signed = {"signature": thought.signature} if thought.signature else {}
-    return {"type": "reasoning.text", "text": thought.text, **signed}
 
 
 def _block(thought: Reasoning) -> dict[str, str]:
@@ -220,12 +275,12 @@ def _block(thought: Reasoning) -> dict[str, str]:
 
 
 def _said(text: str) -> str:
-    return text if text.strip() else NOTHING
+    return text if text.strip() else EMPTY_TEXT
 
 
 def _plain(message: Message) -> str:
     said = [part for part in message.parts if isinstance(part, Text | Binary)]
-    return "".join([part.text if isinstance(part, Text) else named(part) for part in said])
+    return "".join([part.text if isinstance(part, Text) else attachment_note(part) for part in said])
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
@@ -254,9 +309,9 @@ def _text(text: str) -> dict[str, Any]:
 
 def _attached(part: Binary) -> dict[str, Any]:
     """The part that *part* is: text as text, and what else has no part of its own as a file."""
-    kind = kind_of(part)
-    if not part.data:
-        return _text(named(part))
+    kind = media_type(part)
+    if not part.data:  # an empty attachment gets the whole request refused
+        return _text(attachment_note(part))
     if kind.startswith("text/"):
         return _text(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
     data = base64.b64encode(part.data).decode()
@@ -273,7 +328,8 @@ def _tools(request: CallModel, config: Config) -> list[bytes]:
     tools = [_tool(tool) for tool in config.tools if tool.name in offered]
     if tools or not config.tools or request.purpose is not Purpose.TURN:
         return [b',"tools":[', b",".join(tools), b"]"] if tools else []
-    # All are withdrawn: some proxies refuse calls in a conversation where there are no tools.
+    # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
+    # listed with a choice of none.
     there_were = [_tool(tool) for tool in config.tools]
     return [b',"tool_choice":"none","tools":[', b",".join(there_were), b"]"]
 
@@ -288,6 +344,7 @@ def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
     limit = spec.max_output if request.max_output is None else request.max_output
     options: dict[str, Any] = {}
     if limit is not None:
+        # Reasoning models refuse the old name; most other servers know no other.
         options["max_completion_tokens" if reasons else "max_tokens"] = limit
     if spec.temperature is not None and not reasons:
         options["temperature"] = spec.temperature
@@ -299,74 +356,316 @@ def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
 
 
 def _reasons(model: str) -> bool:
-    # A proxy's name for a model has the provider's in front of it, a tuned one's begins with how it was made.
+    # A proxy puts the provider's name in front of a model's, and a tuned model's begins with "ft:".
     name = model.rpartition("/")[2].removeprefix("ft:")
-    return name.startswith(REASONING_MODELS) and not name.startswith(CHATS)
+    return name.startswith(REASONING_MODELS) and not name.startswith(NON_REASONING)
 
 
-OPENAI = "https://api.openai.com/v1"
-"""Where models are asked when no other address is given."""
+# An answer: pieces and an ending out of bytes.
 
-KEY = "OPENAI_API_KEY"
-"""The environment variable that holds the key when none is given."""
-
-FIRST_BYTE = 300.0
-"""Seconds until an answer begins: a reasoning model may think for minutes before its first byte."""
-
-IDLE = 120.0
-"""Seconds between two bytes of an answer: some servers are silent while a model thinks between calls."""
-
-QUIRKS = {
-    "api.openai.com": ServerQuirks(thoughts=""),
-    "api.groq.com": ServerQuirks(thoughts="reasoning"),
-    "api.mistral.ai": ServerQuirks(thoughts="", bridged=True),
-    "openrouter.ai": ServerQuirks(thoughts="reasoning_details"),
+# What a `finish_reason` means, in lower case; all others are `UNKNOWN`. None is a reliable sign of calls.
+FINISHES: dict[str, StopReason] = {
+    "stop": StopReason.END_TURN,
+    "end_turn": StopReason.END_TURN,
+    "eos": StopReason.END_TURN,
+    "tool_calls": StopReason.TOOL_USE,
+    "tool_use": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
 }
-"""What servers do differently, by host."""
 
 
 @final
-class OpenAIChat(HTTPModel):
+class ChatParser(BodyParser):
+    """Reads one answer. *stops* are the stop sequences that were asked for. No bytes make it raise."""
+
+    def __init__(self, stops: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._stops = stops
+        self._calls = CallAssembler()
+        self._answered = False
+        self._refused = False
+        self._finish = ""
+        self._sequence = ""
+        self._usage: Object | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage that the answer reported so far, or None."""
+        return None if self._usage is None else usage_of(self._usage)
+
+    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
+        # An answer that has its finish reason is whole, whatever happened to the connection afterwards:
+        # several servers drop it without [DONE].
+        # OpenRouter ends an answer so when its upstream failed in the middle.
+        if self._finish == "error":
+            return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
+        if self._finish or (self.done and self._answered):
+            usage = self.usage or Usage()
+            return Complete(stop=self._stop(), usage=usage, sequence=self._sequence, pieces=pieces)
+        if cut is not None and not self.done:
+            return cut
+        return self._nothing("a finish reason or [DONE]" if self._answered else "")
+
+    def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
+        if chunk.get("error") or chunk.get("object") == "error":
+            self._count(chunk)
+            self._fail(stream_error(chunk))
+            return
+        for choice in objects(chunk.get("choices")):
+            # One answer is asked for. Some proxies send several all the same, and their texts must not mix.
+            if not choice.get("index"):
+                self._choice(choice, pieces)
+        self._count(chunk)
+        if groq := chunk.get("x_groq"):
+            self._count(as_object(groq))
+
+    def _choice(self, choice: Object, pieces: list[Piece]) -> None:
+        delta = as_object(choice.get("delta") or choice.get("message"))
+        if delta:
+            self._answered = True
+            self._delta(delta, pieces)
+        if finish := choice.get("finish_reason"):
+            self._finish = finish.lower() if isinstance(finish, str) else type(finish).__name__
+            # vLLM and SGLang name the stop sequence that was met; OpenAI does not.
+            met = choice.get("stop_reason") or choice.get("matched_stop")
+            if isinstance(met, str) and (met in self._stops or self._finish == "stop_sequence"):
+                self._sequence = met if met in self._stops else clean(shorten_label(met))
+        self._count(choice)
+
+    def _delta(self, delta: Object, pieces: list[Piece]) -> None:
+        content = delta.get("content")
+        # Nearly every chunk is this one, so it is looked at with as few calls as can be.
+        if content.__class__ is str and len(delta) == 1:
+            if content:
+                pieces.append(TextPiece(content))
+            return
+        pieces += reasoning_pieces(delta)
+        pieces += content_pieces(content)
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self._refused = True
+            pieces.append(TextPiece(refusal))
+        pieces += self._calls.read(delta)
+
+    def _count(self, holder: Object) -> None:
+        # Each is the total so far, so the last one counts.
+        if usage := holder.get("usage"):
+            self._usage = as_object(usage) or self._usage
+
+    def _stop(self) -> StopReason:
+        if self._refused:
+            return StopReason.REFUSAL
+        if self._sequence:
+            return StopReason.STOP_SEQUENCE
+        return FINISHES.get(self._finish, StopReason.UNKNOWN)
+
+
+def reasoning_pieces(delta: Object) -> Sequence[Piece]:
     """
-    Performs `CallModel` with OpenAI's chat completions, or any server that speaks them at *base_url*.
+    The thinking in *delta*, once, though some servers say it two or three times over.
 
-    *api_key* defaults to the environment's ``OPENAI_API_KEY``; where that is empty too, none is sent. A
-    *client* of the caller's is used with its own settings, but for the timeouts, and never closed. Without
-    one, one is made when it is first needed, and `aclose` closes it. Timeouts are in seconds, None for ever.
-    *prefix* is what the names of models begin with that are asked here, and is not sent. At most *limit*
-    requests are under way at a time, None for any number. Of an answer, at most *max_answer* bytes are read.
+    ``reasoning_content`` (DeepSeek, LiteLLM, vLLM) or ``reasoning`` (OpenRouter, Groq, Ollama) is the text;
+    ``thinking_blocks`` (LiteLLM) and ``reasoning_details`` (OpenRouter) repeat it and bring the signatures.
+    """
+    text = first_text(delta, "reasoning_content", "reasoning")
+    pieces = [
+        _thought(block) for block in objects(delta.get("thinking_blocks") or delta.get("reasoning_details"))
+    ]
+    if text and not pieces:
+        return [ReasoningPiece(text)]
+    # The block repeats the text and adds its signature: both together would say it twice.
+    if text and len(pieces) == 1:
+        [only] = pieces
+        return [ReasoningPiece(text), only] if only.redacted else [ReasoningPiece(text, only.signature)]
+    return [piece for piece in pieces if piece.text or piece.signature or piece.redacted]
+
+
+def _thought(block: Object) -> ReasoningPiece:
+    if block.get("type") == "redacted_thinking":
+        return ReasoningPiece(redacted=first_text(block, "data"))
+    return ReasoningPiece(first_text(block, "thinking", "text", "summary"), first_text(block, "signature"))
+
+
+def content_pieces(content: object) -> list[Piece]:
+    """The pieces of a ``content``: a string, or Mistral's list of text and thinking parts."""
+    if isinstance(content, str):
+        return [TextPiece(content)] if content else []
+    pieces: list[Piece] = []
+    for part in objects(content):
+        thinking = first_text(part, "thinking")
+        thinking = thinking or "".join([first_text(bit, "text") for bit in objects(part.get("thinking"))])
+        signature = first_text(part, "signature")
+        if thinking or signature:
+            pieces.append(ReasoningPiece(thinking, signature))
+        elif text := first_text(part, "text", "refusal"):
+            pieces.append(TextPiece(text))
+    return pieces
+
+
+def usage_of(sent: Object) -> Usage:
+    """The usage that was *sent*, in our words; a count that is missing or no number is 0."""
+    prompt = as_object(sent.get("prompt_tokens_details") or sent.get("input_tokens_details"))
+    completion = as_object(sent.get("completion_tokens_details") or sent.get("output_tokens_details"))
+    total_input = number(sent, "prompt_tokens", "input_tokens")
+    output = number(sent, "completion_tokens", "output_tokens")
+    reasoning = number(completion, "reasoning_tokens")
+    if reasoning and number(sent, "total_tokens") == total_input + output + reasoning:
+        # xAI counts the thinking beside the output, and its total is the only thing that shows it.
+        output += reasoning
+    return Usage(
+        input=total_input,
+        output=output,
+        cached=number(prompt, "cached_tokens") or number(sent, "prompt_cache_hit_tokens"),
+        cache_write=number(prompt, "cache_write_tokens", "cache_creation_tokens")
+        or number(sent, "cache_creation_input_tokens"),
+        reasoning=reasoning,
+    )
+
+
+_OUTSIDE = re.compile(r'["{}]')  # what matters outside of a string
+_WITHIN = re.compile(r'["\\]')  # and in it
+
+
+@final
+class _OpenCall:
+    """
+    A call under way.
+
+    Some servers repeat the name with every bit, so whether the arguments are whole is asked as often as there
+    are bits. So each bit is looked at once, and all together only where no object is open any more.
     """
 
-    def __init__(  # noqa: PLR0913  # each is a setting of its own
-        self,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: httpx.AsyncClient | None = None,
-        *,
-        connect_timeout: float | None = 10.0,
-        first_byte_timeout: float | None = FIRST_BYTE,
-        idle_timeout: float | None = IDLE,
-        answer_timeout: float | None = WHOLE,
-        prefix: str = PREFIX,
-        limit: int | None = LIMIT,
-        max_answer: int = MAX_ANSWER,
-    ) -> None:
-        url = (base_url or OPENAI).rstrip("/")
-        key = key_of(api_key, KEY)
-        endpoint = Endpoint(
-            base_url=url,
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            login=f"set {KEY} or pass api_key",
-        )
-        timeouts = Timeouts(
-            connect=connect_timeout, first_byte=first_byte_timeout, idle=idle_timeout, answer=answer_timeout
-        )
-        wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
-        super().__init__(wire, endpoint, timeouts, client, limit, max_answer)
+    __slots__ = ("_depth", "_escaped", "_quoted", "_seen", "_whole", "arguments", "id", "name", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+        # Of the arguments so far: how many objects are open at their end, whether a string is, and whether
+        # that ends in a backslash. And whether they are whole; None where they never will be.
+        self._seen = 0
+        self._depth = 0
+        self._quoted = self._escaped = False
+        self._whole: bool | None = False
+
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are a JSON object, so that more of them cannot belong here."""
+        new = self.arguments[self._seen :]
+        if not new or self._whole is None:
+            return bool(self._whole)
+        self._seen = len(self.arguments)
+        closed = [self._look(bit) for bit in new]
+        may_be = self._whole or any(closed)
+        self._whole = False
+        if may_be and not self._depth:
+            # Text that is closed and is no object will not become one, so it is never parsed again.
+            self._whole = _is_object("".join(self.arguments)) or None
+        return bool(self._whole)
+
+    def _look(self, bit: str) -> bool:
+        """Look at one more *bit*; whether an object was closed in it."""
+        at, closed = int(self._escaped), False
+        self._escaped = False
+        while mark := (_WITHIN if self._quoted else _OUTSIDE).search(bit, at):
+            at = mark.end()
+            match mark[0]:
+                case '"':
+                    self._quoted = not self._quoted
+                case "\\":
+                    self._escaped = at == len(bit)
+                    at += 1
+                case "{":
+                    self._depth += 1
+                case _:
+                    self._depth -= 1
+                    closed = True
+        return closed
 
 
-def _host(url: str) -> str:
+def _is_object(text: str) -> bool:
     try:
-        return urlsplit(url).hostname or ""
-    except ValueError:  # a broken address: asking it says so
-        return ""
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+@final
+class CallAssembler:
+    """
+    Tells which call of an answer a bit of a call belongs to, and numbers the calls from 0.
+
+    The wire's ``index`` does that job in OpenAI's own streams only. Elsewhere it is missing (Mistral) or 0
+    for every call (Ollama, Gemini), so a new id, or a name behind whole arguments, begins a new call too.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: _OpenCall | None = None
+        self._by_index: dict[object, _OpenCall] = {}
+        self._by_id: dict[str, _OpenCall] = {}
+
+    def read(self, delta: Object) -> list[Piece]:
+        """The pieces of the calls in *delta*."""
+        pieces: list[Piece] = []
+        for bit in objects(delta.get("tool_calls")):
+            self._take(bit, as_object(bit.get("function")), pieces)
+        # The field of 2023, of one call without an id; some local servers still send it.
+        if legacy := delta.get("function_call"):
+            self._take({"index": "function_call"}, as_object(legacy), pieces)
+        return pieces
+
+    def _take(self, bit: Object, function: Object, pieces: list[Piece]) -> None:
+        wire_id, name = first_text(bit, "id"), first_text(function, "name")
+        arguments = function.get("arguments")
+        if arguments and not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama sends an object
+        if not (wire_id or name or arguments):
+            return
+        index = bit.get("index")
+        index = index if isinstance(index, int | str) else None
+        # Gemini and Ollama give every call the index 0, and Mistral gives none: so an id that differs
+        # decides, too.
+        call = self._find(index, wire_id)
+        if call is None or (name and self._begins(call, name, arguments)):
+            call = _OpenCall(self._count)
+            self._count += 1
+        # A bit without index or id belongs to the call before it.
+        self._last = call
+        if index is not None:
+            self._by_index[index] = call
+        new_id, new_name = not call.id and wire_id, not call.name and name
+        if new_id:
+            call.id = wire_id
+            self._by_id[wire_id] = call
+        if new_name:
+            call.name = name
+        if arguments:
+            call.arguments.append(arguments)
+        if new_id or new_name or arguments:
+            # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
+            named = shorten_label(new_id or ""), shorten_label(new_name or "")
+            pieces.append(CallPiece(call.number, *named, arguments or ""))
+
+    def _find(self, index: object, wire_id: str) -> _OpenCall | None:
+        call = self._last
+        if index is not None:
+            call = self._by_index.get(index)
+        elif wire_id:
+            call = self._by_id.get(wire_id)
+        if call is not None and wire_id and call.id and wire_id != call.id:
+            return self._by_id.get(wire_id)
+        return call
+
+    @staticmethod
+    def _begins(call: _OpenCall, name: str, arguments: str | None) -> bool:
+        # Two calls of one tool in a row have the same name, and from some servers the same index and no id.
+        # What tells them apart is that the arguments of the first are complete.
+        return call.name not in {"", name} or (bool(arguments) and call.is_whole())

@@ -1,48 +1,31 @@
-"""Which wire a model is asked on, by what stands before the colon of its name."""
+"""`Models` chooses the wire that a model is asked on, by the prefix before the colon of its name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, final
+from typing import final
+
+import httpx
 
 from ...effects.errors import ConfigError
-from ...effects.events import Failure, ModelFailed
+from ...effects.events import Answer, Failure, ModelFailed
+from ...effects.requests import CallModel
+from ..base import PerformContext, Performer
 from .anthropic import AnthropicMessages
+from .http import HTTPModel
 from .openai import OpenAIChat
-from .throttle import LIMIT
+from .throttle import MAX_CONCURRENT
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+# Makes the performer of a wire from base_url, api_key, client and *limit*.
+WireFactory = Callable[..., HTTPModel]
 
-    import httpx
+# The wires that come along, each by its prefix.
+WIRES: Mapping[str, WireFactory] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
 
-    from ...effects.events import Answer
-    from ...effects.requests import CallModel
-    from ..base import PerformContext, Performer
-    from .http import HTTPModel
-
-
-class Maker(Protocol):
-    """Makes the performer of a wire."""
-
-    def __call__(
-        self,
-        base_url: str | None,
-        api_key: str | None,
-        client: httpx.AsyncClient | None,
-        *,
-        limit: int | None,
-    ) -> HTTPModel:
-        """The performer that asks at *base_url*, and has at most *limit* requests under way."""
-        ...
-
-
-WIRES: Mapping[str, Maker] = {"anthropic": AnthropicMessages, "openai": OpenAIChat}
-"""The wires that come along, each by its prefix."""
-
-DEFAULT = "openai"
-"""The wire of a name without a prefix, where nothing else is said: most servers speak it."""
+# The wire of a name without a prefix, where nothing else is said: most servers speak it.
+DEFAULT_WIRE = "openai"
 
 
 def wire_of(model: str, wires: Collection[str] = WIRES) -> str | None:
@@ -60,26 +43,29 @@ class Models:
     for, and it takes the names that begin with no wire. All others ask their own providers, with the keys of
     the environment, and are made when they are first needed.
 
-    Each provider has at most *limit* requests under way at a time, whoever made them; None for any number.
+    Each provider has at most *limit* requests under way at a time, over all sessions; None for any number.
     *betas* are features that Anthropic's Messages are asked for by name.
 
-    *wires* adds performers by their prefix, or puts them in the place of those that come along. They stay the
-    caller's, who also closes them.
+    *wires* adds performers by their prefix, or puts them in the place of those that come along. The caller
+    closes them.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting of its own
         self,
-        default: str = DEFAULT,
+        default: str = DEFAULT_WIRE,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
         client: httpx.AsyncClient | None = None,
         wires: Mapping[str, Performer[CallModel]] | None = None,
-        limit: int | None = LIMIT,
+        limit: int | None = MAX_CONCURRENT,
         betas: Sequence[str] = (),
     ) -> None:
         self._limit = limit
-        self._wires: Mapping[str, Maker] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
+        self._wires: Mapping[str, WireFactory] = {
+            **WIRES,
+            "anthropic": partial(AnthropicMessages, betas=betas),
+        }
         self._given = dict(wires or {})
         self._known = frozenset((*WIRES, *self._given))
         self._default = default

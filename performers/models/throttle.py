@@ -2,17 +2,15 @@
 How many requests a provider gets at a time, and that none comes before the time it gave.
 
 Theory of operation. Requests under way count against one limit, whatever model they ask; those that find no
-room wait, first come, first served. A request that the provider turns away for its load closes the lane of
-its model: none of that lane is sent before the time the provider gave, or, where it gave none, before the one
-that was turned away may be tried again by the settings of its run. Then the lane opens slowly: one request is
-sent, and each that is taken up lets one more be out at a time, until nobody waits any more. Whoever was
-turned away comes back by itself when its own wait is over, which is never before that time.
+room wait, first come, first served. A request that the provider turns away for its load closes the queue of
+its model. None of that queue is sent before the time that the provider gave. Where it gave none, the settings
+of the run say when the request may be tried again. Then the queue opens slowly: one request is sent, and each
+that is accepted lets one more be out at a time, until none waits. The request that was turned away comes back
+by itself when its own wait is over.
 
-Lanes are by model because limits are: a fallback model of the same provider must not wait for what it is to
-get round. Nor is anything waited here that the loop would not wait: such a request is answered as the one
-that was turned away, so that its run can end or fall back.
-
-There is a lock, and a future belongs to its event loop: a provider may be asked from several threads.
+A wait that is longer than the loop's own patience is none: such a request is answered as the one that was
+turned away, so that its run can end or fall back. A provider may be asked from several threads, so there is a
+lock, and each future is resolved in its own event loop.
 """
 
 from __future__ import annotations
@@ -21,45 +19,36 @@ import asyncio
 import math
 import threading
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import NamedTuple, final
 
+from ...effects.config import Config, Retries
 from ...effects.errors import ConfigError
-from ...effects.events import Failure
+from ...effects.events import Failure, ModelFailed
 from ...effects.notices import RequestDelayed
-from ...effects.requests import Purpose
+from ...effects.requests import CallModel, Purpose
+from ..base import PerformContext
 from .wire import Broken
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
+# Requests under way at one provider, unless a limit is given.
+# With 200 sessions and answers of half a second this many are done soonest: in 6.8 s, where 32 take 12.7 s
+# and any number 17 s (measured). What httpx looks through for each request grows with its connections, so
+# that from about 80 on most of the time goes there.
+MAX_CONCURRENT = 64
 
-    from ...effects.config import Config, Retries
-    from ...effects.events import ModelFailed
-    from ...effects.requests import CallModel
-    from ..base import PerformContext
+# Seconds that all wait at most where the provider did not say how long.
+MAX_GUESS = 60.0
 
-LIMIT = 64
-"""
-Requests under way at one provider where nothing else is said.
-
-With 200 sessions and answers of half a second this many are done soonest: in 6.8 s, where 32 take 12.7 s and
-any number 17 s (measured). What httpx looks through for each request grows with its connections, so that from
-about 80 on most of the time goes there.
-"""
-
-LONGEST_GUESS = 60.0
-"""Seconds that all wait at most where the provider did not say how long."""
-
-SETTLED = 5.0
-"""Seconds after which a request counts as taken up: it is turned away at once, or for something else."""
+# Seconds after which a request counts as accepted: it is turned away at once, or for something else.
+ACCEPTED_AFTER = 5.0
 
 _DOUBLINGS = 30  # of a wait that is guessed: by then it is the longest, whatever it began with
 
 
-class Refusal(NamedTuple):
-    """Why nothing is sent before *until*, in seconds since the epoch: what the provider said."""
+class LoadRefusal(NamedTuple):
+    """A provider's refusal: nothing is sent before *until*, in seconds since the epoch."""
 
     until: float = -math.inf
     failure: Failure = Failure.OVERLOADED
@@ -72,12 +61,12 @@ class ProviderQueue:
     The requests for one model: those that wait, in order, and how many may go.
 
     *refusal* is the last one, of *times* in a row, and *epoch* counts them: what was sent in an earlier epoch
-    says nothing of this one. Of this epoch's, *out* were not taken up yet, and *room* is how many may be.
+    says nothing of this one. Of this epoch's, *out* were not accepted yet, and *room* is how many may be.
     """
 
     def __init__(self) -> None:
         self.waiting: deque[Slot] = deque()
-        self.refusal = Refusal()
+        self.refusal = LoadRefusal()
         self.times = 0
         self.epoch = 0
         self.room = math.inf
@@ -88,7 +77,7 @@ class ProviderQueue:
         if self.waiting and now >= self.refusal.until and self.out < self.room:
             yield self.waiting[0]
 
-    def close(self, refusal: Refusal) -> None:
+    def close(self, refusal: LoadRefusal) -> None:
         """Let nothing go before the time of *refusal*, and then one request."""
         self.refusal = refusal
         self.epoch += 1
@@ -101,60 +90,65 @@ class ProviderQueue:
 class Throttle:
     """Lets *limit* requests at a time go to one provider, None for any number; the others wait."""
 
-    def __init__(self, limit: int | None = LIMIT) -> None:
+    def __init__(self, limit: int | None = MAX_CONCURRENT) -> None:
         if limit is not None and limit < 1:
             msg = f"limit must be at least 1 request at a time, or None for no limit; got {limit!r}"
             raise ConfigError(msg)
         self._limit = limit
         self._under_way = 0
         self._queued = 0
-        self._lanes: dict[str, ProviderQueue] = {}
+        self._queues: dict[str, ProviderQueue] = {}
         self._numbers = count()
-        # Taken again in the same thread where a task that nobody ended is collected under it.
+        # Reentrant: while it is held, the garbage collector may close a forgotten task, which leaves its
+        # slot.
         self._lock = threading.RLock()
 
     def slot(self, request: CallModel, scene: PerformContext) -> Slot:
         """The place of *request* in the queue, to be entered as a context and awaited."""
         with self._lock:
-            lane = self._lanes.setdefault(request.model, ProviderQueue())
-            slot = Slot(self, lane, next(self._numbers), request, scene)
-            lane.waiting.append(slot)
+            # By model, because limits are: a fallback of the same provider must not wait for the model that
+            # it is to get round.
+            queue = self._queues.setdefault(request.model, ProviderQueue())
+            slot = Slot(self, queue, next(self._numbers), request, scene)
+            queue.waiting.append(slot)
             self._queued += 1
             return slot
 
-    def look(self, slot: Slot, now: float) -> Refusal | asyncio.Future[None] | None:
+    def look(self, slot: Slot, now: float) -> LoadRefusal | asyncio.Future[None] | None:
         """What *slot* waits for at *now*: a time, or its turn; None when that has come."""
         with self._lock:
             self._admit(now)
             if slot.sent:
                 return None
-            if now < slot.lane.refusal.until:
-                return slot.lane.refusal
+            if now < slot.queue.refusal.until:
+                return slot.queue.refusal
             slot.turn = asyncio.get_running_loop().create_future()
             return slot.turn
 
-    def taken_up(self, slot: Slot, now: float) -> None:
+    def accepted(self, slot: Slot, now: float) -> None:
         """The provider works on the request of *slot*: one more may be sent."""
         with self._lock:
-            lane = slot.lane
+            queue = slot.queue
             if self._settle(slot):
-                lane.times = 0
-                lane.room = lane.room + 1 if lane.waiting else math.inf
+                queue.times = 0
+                queue.room = queue.room + 1 if queue.waiting else math.inf
                 self._admit(now)
 
     def turned_away(self, slot: Slot, failed: ModelFailed, retries: Retries) -> None:
         """The provider refused the request of *slot* for its load, with *failed*."""
         with self._lock:
-            lane, asked = slot.lane, failed.retry_after
-            is_news = slot.epoch == lane.epoch
+            queue, asked = slot.queue, failed.retry_after
+            # A hundred requests may be out when the first is turned away. All of them will be, and that is
+            # one refusal and not a hundred: the guess would double with each.
+            is_news = slot.epoch == queue.epoch
             if is_news:
-                lane.times += 1
+                queue.times += 1
             elif asked is None:
-                return  # one of many that were sent before the first refusal came
-            wait = _guess(lane.times, retries, failed.jitter) if asked is None else asked
-            refusal = Refusal(failed.at + wait, failed.failure, failed.message)
-            if is_news or refusal.until > lane.refusal.until:
-                lane.close(refusal)
+                return
+            wait = _guess(queue.times, retries, failed.jitter) if asked is None else asked
+            refusal = LoadRefusal(failed.at + wait, failed.failure, failed.message)
+            if is_news or refusal.until > queue.refusal.until:
+                queue.close(refusal)
 
     def leave(self, slot: Slot, now: float) -> None:
         """*slot* is done, or its request is given up before it was sent."""
@@ -163,29 +157,30 @@ class Throttle:
                 self._under_way -= 1
                 self._settle(slot)
             else:
-                slot.lane.waiting.remove(slot)
+                slot.queue.waiting.remove(slot)
                 self._queued -= 1
             self._admit(now)
 
     def _admit(self, now: float) -> None:
         """Send what may be sent at *now*, in the order it came."""
         while self._queued and (self._limit is None or self._under_way < self._limit):
-            heads = [slot for lane in self._lanes.values() for slot in lane.head(now)]
+            # The oldest request goes first over all models, or a busy model would starve the others.
+            heads = [slot for queue in self._queues.values() for slot in queue.head(now)]
             if not heads:
                 break
             slot = min(heads, key=lambda head: head.number)
-            slot.lane.waiting.popleft()
+            slot.queue.waiting.popleft()
             self._queued -= 1
-            slot.lane.out += 1
-            slot.epoch = slot.lane.epoch
+            slot.queue.out += 1
+            slot.epoch = slot.queue.epoch
             slot.sent = slot.unsettled = True
             self._under_way += 1
             slot.wake()
 
     def _settle(self, slot: Slot) -> bool:
-        """What becomes of *slot* is known now; whether that was not known, and says something of its lane."""
-        counts = slot.unsettled and slot.epoch == slot.lane.epoch
-        slot.lane.out -= counts
+        """Note that the fate of *slot* is known; whether that is news, and about the present epoch."""
+        counts = slot.unsettled and slot.epoch == slot.queue.epoch
+        slot.queue.out -= counts
         slot.unsettled = False
         return counts
 
@@ -195,14 +190,14 @@ class Slot:
     """
     A request's place, as a context: inside, `wait` for its turn, and say what came of it.
 
-    *sent*: its turn has come, in that *epoch* of its *lane*. *unsettled*: whether the provider takes it is
+    *sent*: its turn has come, in that *epoch* of its *queue*. *unsettled*: whether the provider takes it is
     not known yet. *turn* is what it waits for, where that is not a time.
     """
 
     def __init__(
-        self, throttle: Throttle, lane: ProviderQueue, number: int, request: CallModel, scene: PerformContext
+        self, throttle: Throttle, queue: ProviderQueue, number: int, request: CallModel, scene: PerformContext
     ) -> None:
-        self.lane = lane
+        self.queue = queue
         self.number = number
         self.epoch = 0
         self.sent = self.unsettled = False
@@ -228,13 +223,15 @@ class Slot:
                 scene.emit(RequestDelayed(request=self._request.id, due=held.until, reason=reason))
                 told = True
             await scene.clock.sleep_until(held.until)
-        if self.lane.room < math.inf:
-            self._alarm = asyncio.get_running_loop().call_later(SETTLED, self.taken_up)
+        if self.queue.room < math.inf:
+            # A provider that accepts a request may be silent for minutes before its first byte, and the queue
+            # cannot stand still for so long.
+            self._alarm = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, self.accepted)
         return None
 
-    def taken_up(self) -> None:
+    def accepted(self) -> None:
         """Say that the provider works on it."""
-        self._throttle.taken_up(self, self._scene.clock.now())
+        self._throttle.accepted(self, self._scene.clock.now())
 
     def turned_away(self, failed: ModelFailed) -> None:
         """Say that the provider refused it for its load, with *failed*."""
@@ -244,15 +241,13 @@ class Slot:
         """Let it look again, in its own event loop."""
         turn, self.turn = self.turn, None
         if turn is not None:
-            with suppress(RuntimeError):  # the loop is closed, nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
                 turn.get_loop().call_soon_threadsafe(_resolve, turn)
 
     def __enter__(self) -> Slot:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         self._throttle.leave(self, self._scene.clock.now())
@@ -266,7 +261,7 @@ def _resolve(turn: asyncio.Future[None]) -> None:
 def _guess(times: int, retries: Retries, jitter: float) -> float:
     """How long all wait after *times* refusals in a row: as long as a run that was refused so often."""
     delay = retries.base * 2.0 ** min(times - 1, _DOUBLINGS)
-    return min(delay, LONGEST_GUESS) * (1.0 + retries.jitter * jitter)
+    return min(delay, MAX_GUESS) * (1.0 + retries.jitter * jitter)
 
 
 def _patience(request: CallModel, config: Config) -> float:

@@ -35,7 +35,7 @@ class Complete:
 @final
 @attrs.frozen(kw_only=True)
 class Broken:
-    """An answer failed; *retry_after* in seconds where the provider gave it, *usage* where it told."""
+    """An answer failed; *retry_after* is in seconds, where the provider gave it, as is *usage*."""
 
     failure: Failure
     message: str
@@ -43,13 +43,13 @@ class Broken:
     usage: Usage | None = None
 
 
-Ending = Complete | Broken
-"""How an answer ended."""
+# How an answer ended.
+AnswerEnd = Complete | Broken
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Post:
+class HTTPRequest:
     """A request to send: *path* is added to the wire's base URL."""
 
     path: str
@@ -61,26 +61,25 @@ class Parser(Protocol):
     """
     Reads one answer. No bytes make it raise, and how they were cut makes no difference to what it reads.
 
-    What it has given out it stands by: a call's pieces have the call's number, from 0 in the order the calls
-    began, whatever the wire calls them. It never makes up what a stream did not say: one that stopped before
-    it said why is `Broken`.
+    Its pieces are final. A call's pieces have the call's number, from 0 in the order the calls began,
+    whatever the wire calls them. It makes nothing up: a stream that stopped without a reason is `Broken`.
     """
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is read: the stream has said its end, or it has failed."""
+        """Whether nothing more is read: the stream has reached its end, or it has failed."""
         ...
 
     @property
     def usage(self) -> Usage | None:
-        """What the answer said it used so far, or None."""
+        """The usage that the answer reported so far, or None."""
         ...
 
     def feed(self, data: bytes) -> list[Piece]:
-        """The pieces that *data*, the next bytes of the body, completes; as early as they can be told."""
+        """The pieces that *data*, the next bytes of the body, completes, as early as can be."""
         ...
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
         ...
 
@@ -88,7 +87,7 @@ class Parser(Protocol):
 class Wire(Protocol):
     """A dialect that models are spoken to in. One wire serves any number of sessions at a time."""
 
-    def encode(self, request: CallModel, scene: PerformContext) -> Post:
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """
         The HTTP request that asks for the answer to *request*, streamed.
 

@@ -1,1 +1,1 @@
-"""Stores: where the journal of a session is kept. They take bytes and know nothing of what these mean."""
+"""Stores keep the journal of a session. They take bytes and know nothing of their meaning."""

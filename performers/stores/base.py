@@ -14,7 +14,7 @@ class SessionInfo:
     """
     A stored session: *length* entries, last written at *updated* (seconds since the epoch).
 
-    *about* is what its last writer said of it, empty where nobody has.
+    *about* is the summary that its last writer gave, empty where none did.
     """
 
     session: str
@@ -32,8 +32,8 @@ class Store(Protocol):
     is all or nothing: two writers that both believe to be at the end cannot both go on. Sessions share
     nothing, and one is there as soon as it has an entry.
 
-    Every method raises `StoreError` where the store cannot be reached or was closed. Cancelling one does not
-    leave its work in doubt: what was begun is done before the cancellation goes on.
+    Every method raises `StoreError` where the store cannot be reached or was closed. Cancelling one leaves
+    its work in no doubt: it is done before the cancellation goes on.
 
     All of this is in `turnwheel.testing.store_contract`, as checks that a store of one's own can be put to.
     """
@@ -44,9 +44,9 @@ class Store(Protocol):
         """
         Add *entries* to *session*, which must hold exactly *expected*; return its new length.
 
-        *about* is what `list` says of the session from now on, None for what it said before: a few hundred
-        bytes, so that nobody has to read a journal for a list. Without entries it is all that changes, also
-        not when the session was written, and a session that is not there has none.
+        *about* is the session's summary in `list` from now on, None for the one before: a few hundred bytes,
+        so that a list reads no journal. Without entries, only the summary changes, and the time of the last
+        writing stays; a session that is not there gets none.
 
         All of it is kept when this returns, as durably as the store promises, and also when it is cancelled.
         Raises `StoreConflict` where the session has another length, and writes nothing then.
@@ -66,5 +66,5 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of files and threads, when what was asked before is done. Closing twice is fine."""
+        """Let go of files and threads, when the calls before are done. Closing twice is fine."""
         ...

@@ -1,4 +1,4 @@
-"""The store of tests and of sessions nobody will resume: it ends with the process."""
+"""The store of tests and of sessions that are not resumed: it ends with the process."""
 
 from __future__ import annotations
 
@@ -16,28 +16,16 @@ from .base import SessionInfo
 @final
 @attrs.define(eq=False)
 class _Session:
-    """The entries of one session, when they were written, and what it is about."""
-
     created: float
     updated: float
     entries: list[bytes] = attrs.field(factory=list)
     about: bytes = b""
 
-    def info(self, name: str) -> SessionInfo:
-        """What `MemoryStore.list` tells of it."""
-        return SessionInfo(
-            session=name,
-            length=len(self.entries),
-            created=self.created,
-            updated=self.updated,
-            about=self.about,
-        )
-
 
 @final
 class MemoryStore:
     """
-    Keeps everything in this process, as a `Store`. *now* tells the time, in seconds since the epoch.
+    Keeps everything in this process, as a `Store`. *now* gives the time, in seconds since the epoch.
 
     Event loops in several threads may share one.
     """
@@ -51,6 +39,7 @@ class MemoryStore:
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
+        # One lock over comparing and writing: that is all that makes it a compare-and-set between threads.
         with self._lock:
             sessions = self._open()
             kept = sessions.get(session)
@@ -70,12 +59,24 @@ class MemoryStore:
         """The entries of *session* from index *start* on; see `Store.load`."""
         with self._lock:
             kept = self._open().get(session)
+            # A slice is a copy, which a later append does not change under its reader. A negative start would
+            # count from the end.
             return kept.entries[max(start, 0) :] if kept else []
 
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, last written first."""
         with self._lock:
-            infos = [kept.info(name) for name, kept in self._open().items()]
+            infos = [
+                SessionInfo(
+                    session=name,
+                    length=len(kept.entries),
+                    created=kept.created,
+                    updated=kept.updated,
+                    about=kept.about,
+                )
+                for name, kept in self._open().items()
+            ]
+        # By name where the clock did not move between two, so that a list is the same each time.
         return sorted(infos, key=lambda info: (-info.updated, info.session))
 
     async def delete(self, session: str) -> bool:

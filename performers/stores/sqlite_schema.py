@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -11,17 +12,24 @@ from .base import SessionInfo
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
-VERSION = 3
-"""The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it."""
+Durability = Literal["power", "process"]
+"""What an entry survives: the end of everything but the disk, or the end of the process only."""
 
-# What an append costs are the pages that it touches. Entries are only ever added behind all others, whoever's
-# they are, which is cheapest: in the middle of a tree full pages are moved about. What stands together of one
-# session is a stretch: the key of an entry is the number of its stretch and, below that, its place in it. So
-# to go on with the last stretch of all touches the page of the entry and no other; only where another session
-# came between does a new stretch begin, and that is a small row. How long a session is, and when it was
-# written to, is read off its last entry. Its row changes with what it is about, which is seldom.
+T = TypeVar("T")
+
+# What a job does with an open file.
+StoreWork: TypeAlias = "Callable[[sqlite3.Connection], T]"
+
+# The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
+LAYOUT_VERSION = 3
+
+# An append costs the pages that it touches. Entries are only ever added behind all others, of any session,
+# which is cheapest: in the middle of a tree full pages are moved about. Neighbours of one session form a
+# stretch: the key of an entry is the number of its stretch and, below that, its place in it. So to go on
+# with the last stretch of all touches the page of the entry and no other. Only where another session came
+# between does a new stretch begin, which is a small row. The length of a session and the time of its last
+# entry are read off that entry, so its own row changes with its summary only, which is seldom.
 SCHEMA = """
 create table sessions (
     id integer primary key,
@@ -40,6 +48,7 @@ create table entries (
 );
 """
 
+# What makes a file of the next layout of one of each older one.
 UPGRADES = {
     1: ("alter table sessions add column about blob not null default x''",),
     2: (
@@ -55,12 +64,12 @@ drop table older_sessions
 """,
     ),
 }
-"""What makes a file of the next layout of one of each older one."""
 
+# How many entries a session may have, and a stretch; far more than a file can hold.
 _MOST = 0xFFFFFFFF
-"""How many entries a session may have, and a stretch; far more than a file can hold."""
 
 # In SQLite << and & and | bind alike, from left to right.
+# Each session with its last stretch and the last entry of that.
 _ENDS = """
 sessions
     join stretches on key = (
@@ -70,14 +79,13 @@ sessions
         select max(id) from entries where id between stretch << 32 and stretch << 32 | 0xffffffff
     )
 """
-"""Each session with its last stretch and the last entry of that."""
 
-_LENGTH = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
+_COUNT = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
 _FIND = f"""
-select sessions.id, {_LENGTH}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
+select sessions.id, {_COUNT}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
     from {_ENDS} where session = ?
 """  # noqa: S608  # all of it stands here
-_LIST = f"select session, {_LENGTH}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above
+_LIST = f"select session, {_COUNT}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above
 _LOAD = """
 select body from sessions
     join stretches on key between
@@ -103,12 +111,14 @@ class Added:
 def append(added: Added, now: Callable[[], float], db: sqlite3.Connection) -> int:
     """Add what is *added*; the new length. `StoreConflict` where the session has another one."""
     found = db.execute(_FIND, (added.session,)).fetchone()
+    # *key* is where the next entry goes if the session has the last stretch of the file, and None otherwise.
     number, actual, key = found or (None, 0, None)
     if actual != added.expected:
         raise StoreConflict(added.session, added.expected, actual)
     if number is not None and added.about is not None:
         db.execute("update sessions set about = ? where id = ?", (added.about, number))
     if added.entries:
+        # Inside of the transaction, so that the order of times is the order of writing over all processes.
         at = now()
         if number is None:
             row = (added.session, at, added.about or b"")
@@ -135,7 +145,7 @@ def load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:
     return [body for (body,) in db.execute(_LOAD, asked)]
 
 
-def listed(db: sqlite3.Connection) -> list[SessionInfo]:
+def list_sessions(db: sqlite3.Connection) -> list[SessionInfo]:
     """All sessions, last written first."""
     return [
         SessionInfo(session=session, length=length, created=created, updated=updated, about=about)

@@ -1,39 +1,269 @@
 """
-The built-in tools, all of them.
+The built-in tools: files, searches, a shell, and the rest of a long result.
 
-They are made with `tool` like anybody's, and know no more of the library than their `ToolContext`.
+They are made with `tool` like any other, and know no more of the library than their `ToolContext`. Their
+docstrings are what the model reads, hence the ``Args:`` sections. Making them is a twentieth of importing
+this library, so the package imports this module only when an agent takes them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import stat
 import sys
+from bisect import bisect_right
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from ...effects.config import READER
+from ...effects.messages import Binary
 from .decorator import Tool, ToolContext, tool
-from .files import locate
+from .paths import LocatedPath, locate
 from .process import run
 from .result import MAX_OUTPUT, NOTE
+from .search import SNIFFED
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+def builtin_tools() -> tuple[Tool[..., Any], ...]:
+    """
+    The tools `read`, `write`, `edit`, `ls`, `glob`, `grep` and `bash`, which need a POSIX system.
+
+    And `read_result`, which reads on where a result of any tool was too long for the conversation.
+    """
+    return (read, write, edit, ls, glob, grep, bash, read_result)
+
+
+# One file: `read`, `write` and `edit`.
+
+# Larger files are not taken into memory; no model could read them anyway.
+MAX_EDITED = 10_000_000
+
+# Lines that `read` returns where the model asks for no number.
+MAX_LINES = 2_000
+
+# The beginnings of pictures; a WebP has more to look at.
+_PICTURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+@tool(side_effect="read_only")
+def read(
+    context: ToolContext[object], path: str, offset: Positive | None = None, limit: Positive | None = None
+) -> str | Binary:
+    """
+    Read a text file, each line with its number and a tab before it; or a PNG, JPEG, GIF, WebP or PDF file.
+
+    Args:
+        path: The file, relative to the working directory.
+        offset: The first line of text to read; the first of the file is 1.
+        limit: How many lines of text to read, 2000 unless told.
+    """
+    place = locate(context, path)
+    data, _ = load(place)
+    if media_type := _seen_not_read(data):
+        return Binary(media_type=media_type, data=data, name=place.shown)
+    if b"\0" in data[:SNIFFED]:
+        msg = f"{place.shown!r} is a binary file ({len(data):,} bytes)"
+        raise ValueError(msg)
+    lines = data.decode(errors="replace").split("\n")
+    if not lines[-1]:  # what follows the last newline is no line
+        lines.pop()
+    return _numbered(lines, offset or 1, limit or MAX_LINES, context.result_limit)
+
+
+def _seen_not_read(data: bytes) -> str:
+    """The media type of *data*, by its content, where a model takes it as it is; empty where not."""
+    if data.startswith(b"%PDF-"):
+        return "application/pdf"
+    # A text that begins like a picture is one about pictures, and a provider would refuse it.
+    if b"\0" not in data[:SNIFFED]:
+        return ""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for beginning, kind in _PICTURES if data.startswith(beginning)), "")
+
+
+def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str:
+    """
+    At most *limit* of *lines*, in at most *room* characters, unless the first alone has more.
+    """
+    # Whole lines, so that a model reads on by the next one. A result that is cut by characters would have to
+    # be read on with `read_result`, which knows no lines.
+    if not lines:
+        return "[the file is empty]"
+    chosen = lines[first - 1 : first - 1 + limit]
+    if not chosen:
+        msg = f"there is no line {first}: the file has {len(lines):,}"
+        raise ValueError(msg)
+    shown = [f"{number:>6}\t{line.removesuffix(chr(13))}" for number, line in enumerate(chosen, first)]
+    if room is not None:
+        shown = shown[: _fitting(shown, room)]
+    text = "\n".join(shown)
+    last = first - 1 + len(shown)
+    if last == len(lines):
+        return text
+    return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
+
+
+def _fitting(lines: list[str], room: int) -> int:
+    """How many of *lines* have *room*, beside a note on how to go on; one at least."""
+    ends = list(accumulate(len(line) + 1 for line in lines))
+    return len(lines) if ends[-1] <= room else max(1, bisect_right(ends, room - NOTE))
+
+
+@tool(side_effect="idempotent", edits=True)
+def write(context: ToolContext[object], path: str, content: str) -> str:
+    """
+    Write a text file, in place of the one that may be there. Missing directories are made.
+
+    Args:
+        path: The file, relative to the working directory.
+        content: All that the file shall hold.
+    """
+    place = locate(context, path)
+    data = content.encode()
+    store(place, data)
+    return f"wrote {len(data):,} bytes to {place.shown}"
+
+
+# Not idempotent: where *new* contains *old*, a second run would replace it once more.
+@tool(side_effect="unsafe", edits=True)
+def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool = False) -> str:  # noqa: A002, FBT001, FBT002  # the model's words
+    """
+    Replace an exact piece of text in a file. It must occur once, unless all occurrences are to be replaced.
+
+    Args:
+        path: The file, relative to the working directory.
+        old: The text to replace, to the letter, without the line numbers that read shows.
+        new: The text to put in its place.
+        all: Whether to replace every occurrence.
+    """
+    place = locate(context, path)
+    data, seen = load(place)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        msg = f"{place.shown!r} is not UTF-8 text (byte {error.start}) and was left as it is"
+        raise ValueError(msg) from error
+    if old not in text and "\r\n" in text:  # read shows such lines as any others
+        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+    count = _occurrences(text, old, place.shown, all_of_them=all)
+    if (size := len(text) + count * (len(new) - len(old))) > MAX_EDITED:
+        msg = f"{place.shown!r} would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is"
+        raise ValueError(msg)
+    store(place, text.replace(old, new).encode(), seen)
+    return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
+
+
+def _occurrences(text: str, old: str, shown: str, *, all_of_them: bool) -> int:
+    """How often *old* occurs in *text*; raises `ValueError` where that is not what is wanted."""
+    if not old:
+        problem = "old is empty; say which text to replace, or use write for the whole file"
+    elif old not in text:
+        problem = f"old does not occur in {shown!r}; read it again, every space counts"
+    elif not all_of_them and text.find(old) != text.rfind(old):  # overlapping ones count here, too
+        problem = f"old occurs {max(2, text.count(old))} times in {shown!r}; add lines around it, or set all"
+    else:
+        return text.count(old)
+    raise ValueError(problem)
+
+
+def load(place: LocatedPath) -> tuple[bytes, os.stat_result]:
+    """The content of the file at *place*, and what identifies that version of it."""
+    data, seen = place.read(MAX_EDITED + 1)
+    if len(data) > MAX_EDITED:
+        msg = f"{place.shown!r} has more than {MAX_EDITED:,} bytes; take parts of it with bash"
+        raise ValueError(msg)
+    return data, seen
+
+
+def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -> None:
+    """
+    Put *data* in the file at *place*, all or nothing; a file that was there keeps its mode.
+
+    With *seen*, the file must still be the one that was seen. Raises `OSError` or `ValueError`.
+    """
+    with place.parent(make=seen is None) as folder:
+        old = _look(place.name, folder)
+        if old is not None:
+            _check_replaceable(place, old, folder)
+        # Beside the file, since a rename is atomic within one file system only. A reader of the old name
+        # sees all of the old file or all of the new one.
+        temporary = f".turnwheel-{secrets.token_hex(8)}"
+        mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, mode, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if old is not None:
+                    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                file.write(data)
+                file.flush()
+                # A rename may reach the disk before the content does, and a power cut between leaves an
+                # empty file.
+                os.fsync(descriptor)
+            # As late as can be: between the read and here, a person may have saved in an editor.
+            if seen is not None:
+                _check_unchanged(place, seen, folder)
+            os.replace(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _look(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _check_replaceable(place: LocatedPath, old: os.stat_result, folder: int) -> None:
+    # Replacing a file needs no right to write it, only one to write its directory. A person who made a file
+    # read-only means that it stays.
+    if not stat.S_ISREG(old.st_mode):
+        msg = f"{place.shown!r} is not a regular file"
+        raise ValueError(msg)
+    if not os.access(place.name, os.W_OK, dir_fd=folder):
+        msg = f"{place.shown!r} is read-only"
+        raise ValueError(msg)
+
+
+def _check_unchanged(place: LocatedPath, seen: os.stat_result, folder: int) -> None:
+    if _version(_look(place.name, folder)) != _version(seen):
+        msg = f"{place.shown!r} was changed by another process meanwhile; read it again"
+        raise ValueError(msg)
+
+
+def _version(found: os.stat_result | None) -> tuple[int, int, int] | None:
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
+
 
 # The built-in tools that look around: `ls`, `glob` and `grep`.
 
 
+# Entries and paths listed at most.
 MAX_ENTRIES = 1_000
-"""Entries and paths listed at most."""
 
+# Lines `grep` finds at most.
 MAX_HITS = 500
-"""Lines `grep` finds at most."""
 
+# How long a search may take; less than the timeout of the tools, so that what was found is not lost.
 SEARCH_SECONDS = 20.0
-"""How long a search may take; less than the timeout of the tools, so that what was found is not lost."""
 
 _SEARCH = Path(__file__).with_name("search.py")
 
@@ -47,16 +277,13 @@ def ls(context: ToolContext[object], path: str = ".") -> str:
         path: The directory, relative to the working directory.
     """
     with locate(context, path).folder() as folder, os.scandir(folder) as entries:
-        names = sorted(entry.name + _mark(entry) for entry in entries)
+        names = sorted(
+            entry.name + ("@" if entry.is_symlink() else "/" if entry.is_dir(follow_symlinks=False) else "")
+            for entry in entries
+        )
     if len(names) > MAX_ENTRIES:
         names[MAX_ENTRIES:] = [f"[{len(names) - MAX_ENTRIES:,} more]"]
     return "\n".join(names) or "[the directory is empty]"
-
-
-def _mark(entry: os.DirEntry[str]) -> str:
-    if entry.is_symlink():
-        return "@"
-    return "/" if entry.is_dir(follow_symlinks=False) else ""
 
 
 @tool(side_effect="read_only")
@@ -116,13 +343,13 @@ async def _search(
 # The built-in tool that runs commands: `bash`.
 
 
+# How long a command may take where the model gives no timeout.
 COMMAND_SECONDS = 120.0
-"""How long a command may take unless told."""
 
 MAX_SECONDS = 600.0
 
+# How much longer the tool may take than its command: time to end it, and to return its output.
 _MARGIN = 10.0
-"""How much longer the tool may take than its command: time to end it, and to return what it said."""
 
 CommandSeconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 
@@ -147,7 +374,7 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
 
 
 def _signal(code: int) -> str:
-    """The name of the signal that ended a process, as its exit code tells."""
+    """The name of the signal that ended a process, from its exit code."""
     try:
         return f", {signal.Signals(-code).name}" if code < 0 else ""
     except ValueError:  # a real-time one
@@ -157,11 +384,10 @@ def _signal(code: int) -> str:
 # The built-in tool that reads on where a result was cut: `read_result`.
 
 
+# Characters read where the model asks for no number: half of the usual `Compaction.result_limit`.
 CHARACTERS = 10_000
-"""Characters read unless told: half of what a conversation holds of a result, unless it is set otherwise."""
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @tool(name=READER, side_effect="read_only", approval="never", resources=())
@@ -179,7 +405,7 @@ async def read_result(
         offset: The first character to read; the first of the result is 0.
         limit: How many characters to read, 10000 unless told.
     """
-    text = await context.whole(id)
+    text = await context.full_result(id)
     if text is None:
         msg = f"there is no long result {id[:50]!r}; its id stands where characters of it are left out"
         raise ValueError(msg)
@@ -187,30 +413,9 @@ async def read_result(
         msg = f"there is no character {offset}: the result has {len(text):,}; the first is 0"
         raise ValueError(msg)
     most = limit
-    if context.room is not None:
+    if context.result_limit is not None:
         # What is read is a result itself, which must not be cut again.
-        most = max(1, min(limit, context.room - NOTE))
+        most = max(1, min(limit, context.result_limit - NOTE))
     end = min(offset + most, len(text))
-    return text[offset:end] + _note(offset, end, len(text))
-
-
-def _note(first: int, end: int, length: int) -> str:
-    """What stands below the characters from *first* up to *end* of *length*."""
-    on = f"; offset={end} goes on" if end < length else ", its end"
-    return f"\n[characters {first} to {end} of {length:,}{on}]"
-
-
-def builtin_tools() -> tuple[Tool[..., Any], ...]:
-    """
-    The tools `read`, `write`, `edit`, `ls`, `glob`, `grep` and `bash`, which need a POSIX system.
-
-    And `read_result`, which reads on where a result of any tool was too long for the conversation.
-    """
-    # Imported here: making them is a twentieth of importing this library, and many agents use none.
-    from .files import edit, read, write  # noqa: PLC0415  # as said above
-
-    pass  # noqa: PLC0415  # as said above
-    pass  # noqa: PLC0415  # as said above
-    pass  # noqa: PLC0415  # as said above
-
-    return (read, write, edit, ls, glob, grep, bash, read_result)
+    on = f"; offset={end} goes on" if end < len(text) else ", its end"
+    return f"{text[offset:end]}\n[characters {offset} to {end} of {len(text):,}{on}]"

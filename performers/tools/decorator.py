@@ -14,7 +14,6 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    TypeAlias,
     TypeVar,
     final,
     get_origin,
@@ -28,26 +27,13 @@ import msgspec
 from ...effects.config import Approval, SideEffect, ToolSpec
 from ...effects.errors import ToolDefinitionError
 from ...effects.history import History
-from ...effects.secrets import (
-    ANY,
-    Secrets,
-    arguments_in,
-    secrets_in,
-)
-from ..base import no_full_result
+from ...effects.secrets import ANY, Json, Secrets, arguments_in, secrets_in
+from ..base import no_full_result, noop
 
 # What a tool is told besides its arguments.
 
 
 D_co = TypeVar("D_co", covariant=True)
-
-
-def _unheard(text: str) -> None:
-    """Where progress goes when nobody listens."""
-
-
-def _only_cwd(context: ToolContext[object]) -> tuple[Path, ...]:
-    return (context.cwd,)
 
 
 @final
@@ -61,27 +47,32 @@ class ToolContext(Generic[D_co]):
     key it had before. *deps* is whatever the host handed to its `ToolRunner`. *history* is the conversation
     as it was when the call started, and does not change.
 
-    *room* is how many characters of a result the conversation holds whole, None for all of them: a tool that
-    can be asked for the next part returns no more. *whole* finds the whole result of a call, by its id, that
-    was longer; None where there is none. A test of a tool may build one with *cwd* and *deps* alone.
+    *result_limit* is how many characters of a result the conversation holds whole, None for all of them: a
+    tool that can be asked for the next part returns no more. *full_result* finds the whole result of a call,
+    by its id, that was longer; None where there is none. A test of a tool may build one with *cwd* and
+    *deps* alone.
     """
 
     cwd: Path
     deps: D_co
-    directories: tuple[Path, ...] = attrs.field(default=attrs.Factory(_only_cwd, takes_self=True))
+    directories: tuple[Path, ...] = attrs.field(
+        default=attrs.Factory(lambda context: (context.cwd,), takes_self=True)
+    )
     session: str = ""
     call: str = ""
     key: str = ""
     history: History = attrs.field(factory=History.of, repr=False)
-    room: int | None = None
-    whole: Callable[[str], Awaitable[str | None]] = attrs.field(default=no_full_result, repr=False, eq=False)
-    emit: Callable[[str], None] = attrs.field(default=_unheard, repr=False, eq=False)
+    result_limit: int | None = None
+    full_result: Callable[[str], Awaitable[str | None]] = attrs.field(
+        default=no_full_result, repr=False, eq=False
+    )
+    emit: Callable[[str], None] = attrs.field(default=noop, repr=False, eq=False)
 
     def progress(self, text: str) -> None:
         """
-        Tell whoever watches how far the tool is; the model does not read it. Fine to call from any thread.
+        Tell subscribers how far the tool is; the model does not read it. Fine to call from any thread.
 
-        What is said after the call was answered, by a tool that did not stop in time, is dropped.
+        Progress after the call was answered, of a tool that did not stop in time, is dropped.
         """
         self.emit(text)
 
@@ -89,22 +80,22 @@ class ToolContext(Generic[D_co]):
 # What a docstring says to a model: its first paragraph, and a text for each parameter.
 
 
+# A heading of a Google-style section, such as ``Args:`` or ``Returns:``.
 _SECTION = re.compile(r"([A-Z][a-z]+(?: [A-Za-z][a-z]+)?):\s*")
-"""A heading of a Google-style section, such as ``Args:`` or ``Returns:``."""
 
 _ARGUMENTS = frozenset({"Args", "Arguments", "Parameters"})
 
+# ``path (str): where it is``, the type being optional.
 _ENTRY = re.compile(r"(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
-"""``path (str): where it is``, the type being optional."""
 
+# ``:param str path: where it is``, the type being optional.
 _FIELD = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
-"""``:param str path: where it is``, the type being optional."""
 
+# ``:returns:`` and the like, which end the first paragraph.
 _ANY_FIELD = re.compile(r":\w+[^:]*:")
-"""``:returns:`` and the like, which end the first paragraph."""
 
 
-def parse(doc: str | None) -> tuple[str, dict[str, str]]:
+def parse_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
     """The first paragraph of *doc* on one line, and the descriptions of its parameters by name."""
     lines = inspect.cleandoc(doc or "").splitlines()
     return _summary(lines), _fields(lines) | _section(lines)
@@ -161,7 +152,7 @@ def _entries(lines: list[str]) -> list[tuple[int, str]]:
             inside = heading is not None and heading[1] in _ARGUMENTS
         elif inside:
             body.append(line)
-    # What stands deeper than the shallowest line goes on with the entry above it.
+    # A line that is deeper than the shallowest one goes on with the entry above it.
     base = min((_indent(line) for line in body), default=0)
     return [(_indent(line) - base, line.strip()) for line in body]
 
@@ -187,11 +178,8 @@ _USE = (
 
 _REF = "#/$defs/"
 
+# ``{name}`` in the key of a resource.
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-"""``{name}`` in the key of a resource."""
-
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
-"""What a schema is made of."""
 
 
 @attrs.frozen
@@ -202,13 +190,13 @@ class Parameters:
     injected: tuple[str, ...]
 
 
-def refusal(function: Callable[..., object], problem: str) -> ToolDefinitionError:
+def definition_error(function: Callable[..., object], problem: str) -> ToolDefinitionError:
     """The error that says why *function* cannot be a tool."""
     name = getattr(function, "__qualname__", None) or repr(function)
     return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
 
 
-def parameters(function: Callable[..., object]) -> Parameters:
+def read_parameters(function: Callable[..., object]) -> Parameters:
     """Read the signature of *function*; raises `ToolDefinitionError` where a model could not fill it in."""
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []
@@ -216,7 +204,7 @@ def parameters(function: Callable[..., object]) -> Parameters:
         if parameter.kind not in _NAMED:
             shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
             problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
-            raise refusal(function, problem)
+            raise definition_error(function, problem)
         hint = _hint(function, parameter)
         if hint is ToolContext or get_origin(hint) is ToolContext:
             injected.append(parameter.name)
@@ -226,7 +214,7 @@ def parameters(function: Callable[..., object]) -> Parameters:
     try:
         struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
     except (TypeError, ValueError) as error:
-        raise refusal(function, f"its parameters cannot be decoded: {error}") from error
+        raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
     return Parameters(struct, tuple(injected))
 
 
@@ -235,36 +223,43 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except (TypeError, ValueError, NameError) as error:
-        raise refusal(function, f"its signature cannot be read: {error}") from error
+        raise definition_error(function, f"its signature cannot be read: {error}") from error
 
 
 def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
-    """The type of *parameter*, evaluated by itself: a name known to type checkers only harms no other."""
+    """The type of *parameter*."""
     name = parameter.name
     if parameter.annotation is inspect.Parameter.empty:
-        raise refusal(function, f"parameter {name!r} has no type; annotate it")
+        raise definition_error(function, f"parameter {name!r} has no type; annotate it")
+    # Evaluated by itself: a name of another parameter that only type checkers know would fail them all.
     holder = SimpleNamespace(__annotations__={name: parameter.annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         return get_type_hints(holder, scope, include_extras=True)[name]
     except Exception as error:  # an annotation is any code
         problem = f"the type {parameter.annotation!r} of parameter {name!r} cannot be evaluated ({error})"
-        raise refusal(function, f"{problem}; import or define it at the top of the module") from error
+        raise definition_error(
+            function, f"{problem}; import or define it at the top of the module"
+        ) from error
 
 
 def _check(function: Callable[..., object], name: str, hint: object) -> None:
-    """Refuse a type *hint* that has no JSON; by itself, since an error of the whole names no parameter."""
+    """Refuse a type *hint* that has no JSON."""
     try:
+        # By itself, since an error of the whole signature names no parameter.
         msgspec.json.schema_components([hint])
     except Exception as error:  # msgspec looks into classes of any making
         *_, reason = str(error).splitlines() or [type(error).__name__]
-        raise refusal(function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}") from error
+        raise definition_error(
+            function, f"parameter {name!r} has a type no JSON fits: {reason}; {_USE}"
+        ) from error
 
 
 def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
     """*value* as a struct takes it: a filled list or dict is copied for every call."""
     if value is inspect.Parameter.empty:
         return msgspec.NODEFAULT
+    # msgspec copies an empty list or dict by itself and refuses a filled one.
     if type(value).__hash__ is None and value:
         return msgspec.field(default_factory=partial(copy.deepcopy, value))
     return value
@@ -279,21 +274,21 @@ def resource_keys(
     Such as ``account:{id}``, in which ``{id}`` stands for an argument that a model passes.
     """
     if isinstance(keys, str):
-        raise refusal(function, f"its resources are several keys; write [{keys!r}]")
+        raise definition_error(function, f"its resources are several keys; write [{keys!r}]")
     found = tuple(keys)
     for key in found:
         if problem := _unfillable(key, accepted.struct.__struct_fields__):
-            raise refusal(function, f"the resource {key!r} {problem}")
+            raise definition_error(function, f"the resource {key!r} {problem}")
     return found
 
 
-def names_in(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
+def checked_names(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
     """*names* of arguments of *function*; raises `ToolDefinitionError` where they are none."""
     if isinstance(names, str):
-        raise refusal(function, f"several names are wanted, not one: write [{names!r}]")
+        raise definition_error(function, f"several names are wanted, not one: write [{names!r}]")
     found = tuple(names)
     if wrong := [name for name in found if not isinstance(name, str)]:
-        raise refusal(function, f"a name is text, not {wrong[0]!r}")
+        raise definition_error(function, f"a name is text, not {wrong[0]!r}")
     return tuple(map(str, found))
 
 
@@ -307,7 +302,7 @@ def _unfillable(key: object, arguments: tuple[str, ...]) -> str:
     return f"names no argument {missing[0]!r}; there are: {', '.join(arguments) or 'none'}" if missing else ""
 
 
-def schema_of(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
+def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
     """
     The JSON Schema of *struct* as text, an object with the parameters as its properties.
 
@@ -316,7 +311,7 @@ def schema_of(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> 
     """
     (reference,), defs = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
     own = defs[reference["$ref"].removeprefix(_REF)]
-    del own["title"]
+    del own["title"]  # the name of a struct that the model has no use for
     for name, property_ in own["properties"].items():
         if name in descriptions:
             property_.setdefault("description", descriptions[name])
@@ -352,11 +347,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+# A side-effect class, or its value.
 SideEffectName = SideEffect | Literal["read_only", "idempotent", "unsafe"]
-"""A side-effect class, or its value."""
 
+# When to ask, or its value.
 ApprovalName = Approval | Literal["by_side_effect", "always", "never"]
-"""When to ask, or its value."""
 
 
 @final
@@ -385,6 +380,8 @@ class Tool(Generic[P, R_co]):
 
     def spec_with(self, secrets: Secrets) -> ToolSpec:
         """What the loop knows of it where an agent takes for a secret what *secrets* says."""
+        # Looking through a schema takes a while, so it is done again only for words that the definition did
+        # not know.
         names = self.spec.secrets if secrets.redact else ()
         if names or secrets.words:
             more = secrets_in(self.spec.schema, secrets.words) if secrets.redact else ()
@@ -395,10 +392,11 @@ class Tool(Generic[P, R_co]):
         """
         What to call the function with, from the JSON text *arguments* and the *context*.
 
-        Types are taken strictly: ``"5"`` is no number. No text at all counts as no arguments, since several
-        providers send that. Raises `ValueError` with a text for the model.
+        Types are taken strictly: ``"5"`` is no number. No text counts as no arguments. Raises `ValueError`
+        with a text for the model.
         """
         struct = self.parameters.struct
+        # Several providers send no text at all for a call without arguments.
         try:
             decoded = msgspec.json.decode(arguments.strip() or "{}", type=struct)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
@@ -470,11 +468,11 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
         _check_tool(function)
-        accepted = parameters(function)
-        summary, described = parse(inspect.getdoc(function))
-        none = names_in(function, plain)
+        accepted = read_parameters(function)
+        summary, described = parse_docstring(inspect.getdoc(function))
+        none = checked_names(function, plain)
         try:
-            schema = schema_of(accepted.struct, described)
+            schema = json_schema(accepted.struct, described)
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,
                 description=summary if description is None else description,
@@ -486,10 +484,10 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
                 resources=None if resources is None else resource_keys(function, resources, accepted),
                 secrets=_secrets(function, secrets, none, schema),
             )
-        except ToolDefinitionError:
+        except ToolDefinitionError:  # a `TypeError`, too, whose text is complete
             raise
         except (TypeError, ValueError) as error:
-            raise refusal(function, str(error.args[0])) from error
+            raise definition_error(function, str(error.args[0])) from error
         return Tool(spec, function, accepted, none)
 
     return make if function is None else make(function)
@@ -501,18 +499,21 @@ def _secrets(
     """
     The names of the secrets among the arguments of *schema*: those that were *told* and those known anyway.
 
-    Raises `ToolDefinitionError` for a name that no argument has, since it would hide nothing.
+    Raises `ToolDefinitionError` for a name that no argument has.
     """
-    mine, found = names_in(function, told), secrets_in(schema)
+    mine, found = checked_names(function, told), secrets_in(schema)
     there = arguments_in(schema)
+    # A name that no argument has would hide nothing, and its author would think that it does.
     if ANY not in found and (missing := [name for name in mine if name not in there]):
         listed = ", ".join(sorted(there)) or "none"
-        raise refusal(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
+        raise definition_error(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
     return tuple(sorted({*mine, *found} - {*plain}))
 
 
 def _check_tool(function: Callable[..., object]) -> None:
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        raise refusal(function, "it is no function; write one that calls it")
+        raise definition_error(function, "it is no function; write one that calls it")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise refusal(function, "it yields; return one value, and report with ToolContext.progress meanwhile")
+        raise definition_error(
+            function, "it yields; return one value, and report with ToolContext.progress meanwhile"
+        )

@@ -1,5 +1,5 @@
 """
-A process with its children: bounded in time and in output, and gone when we are done with it.
+A process with its children: bounded in time and in output, and ended with its caller.
 
 It leads a session of its own, so that its process group is everything it started, and a signal reaches them
 all. Only a child that starts a session itself gets away, as a daemon does on purpose.
@@ -13,30 +13,33 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast, final
+from typing import Any, cast, final
 
 import attrs
 
+from ..worker_pool import finish
+
+# Seconds between SIGTERM and SIGKILL.
 TERM_GRACE = 0.5
-"""Seconds between SIGTERM and SIGKILL."""
 
+# Seconds between two looks whether a group is gone: the system reports the end of a child, not of a
+# grandchild.
 _POLL = 0.02
-"""Seconds between two looks whether a group is gone: nothing tells us of the end of a grandchild."""
 
+# Seconds we read on after the end, where a process that left the group keeps the output open.
 _DRAIN = 0.5
-"""Seconds we read on after the end, where a process that left the group keeps the output open."""
 
+# The descriptor of a process's error stream.
 _ERRORS = 2
-"""The descriptor of a process's error stream."""
 
 
 @final
 @attrs.frozen
-class Ended:
+class ProcessEnd:
     """
     How a process ended: *code* as `subprocess` has it, negative for a signal; None where time ran out.
 
-    *errors* is what it said on its error stream, where that was not one with its *output*.
+    *errors* is the text of its error stream, where that was not one with its *output*.
     """
 
     output: str
@@ -46,7 +49,7 @@ class Ended:
 
 async def run(
     command: Sequence[str], *, cwd: Path, seconds: float, keep: int, descriptors: Sequence[int] = ()
-) -> Ended:
+) -> ProcessEnd:
     """
     Run *command* to its end, for *seconds* at most.
 
@@ -55,61 +58,65 @@ async def run(
     that group is ended when the command has ended, when time is up, and when we are cancelled. Raises
     `OSError` where the process cannot be started.
     """
-    transport, listener = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Listener(keep),
-        *command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        start_new_session=True,
-        pass_fds=descriptors,
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    transport, listener = await _started(command, keep, cwd=cwd, pass_fds=descriptors, **streams)
     return await _end_of(transport, listener, seconds)
 
 
-async def converse(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> Ended:
+async def run_with_input(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> ProcessEnd:
     """
     As `run`, for a *command* that reads what it is *given* and has all the time it wants.
 
     Its two output streams are kept apart, each with *keep* bytes.
     """
-    transport, listener = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Listener(keep),
-        *command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        start_new_session=True,
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    transport, listener = await _started(command, keep, cwd=cwd, **streams)
     stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-    stdin.write(given)  # one that does not read it is fine, too
+    # Not drained: a command that does not read it must not hold us up.
+    stdin.write(given)
     stdin.close()
     return await _end_of(transport, listener, None)
 
 
+async def _started(
+    command: Sequence[str],
+    keep: int,
+    **settings: Any,  # noqa: ANN401  # those of `subprocess.Popen`
+) -> tuple[asyncio.SubprocessTransport, _Listener]:
+    """Start *command* in a group of its own; a cancellation meanwhile is raised by the next wait."""
+    # Cancelled in the middle of this, asyncio kills the process and knows nothing of its children, which may
+    # have begun. So the start is awaited to its end, and `_end_of` ends them all.
+    cancels: list[asyncio.CancelledError] = []
+    loop = asyncio.get_running_loop()
+    starting = loop.subprocess_exec(lambda: _Listener(keep), *command, start_new_session=True, **settings)
+    found = await finish(starting, cancels.append)
+    if cancels and (task := asyncio.current_task()) is not None:
+        task.cancel(*cancels[0].args)
+    return found
+
+
 async def _end_of(
     transport: asyncio.SubprocessTransport, listener: _Listener, seconds: float | None
-) -> Ended:
+) -> ProcessEnd:
     """How the process ended within *seconds*; nothing of it is left."""
-    # The exit is waited for and not the end of the output: a child in the background may hold that open.
+    # The exit is awaited and not the end of the output: a child in the background may hold that open.
     try:
         await asyncio.wait({listener.exited}, timeout=seconds)
         in_time = listener.exited.done()
     finally:
         try:
+            # The process has ended, but not its children: a server in the background would outlive its agent.
             await _end_group(transport.get_pid())
             await asyncio.wait({listener.closed}, timeout=_DRAIN)
         finally:
             transport.close()
     code = transport.get_returncode() if in_time else None
-    return Ended(listener.output.text(), code, listener.errors.text())
+    return ProcessEnd(listener.output.text(), code, listener.errors.text())
 
 
 @final
 class _Listener(asyncio.SubprocessProtocol):
-    """Keeps what a process says, and tells when it is over."""
+    """Keeps the output of a process, and resolves its futures at its end."""
 
     def __init__(self, keep: int) -> None:
         loop = asyncio.get_running_loop()
@@ -127,13 +134,15 @@ class _Listener(asyncio.SubprocessProtocol):
         self.exited.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the end is all we ask for
-        """Tell that nobody has the output open any more."""
+        """Tell that no process has the output open any more."""
         self.closed.set_result(None)
 
 
 @final
 class _Kept:
     """The beginning and the end of a stream, *keep* bytes of it together."""
+
+    # The end matters most: compilers and tests say there what went wrong. The beginning says what was run.
 
     def __init__(self, keep: int) -> None:
         self._half = keep // 2
@@ -160,7 +169,7 @@ class _Kept:
 
 
 async def _end_group(group: int) -> None:
-    """End whatever is left of *group*: politely, and after `TERM_GRACE` or when we are cancelled for good."""
+    """End what is left of *group*: with SIGTERM, and after `TERM_GRACE` or when we are cancelled, SIGKILL."""
     try:
         if _signal(group, signal.SIGTERM):
             for _ in range(round(TERM_GRACE / _POLL)):
@@ -172,7 +181,7 @@ async def _end_group(group: int) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send signal *number* to *group*; whether anybody is left in it."""
+    """Send signal *number* to *group*; whether a process is left in it."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

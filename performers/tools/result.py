@@ -1,9 +1,8 @@
 """
-What a model gets of how a tool ended: text and files, whatever was returned or raised, of a bounded size.
+The result that a model gets of a tool: text and files of a bounded size, for any value and any error.
 
-Values and exceptions come from code of any quality: their `repr` and `__str__` may raise in turn, they may
-contain themselves, and they may be ten megabytes. Turning them to text happens where the tool ran, so that a
-large result of a sync tool does not hold up the event loop.
+Values and exceptions come from code of any quality. Their `repr` and `__str__` may raise in turn, they may
+contain themselves, and they may have ten megabytes.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import final
+from collections.abc import Iterable
+from typing import cast, final
 
 import attrs
 import msgspec
@@ -20,38 +19,35 @@ import msgspec
 from ...effects.messages import Binary, Outcome
 from ...effects.validators import clean
 
+# Characters kept of a result: more than any model can read, and about as much as a file with it may have.
+# It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when
+# the result enters it; all that is kept here can be read there, a part at a time.
 MAX_RESULT = 1_000_000
-"""
-Characters kept of a result: more than any model can read, and about as much as a file with it may have.
 
-It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when the
-result enters it; all that is kept here can be read there, a part at a time.
-"""
-
+# Bytes kept of what a command says: as much as a result may have, and room to say how it ended.
 MAX_OUTPUT = MAX_RESULT - 10_000
-"""Bytes kept of what a command says: as much as a result may have, and room to say how it ended."""
 
+# Characters, at most, of the line with which a tool that returns a part says how to go on.
 NOTE = 100
-"""Characters, at most, of the line with which a tool that returns a part says how to go on."""
 
-MAX_FILE = 750_000
-"""Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most."""
+# Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most.
+MAX_FILE_BYTES = 750_000
 
-MAX_FILES = 5 * MAX_FILE
-"""Bytes of all files of a result."""
+# Bytes of all files of a result.
+MAX_FILES_BYTES = 5 * MAX_FILE_BYTES
 
-MAX_COUNT = 20
-"""Files of a result: of more in one request, some providers take small pictures only."""
+# Files of a result: of more in one request, some providers take small pictures only.
+MAX_RESULT_FILES = 20
 
+# Characters of a file's name: what a file system takes.
 _MAX_NAME = 255
-"""Characters of a file's name: what a file system takes."""
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @final
 @attrs.frozen
-class End:
+class ToolEnd:
     """How a tool ended, the text a model reads of it and the files that go with it."""
 
     outcome: Outcome
@@ -59,65 +55,45 @@ class End:
     files: tuple[Binary, ...] = ()
 
 
-def guarded(function: Callable[[], object]) -> End:
-    """Call *function*; never raises."""
-    try:
-        return returned(function())
-    except BaseException as error:  # noqa: BLE001  # a tool that calls sys.exit() must not end the service
-        return failed(error)
-
-
-async def guarded_async(function: Callable[[], Awaitable[object]]) -> End:
-    """Await what *function* returns; never raises, not even when it is cancelled."""
-    try:
-        return returned(await function())
-    except BaseException as error:  # noqa: BLE001  # SystemExit would end the event loop
-        return failed(error)
-
-
-def failed(error: BaseException) -> End:
+def end_of_error(error: BaseException) -> ToolEnd:
     """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
     if isinstance(error, asyncio.CancelledError):
-        return End(Outcome.CANCELLED)
+        return ToolEnd(Outcome.CANCELLED)
     if isinstance(error, Exception):
-        return End(Outcome.ERROR, f"Tool raised an exception: {message(error)}")
+        return ToolEnd(Outcome.ERROR, f"Tool raised an exception: {error_text(error)}")
     kind = type(error).__name__
-    text = f"Tool execution crashed: {kind}: {message(error)}".removesuffix(f": {kind}")
-    return End(Outcome.CRASHED, text)
+    text = f"Tool execution crashed: {kind}: {error_text(error)}".removesuffix(f": {kind}")
+    return ToolEnd(Outcome.CRASHED, text)
 
 
-def message(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of *error* and of what it groups; the name of its type where it has none or refuses."""
     kind = type(error).__name__
     try:
         text = str(error) or kind
         inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
         if isinstance(error, BaseExceptionGroup):
-            text += ": " + "; ".join(map(message, inner))
+            text += ": " + "; ".join(map(error_text, inner))
     except BaseException as another:  # noqa: BLE001  # __str__ is any code
         return f"{kind}, whose message cannot be shown ({type(another).__name__})"
     return text
 
 
-def returned(value: object) -> End:
+def end_of_value(value: object) -> ToolEnd:
     """
     The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
 
     Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
     `TypeError` for one that cannot be written down, and for what should have been awaited.
     """
-    if isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value):
-        return _mixed(value)
-    return _mixed([value])
-
-
-def _mixed(parts: Iterable[object]) -> End:
-    """The end of a tool that returned *parts*: texts and files."""
+    # A list without a file in it is data, and goes to the model as one JSON text.
+    mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
+    parts = cast("Iterable[object]", value if mixed else [value])
     texts: list[str] = []
     files: list[Binary] = []
     for part in parts:
         if not isinstance(part, Binary):
-            texts.append(shown(part))
+            texts.append(as_text(part))
             continue
         file = _writable(part.media_type, part.data, part.name)
         label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
@@ -126,11 +102,11 @@ def _mixed(parts: Iterable[object]) -> End:
         else:
             texts.append(f"[{label}]")
             files.append(file)
-    return End(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
+    return ToolEnd(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
 
 
 def _writable(media_type: object, data: object, name: object) -> Binary:
-    """A file as every journal and provider takes it; nothing has checked what a tool put in its own."""
+    """A file as every journal and provider takes it; nothing has checked the tool's own."""
     if not isinstance(data, bytes | bytearray | memoryview):
         msg = f"the data of a Binary must be bytes; got {type(data).__name__}"
         raise TypeError(msg)
@@ -143,26 +119,28 @@ def _writable(media_type: object, data: object, name: object) -> Binary:
 def _misfit(file: Binary, files: list[Binary]) -> str:
     """Why *file* cannot go along with *files*; empty where it can."""
     size = len(file.data)
-    if not size:  # providers refuse it, and with it the whole conversation
+    # Providers refuse a request with an empty file in it. The file would stay in the history, so every later
+    # request of the conversation would fail, too.
+    if not size:
         return "it is empty"
-    if size > MAX_FILE:
-        return f"the limit for a file is {MAX_FILE:,} bytes"
-    if size + sum(len(other.data) for other in files) > MAX_FILES:
-        return f"the limit for all files of a result is {MAX_FILES:,} bytes"
-    if len(files) == MAX_COUNT:
-        return f"the limit for a result is {MAX_COUNT} files"
+    if size > MAX_FILE_BYTES:
+        return f"the limit for a file is {MAX_FILE_BYTES:,} bytes"
+    if size + sum(len(other.data) for other in files) > MAX_FILES_BYTES:
+        return f"the limit for all files of a result is {MAX_FILES_BYTES:,} bytes"
+    if len(files) == MAX_RESULT_FILES:
+        return f"the limit for a result is {MAX_RESULT_FILES} files"
     return ""
 
 
-def shown(value: object) -> str:
+def as_text(value: object) -> str:
     """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
     if value is None:
         return ""
     if isinstance(value, str):
-        return str(value)
+        return str(value)  # of a subclass, such as an enum's, only the text
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
-            value.close()
+            value.close()  # else Python warns that it was never awaited
         msg = "it returned something to be awaited: declare the tool with 'async def'"
         raise TypeError(msg)
     try:
@@ -171,7 +149,7 @@ def shown(value: object) -> str:
         return repr(value)
 
 
-def cut(text: str, limit: int) -> str:
+def truncate(text: str, limit: int) -> str:
     """
     *text* with at most about *limit* characters kept, from its beginning and its end, and fit for UTF-8.
 

@@ -21,30 +21,30 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 
+# Directories of what programs made, not looked into, unless the search begins there.
 SKIPPED = frozenset(
     {".cache", ".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".venv"}
     | {"__pycache__", "build", "dist", "node_modules"}
 )
-"""Directories of what programs made, not looked into, unless the search begins there."""
 
-MAX_BYTES = 5_000_000
-"""Larger files are not searched."""
+# Larger files are not searched.
+MAX_SEARCHED = 5_000_000
 
-MAX_LINE = 500
-"""Characters shown of a line."""
+# Characters shown of a line.
+MAX_HIT = 500
 
-_SNIFFED = 8_192
-"""Bytes at a file's beginning that tell whether it is binary."""
+# Bytes at a file's beginning that are searched for a null byte, by which a file is binary, as git does it.
+SNIFFED = 8_192
 
+# Braces in one pattern: each multiplies the patterns to try.
 _MAX_CHOICES = 6
-"""Braces in one pattern: each multiplies the patterns to try."""
 
+# The exit code for an order that cannot be carried out; the output says why.
 REFUSED = 2
-"""The exit code for an order that cannot be carried out; the output says why."""
 
 
 @dataclass(frozen=True)
-class Order:
+class SearchOrder:
     """
     What to look for below the directory open as *folder*, or in its file *only*.
 
@@ -64,13 +64,17 @@ class Order:
 class Finder:
     """Carries out an order; *missed* counts what was left out, by reason."""
 
-    order: Order
+    order: SearchOrder
     missed: Counter[str] = field(default_factory=Counter[str])
 
     def lines(self) -> Iterator[str]:
         """What is found, a line each, in the order of paths; raises `ValueError` for a wrong pattern."""
         patterns = [pattern.split("/") for pattern in choices(self.order.names)]
-        text = None if self.order.text is None else _compiled(self.order.text)
+        try:
+            text = None if self.order.text is None else re.compile(self.order.text)
+        except (re.error, OverflowError, RecursionError) as error:
+            msg = f"{self.order.text!r} is not a regular expression of Python's: {error}"
+            raise ValueError(msg) from error
         for path, folder in self._files():
             if self.order.names and not any(matches(path.split("/"), pattern) for pattern in patterns):
                 continue
@@ -86,6 +90,7 @@ class Finder:
             yield self.order.only, self.order.folder
             return
         for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.order.folder):
+            # In place, since `fwalk` descends into the names that are left here.
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
             for name in sorted(names):
                 yield os.path.normpath(f"{base}/{name}"), folder
@@ -96,7 +101,7 @@ class Finder:
     def _hits(self, path: str, folder: int, text: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(self._text(path, folder).split("\n"), 1):
             if text.search(line):
-                yield number, line.rstrip("\r") if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+                yield number, line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
 
     def _text(self, path: str, folder: int) -> str:
         """The text of a file, or nothing of one that is left out."""
@@ -104,14 +109,14 @@ class Finder:
             with open(path.rpartition("/")[2], "rb", opener=partial(_opener, folder)) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return ""
-                data = file.read(MAX_BYTES + 1)
+                data = file.read(MAX_SEARCHED + 1)
         except OSError as error:
             if error.errno != errno.ELOOP:  # a symlink, whose target is searched where it lies
                 self.missed["unreadable"] += 1
             return ""
-        if len(data) > MAX_BYTES:
-            self.missed[f"over {MAX_BYTES // 1_000_000} MB"] += 1
-        elif b"\0" in data[:_SNIFFED]:
+        if len(data) > MAX_SEARCHED:
+            self.missed[f"over {MAX_SEARCHED // 1_000_000} MB"] += 1
+        elif b"\0" in data[:SNIFFED]:
             self.missed["binary"] += 1
         else:
             return data.decode(errors="replace")
@@ -119,16 +124,8 @@ class Finder:
 
 
 def _opener(folder: int, name: str, flags: int) -> int:
-    # a symlink is refused, and a named pipe does not wait for somebody to write
+    # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        msg = f"{pattern!r} is not a regular expression of Python's: {error}"
-        raise ValueError(msg) from error
 
 
 def choices(pattern: str) -> list[str]:
@@ -154,12 +151,7 @@ def _spelled_out(pattern: str) -> list[str]:
 
 
 def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """
-    Whether the parts of a path match those of a glob, where ``**`` stands for any number of parts.
-
-    When a part does not match, only the last ``**`` has to take one more: so the time is bounded by the
-    product of the lengths.
-    """
+    """Whether the parts of a path match those of a glob, where ``**`` stands for any number of parts."""
     at = of = 0  # where we are in the path and in the pattern
     retry: tuple[int, int] | None = None
     while at < len(parts):
@@ -169,6 +161,8 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
         elif of < len(pattern) and fnmatchcase(parts[at], pattern[of]):
             at, of = at + 1, of + 1
         elif retry is not None:
+            # Only the last ** has to take one more part: any earlier one could take no better. So the time is
+            # bounded by the product of the lengths, where plain backtracking is exponential.
             retry = (retry[0] + 1, retry[1])
             at, of = retry[0], retry[1] + 1
         else:
@@ -177,7 +171,7 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _say(line: str) -> None:
-    """Print *line* at once: whoever stops us keeps what was found until then."""
+    """Print *line* at once, so that a search that is stopped has found something."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -185,7 +179,7 @@ def _say(line: str) -> None:
 def main(argument: str) -> int:
     """Carry out the order in *argument*: says what is found and, at the end, what was left out."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
-    order = Order(**json.loads(argument))
+    order = SearchOrder(**json.loads(argument))
     finder = Finder(order)
     found = 0
     try:

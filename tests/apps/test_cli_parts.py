@@ -55,7 +55,7 @@ from turnwheel.engine.inspect.explain import Explanation, Moment
 from turnwheel.engine.inspect.run_tree import RunInfo
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.session.listing import Listed
-from turnwheel.states.rules import model_messages
+from turnwheel.states.rules.permission import RUN_AGAIN
 
 if TYPE_CHECKING:
     from apps.conftest import Paper
@@ -248,7 +248,7 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
 
 def test_a_card_says_that_a_call_may_have_run() -> None:
     question = Question(
-        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {model_messages.AGAIN}"
+        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {RUN_AGAIN.detail}"
     )
     assert [text.plain for text in card(question, Path(), 80, always_why=True)] == [
         "? pay  #1",

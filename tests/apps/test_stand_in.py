@@ -50,8 +50,8 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.performers.models.transcript import transcript
-from turnwheel.performers.tools import builtin_tools
+from turnwheel.performers.models.encoding import transcript
+from turnwheel.performers.tools.builtin import builtin_tools
 from turnwheel.states.rules import compaction, model_messages
 
 TOOLS = {tool.spec.name: tool for tool in builtin_tools()}
@@ -310,7 +310,7 @@ def history(prompt: str) -> list[Said]:
 def summarised(messages: Sequence[Said]) -> str:
     """What the stand-in makes of *messages* when it is asked as the loop asks."""
     asked = [
-        WireMessage(role="system", content=compaction.INSTRUCTIONS),
+        WireMessage(role="system", content=compaction.SUMMARY_INSTRUCTIONS),
         WireMessage(role="user", content=transcript(messages)),
     ]
     step = decide(asked)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from turnwheel import (
     Agent,
-    Binary,
     ChildSpec,
     Compaction,
     Deny,
@@ -37,6 +36,7 @@ from turnwheel.effects.events import (
     ToolFinished,
 )
 from turnwheel.effects.messages import (
+    Binary,
     Message,
     Outcome,
     Role,
@@ -436,7 +436,7 @@ def context(room: int | None = None, **wholes: str) -> ToolContext[None]:
     async def whole(call: str) -> str | None:
         return wholes.get(call)
 
-    return ToolContext(cwd=Path("/"), deps=None, room=room, whole=whole)
+    return ToolContext(cwd=Path("/"), deps=None, result_limit=room, full_result=whole)
 
 
 async def test_a_page_says_where_it_is_and_how_to_go_on() -> None:

@@ -68,19 +68,18 @@ from turnwheel.engine.journal.summary import first_line
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.delivery import Broker
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.hooks import HookCall, accepted, command_hook
+from turnwheel.performers.hooks import HookCall, checked_answer, command_hook
 from turnwheel.performers.instructions import InstructionReader
-from turnwheel.performers.models import OpenAIChat
-from turnwheel.performers.models.body import EventSplitter, is_bearable
+from turnwheel.performers.models.body import EventSplitter, is_decodable
 from turnwheel.performers.models.errors import shorten
 from turnwheel.performers.models.http import CallAttempt, decompressor
-from turnwheel.performers.models.openai_stream import ChatParser
-from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.models.openai import ChatParser, OpenAIChat
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.performers.stores.memory import MemoryStore
-from turnwheel.performers.tools import ToolContext, ToolRunner
-from turnwheel.performers.tools.builtin import bash, grep, ls
-from turnwheel.performers.tools.files import edit, read
-from turnwheel.performers.tools.result import returned
+from turnwheel.performers.tools.builtin import bash, edit, grep, ls, read
+from turnwheel.performers.tools.decorator import ToolContext
+from turnwheel.performers.tools.result import end_of_value
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import Executing
 from turnwheel.testing.scripted import ScriptedModel, says
@@ -135,13 +134,13 @@ def streamed(body: bytes) -> httpx.Response:
     return httpx.Response(200, stream=httpx.ByteStream(body))
 
 
-def read_as(body: bytes) -> Ending:
+def read_as(body: bytes) -> AnswerEnd:
     parser = ChatParser()
     parser.feed(body)
     return parser.end()
 
 
-def cut_with(ending: Ending | ModelFinished | ModelFailed, message: str) -> None:
+def cut_with(ending: AnswerEnd | ModelFinished | ModelFailed, message: str) -> None:
     assert isinstance(ending, Broken | ModelFailed)
     assert (ending.failure, message in ending.message) == (Failure.CUT, True), ending.message
 
@@ -157,11 +156,11 @@ class Gives:
     def feed(self, data: bytes) -> list[Piece]:
         return list(self.pieces) if data else []
 
-    def end(self, cut: Broken | None = None) -> Ending:
+    def end(self, cut: Broken | None = None) -> AnswerEnd:
         return cut or Complete(stop=StopReason.END_TURN)
 
 
-async def taken(*pieces: Piece) -> Ending:
+async def taken(*pieces: Piece) -> AnswerEnd:
     exchange = CallAttempt(REQUEST, scene_of(), Gives(pieces), LIMITS["the bytes of an answer"])
     exchange.take(b"x")
     return exchange.end()
@@ -202,7 +201,7 @@ async def result_of(value: object, **settings: Any) -> tuple[str, list[str]]:
 
 
 def files(*sizes: int) -> tuple[str, list[int]]:
-    end = returned([Binary(media_type="image/png", data=bytes(size)) for size in sizes])
+    end = end_of_value([Binary(media_type="image/png", data=bytes(size)) for size in sizes])
     return end.content, [len(file.data) for file in end.files]
 
 
@@ -308,16 +307,16 @@ async def what_a_provider_sends(what: str, limit: int, _: Path) -> bool:  # noqa
             assert isinstance(read_as(whole + b" " * (limit - len(whole))), Complete)
             cut_with(read_as(whole + b" " * (limit - len(whole) + 1)), f"larger than {limit} bytes")
         case "values in one chunk":
-            assert is_bearable(b"[" + b"0," * (limit - 1) + b"0]")
-            assert not is_bearable(b"[" + b"0," * limit + b"0]")
+            assert is_decodable(b"[" + b"0," * (limit - 1) + b"0]")
+            assert not is_decodable(b"[" + b"0," * limit + b"0]")
             assert isinstance(
                 read_as(delta(content="a") + b"data: {" + b"[0]," * limit + b"}\n\n" + STOP), Complete
             )
         case "levels in one chunk":
             for brackets in (b"[]", b"{}"):
                 deep = brackets[:1] * limit + brackets[1:] * limit
-                assert is_bearable(deep)
-                assert not is_bearable(brackets[:1] + deep + brackets[1:])
+                assert is_decodable(deep)
+                assert not is_decodable(brackets[:1] + deep + brackets[1:])
         case "the id of a call, its tool's name, a stop sequence":
             for size, kept in ((limit, "x" * limit), (limit + 1, "x" * limit + "...")):
                 call = {"index": 0, "id": "x" * size, "function": {"name": "x" * size}}
@@ -467,11 +466,14 @@ async def what_the_host_says(what: str, limit: int, home: Path) -> bool:
                     await hook(about)
         case "the reason, context or fault of a hook":
             half = "x" * (limit // 2)
-            assert accepted("h", HookAnswer(reason="x" * limit)).answer.reason == "x" * limit
-            assert accepted("h", HookAnswer(context="x" * (limit + 1))).answer.context == half + MARK + half
+            assert checked_answer("h", HookAnswer(reason="x" * limit)).answer.reason == "x" * limit
+            assert (
+                checked_answer("h", HookAnswer(context="x" * (limit + 1))).answer.context
+                == half + MARK + half
+            )
         case "the arguments a hook gives a call":
             for size, faulty in ((limit, False), (limit + 1, True)):
-                said = accepted("h", HookAnswer(arguments="{}".ljust(size)))
+                said = checked_answer("h", HookAnswer(arguments="{}".ljust(size)))
                 assert (said.fault != "", said.answer.arguments == "") == (faulty, faulty)
         case _:
             return False

@@ -26,13 +26,7 @@ from turnwheel.effects.hooks import (
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
 from turnwheel.performers.base import LEAVING, PerformContext
-from turnwheel.performers.hooks import (
-    HookCall,
-    HookRunner,
-    HostHook,
-    command_hook,
-    hook,
-)
+from turnwheel.performers.hooks import HookCall, HookRunner, HostHook, command_hook, hook
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""

@@ -10,7 +10,7 @@ import pytest
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import ReadInstructions
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.instructions import MAX_BYTES, InstructionReader
+from turnwheel.performers.instructions import MAX_INSTRUCTIONS, InstructionReader
 
 
 @pytest.fixture
@@ -112,9 +112,9 @@ async def test_links_are_followed_inside_a_directory_only_and_long_files_are_cut
     text, faults = await read(scene, ("RULES.md",), home)
     assert (text, len(faults)) == ("", 1)
     # What is too long is cut: see the page of sizes. The limit is in bytes.
-    (home / "AGENTS.md").write_text("ä" * (MAX_BYTES // 2) + "a")
+    (home / "AGENTS.md").write_text("ä" * (MAX_INSTRUCTIONS // 2) + "a")
     text, (fault,) = await read(scene, ("AGENTS.md",), home)
-    assert text == f"# AGENTS.md\n\n{'ä' * (MAX_BYTES // 2)}"
+    assert text == f"# AGENTS.md\n\n{'ä' * (MAX_INSTRUCTIONS // 2)}"
     assert fault == "of the instructions AGENTS.md only the first 65,536 bytes were read"
     with pytest.raises(ConfigError, match="missing"):
         InstructionReader(home, [home / "missing"])

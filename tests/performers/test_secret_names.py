@@ -13,7 +13,7 @@ from turnwheel import Agent, builtin_tools, tool
 from turnwheel.effects.errors import ArgumentError, ToolDefinitionError
 from turnwheel.effects.secrets import (
     ANY,
-    WORDS,
+    SECRET_WORDS,
     Json,
     Secrets,
     is_placeholder,
@@ -23,15 +23,15 @@ from turnwheel.effects.secrets import (
     words_of,
 )
 from turnwheel.performers.secrets import (
-    EACH,
+    ENTRY_COST,
     MemoryVault,
-    filled,
-    hidden_in,
-    is_telling,
-    masked,
+    fill_in,
+    is_searchable,
+    mask,
     redact,
-    stems_of,
-    without_secrets,
+    redact_text,
+    search_stems,
+    secret_test,
 )
 from turnwheel.states.rules.schema import problem
 
@@ -55,7 +55,7 @@ def shown(name: str, value: Json) -> str:
 
 
 def test_each_of_the_words_is_secret_in_any_spelling() -> None:
-    for name in WORDS:
+    for name in SECRET_WORDS:
         first, *rest = name.split("_")
         camel = first + "".join(map(str.title, rest))
         spellings = [
@@ -247,30 +247,30 @@ def test_a_placeholder_is_known_as_one_whatever_its_name() -> None:
 )
 def test_texts_and_numbers_below_a_secret_name_are_taken_out(value: Json, expected: Json) -> None:
     there = frozenset({"pin", "token", "a", "b"})
-    assert redact(value, hidden_in(["pin"], Secrets(), there), shown) == expected
+    assert redact(value, secret_test(["pin"], Secrets(), there), shown) == expected
 
 
 def test_a_name_that_a_tool_does_not_have_is_looked_at() -> None:
     """A model may spell it as it likes, or make one up; its tool knows about those that are there."""
     there = frozenset({"pin", "token", "user"})
-    is_named = hidden_in(["pin"], Secrets(), there)
+    is_named = secret_test(["pin"], Secrets(), there)
     assert [name for name in ("Pin", "PIN", "pin2", "api_key", "apiKey") if not is_named(name)] == []
     assert not is_named("token")
     assert not is_named("User")
-    assert not hidden_in(["pin"], Secrets(plain=("api_key",)), there)("api_key")
+    assert not secret_test(["pin"], Secrets(plain=("api_key",)), there)("api_key")
     value: Json = {"Authorization": "x", "pin": "y", "Accept": "z"}
     expected = {"Authorization": "<Authorization=x>", "pin": "<pin=y>", "Accept": "z"}
-    assert redact(value, hidden_in([ANY], Secrets(words=("pin",))), shown) == expected
+    assert redact(value, secret_test([ANY], Secrets(words=("pin",))), shown) == expected
 
 
 def test_values_are_put_back_as_they_were() -> None:
     """Alone with their type, in other text as text; an unknown placeholder stays."""
     unknown = "[secret x ffffffffffff]"
     value: Json = {"a": STANDS, "b": [f"Bearer {STANDS}!"], "c": unknown, "d": 1}
-    assert filled(value, {DIGITS: 5}) == {"a": 5, "b": ["Bearer 5!"], "c": unknown, "d": 1}
-    assert filled(STANDS, {DIGITS: [1]}) == [1]
-    assert filled(STANDS, {DIGITS: "\\1"}) == "\\1"
-    assert filled(f"{STANDS}.", {DIGITS: "\\1"}) == "\\1."
+    assert fill_in(value, {DIGITS: 5}) == {"a": 5, "b": ["Bearer 5!"], "c": unknown, "d": 1}
+    assert fill_in(STANDS, {DIGITS: [1]}) == [1]
+    assert fill_in(STANDS, {DIGITS: "\\1"}) == "\\1"
+    assert fill_in(f"{STANDS}.", {DIGITS: "\\1"}) == "\\1."
 
 
 # Text
@@ -309,14 +309,14 @@ UNCHANGED = [
 def test_a_value_with_a_secret_name_is_taken_out_of_text(text: str, expected: str) -> None:
     """JSON wherever it stands, with all that is around it left alone, and the output of `env`."""
     secrets = Secrets()
-    assert without_secrets(text, secrets, stems_of(secrets), shown) == expected
+    assert redact_text(text, secrets, search_stems(secrets), shown) == expected
 
 
 def test_words_of_an_agents_own_are_found_in_text() -> None:
     secrets = Secrets(words=("seat",), plain=("password",))
     text = '{"seat": "4a", "password": "x"}'
     expected = '{"seat": "<seat=4a>", "password": "x"}'
-    assert without_secrets(text, secrets, stems_of(secrets), shown) == expected
+    assert redact_text(text, secrets, search_stems(secrets), shown) == expected
 
 
 LONG = (
@@ -332,21 +332,21 @@ def test_no_text_takes_long_to_look_through(text: str) -> None:
     """A result may be of any making: each character is looked at a few times and no more."""
     secrets = Secrets()
     begun = time.process_time()
-    without_secrets(f"{text} key", secrets, stems_of(secrets), shown)
+    redact_text(f"{text} key", secrets, search_stems(secrets), shown)
     assert time.process_time() - begun < 2
 
 
 def test_only_a_value_that_is_no_word_and_no_number_is_looked_for() -> None:
     """Others turn up in any text; of two values the longer one is found first."""
     telling = ("hunter2", "sk-1234", "60371293", "correcthorsebatt")
-    assert [value for value in telling if not is_telling(value)] == []
-    assert [value for value in ("secret", "production", "123456", "a1", "") if is_telling(value)] == []
-    assert masked("ab-12-cd ab-12", {"ab-12": "1", "ab-12-cd": "2"}) == "2 1"
+    assert [value for value in telling if not is_searchable(value)] == []
+    assert [value for value in ("secret", "production", "123456", "a1", "") if is_searchable(value)] == []
+    assert mask("ab-12-cd ab-12", {"ab-12": "1", "ab-12-cd": "2"}) == "2 1"
 
 
 async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest() -> None:
     """It cannot grow for ever, and shows nothing."""
-    vault = MemoryVault(most=3 * EACH + 10)
+    vault = MemoryVault(most=3 * ENTRY_COST + 10)
     for session, name, value in (
         ("s", "a", "1234"),
         ("t", "a", "5678"),

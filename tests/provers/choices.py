@@ -28,7 +28,7 @@ class Seeded:
     """Decisions that a *seed* determines."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311  # it plays, and keeps no secret
+        self._random = random.Random(seed)  # it plays, and keeps no secret
 
     def below(self, bound: int) -> int:
         """A number from 0 to *bound* - 1."""

@@ -13,9 +13,9 @@ from typing import Any, final
 
 import attrs
 
-from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
-from turnwheel.performers.models.anthropic_stream import MessagesParser
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat
+from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.wire import Parser
 
 DONE = b"data: [DONE]\n\n"

@@ -41,7 +41,7 @@ from turnwheel.effects.pieces import (
     TextPiece,
 )
 from turnwheel.effects.usage import Usage
-from turnwheel.performers.models.lenient_json import MOST
+from turnwheel.performers.models.lenient_json import MAX_NUMBER
 from turnwheel.performers.models.wire import Broken, Complete
 
 pytestmark = pytest.mark.prover
@@ -226,7 +226,7 @@ def test_pieces_that_no_parser_may_give_are_told(pieces: list[Piece], fault: str
 @pytest.mark.parametrize(
     ("ending", "fault"),
     [
-        (Complete(stop=StopReason.END_TURN, usage=Usage(input=4 * MOST)), "4000000000 tokens"),
+        (Complete(stop=StopReason.END_TURN, usage=Usage(input=4 * MAX_NUMBER)), "4000000000 tokens"),
         (Complete(stop=StopReason.STOP_SEQUENCE, sequence="\ud800"), "half a character in "),
         (Broken(failure=Failure.CUT, message=""), "a message of 0 characters"),
         (Broken(failure=Failure.CUT, message="x" * 2_000), "a message of 2000 characters"),

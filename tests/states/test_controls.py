@@ -57,7 +57,11 @@ def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) 
     assert run.machine.state == state
     assert run.machine.memory.history is history
     memory = run.machine.memory
-    held = {SetModel: memory.model, SetMode: memory.mode, SetThinking: memory.thinking}[type(change)]
+    held = {
+        SetModel: memory.session.model,
+        SetMode: memory.session.mode,
+        SetThinking: memory.session.thinking,
+    }[type(change)]
     assert held == {SetModel: "wire:other", SetMode: PermissionMode.BYPASS, SetThinking: change}[type(change)]
     run.feed(event)
     assert run.got(Ignored) == [Ignored(event="ControlReceived", state=run.label)]
@@ -140,7 +144,10 @@ def test_a_change_that_cannot_be_made_is_refused(limits: Limits, change: Change,
     before = run.machine.memory
     run.change(change)
     assert run.effects == (SettingRefused(change=change, reason=why),)
-    assert (run.machine.memory.model, run.machine.memory.thinking) == (before.model, before.thinking)
+    assert (run.machine.memory.session.model, run.machine.memory.session.thinking) == (
+        before.session.model,
+        before.session.thinking,
+    )
     request = called_next(run)
     assert (request.model, request.thinking) == ("wire:model", None)
 

@@ -30,6 +30,7 @@ from turnwheel.testing.harness import (
     MachineHarness,
     calls,
     config,
+    remember,
 )
 
 MODES = tuple(PermissionMode)
@@ -123,7 +124,7 @@ def test_who_wins_where_several_speak(voices: str, mode: str, expected: str) -> 
         config(policy=Policy(mode=PermissionMode(mode)), rules=rules, hooks=(GUARD,) if verdicts else ())
     )
     if "grant" in said:
-        run.machine.memory = attrs.evolve(run.machine.memory, granted=(ALLOW,))
+        run.machine.memory = remember(run.machine.memory, granted=(ALLOW,))
     run.say(*calls("write"))
     for verdict in verdicts:
         run.answer(HookAnswer(verdict=verdict))

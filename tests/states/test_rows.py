@@ -38,6 +38,7 @@ from provers.simulation.settings import (
     TOOLS,
 )
 from provers.simulation.watched import Watched, as_kept, replay
+from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import (
     ChildSpec,
@@ -111,7 +112,6 @@ from turnwheel.effects.requests import (
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.states.state import Confirming, Dispatching, Executing
 from turnwheel.states.table import IGNORED, TABLE, Row
-from turnwheel.testing.harness import restore_from_snapshot
 
 Way = tuple[str, type[Event], str]
 

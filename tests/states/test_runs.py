@@ -178,7 +178,7 @@ def test_over_a_limit_a_steer_is_left_for_the_next_run(how: Steering, limits: Li
     run.say("done")
     assert run.reason in {"max_turns", "token_budget"}
     assert [taken.ids for taken in run.all(InputTaken)] == [("r-prompt",)]
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
 # Hooks
@@ -301,7 +301,7 @@ def test_a_conversation_with_nothing_old_is_left_alone_until_there_is_something(
     """However large what stands around it: that is no failure."""
     run = MachineHarness(config(model=ModelSpec(name="wire:model", window=4_000)))
     for path, label in [*[(str(n), "streaming") for n in range(4)], ("b" * 6_000, ""), ("c", "")]:
-        assert run.machine.memory.compaction_failures == 0
+        assert run.machine.memory.session.compaction_failures == 0
         run.say(call(0, "note", path=path), usage=Usage(input=3_900))
         run.end("note")
         assert run.label == label or not label

@@ -33,8 +33,8 @@ from turnwheel.effects.messages import Message, Role, StopReason
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
+from turnwheel.performers import ToolContext
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.tools import ToolContext
 
 PLAN = (("peek", "pay"), ("put",))
 """The tools that are called in each answer to a job, before the last one, which only talks."""

@@ -8,13 +8,12 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from engine.session.conftest import House, Tape, Watch, outcomes, told
 from provers.tasks import at_work, turns
+from support.session_stage import House, Tape, Watch, outcomes, told
 
 from turnwheel import (
     Approve,
     ChildSpec,
-    Concurrency,
     DoneReason,
     Hook,
     HookAnswer,
@@ -23,10 +22,10 @@ from turnwheel import (
     Policy,
     Session,
     Singleton,
-    Steering,
     hook,
     tool,
 )
+from turnwheel.effects.config import Concurrency, Steering
 from turnwheel.effects.errors import (
     ConfigError,
     SessionClosed,

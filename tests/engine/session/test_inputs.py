@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Approve,
-    ApproveAlways,
-    Binary,
-    Deny,
-    Limits,
-    ModelSpec,
-    Price,
-)
+from turnwheel import Approve, ApproveAlways, Deny, Limits, ModelSpec, Price
 from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.engine.inputs import Input, approval_event, control_event
@@ -68,9 +61,9 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
         ({"text": " \n"}, r"a prompt has to say something; got ' \\n'"),
         ({"id": ""}, "an id tells one prompt from another; got '': leave it out"),
         ({"text": b"look"}, "prompt, id and sender must be text; got b'look'"),
-        ({"text": None}, "are text, not None"),
-        ({"id": 7}, "are text, not 7"),
-        ({"sender": None}, "are text, not None"),
+        ({"text": None}, "must be text; got None"),
+        ({"id": 7}, "must be text; got 7"),
+        ({"sender": None}, "must be text; got None"),
         ({"files": PICTURE}, "Input.files must be a tuple of Binary; got Binary"),
         ({"files": [PICTURE]}, "Input.files must be a tuple of Binary"),
         ({"files": ("cat.png",)}, r"got \('cat.png',\)"),
@@ -111,7 +104,7 @@ NONE = r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\), not "
         (MISTAKEN, "ann", f"{NONE}a dict"),
         ("hunter2", "ann", f"{NONE}a str"),
         *[(wrong, "", NONE) for wrong in (True, None, Approve)],
-        *[(Approve(), wrong, f"are text, not {wrong}") for wrong in (None, 5)],
+        *[(Approve(), wrong, f"must be text; got {wrong}") for wrong in (None, 5)],
     ],
 )
 def test_a_wrong_answer_is_refused_without_its_words(decision: Any, by: Any, why: str) -> None:
@@ -152,8 +145,8 @@ KINDS = r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
     ("kind", "field", "wrong", "why"),
     [
         (dict, "mode", "plan", KINDS),
-        (SetMode, "mode", "loud", KINDS),
-        (SetMode, "mode", [], KINDS),
+        (SetMode, "mode", "loud", "mode must be one of .*; got 'loud'"),
+        (SetMode, "mode", [], r"mode must be one of .*; got \[\]"),
         (SetModel, "model", 5, KINDS),
         (SetThinking, "tokens", "5", KINDS),
         (SetModel, "model", " ", "cannot be made: a model has a name"),

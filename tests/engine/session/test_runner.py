@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import pytest
-from engine.session.conftest import House, Tape, Watch, said, until
 from provers.tasks import turns
+from support.session_stage import House, Tape, Watch, said, until
 
 from turnwheel import (
     Approve,

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 import structlog
-from engine.session.conftest import House, until
+from support.session_stage import House, until
 
 from turnwheel import Approve, Deny, MemoryStore
 from turnwheel.effects.errors import (

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from engine.session.conftest import House, outcomes, until
+from support.session_stage import House, outcomes, until
 
 from turnwheel import (
     ChildSpec,

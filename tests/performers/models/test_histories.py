@@ -38,9 +38,8 @@ from turnwheel.effects.requests import (
 )
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.encoding import Encoded
+from turnwheel.performers.models.encoding import EncodedConversation, shorten_middle, transcript
 from turnwheel.performers.models.openai import ChatWire, ServerQuirks
-from turnwheel.performers.models.transcript import shortened, transcript
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import chat_faults, messages_faults
 
@@ -274,7 +273,7 @@ class End:
 
 
 @final
-class Counting(Encoded[End]):
+class Counting(EncodedConversation[End]):
     """Encodes a message as its text and counts how often it does."""
 
     def __init__(self) -> None:
@@ -409,7 +408,7 @@ def test_a_text_to_summarise_keeps_its_limit(lengths: list[int], limit: int, let
 
 @given(st.text(max_size=200), st.integers(0, 250))
 def test_a_shortened_text_says_how_much_is_missing(text: str, limit: int) -> None:
-    short = shortened(text, limit)
+    short = shorten_middle(text, limit)
     assert len(short) <= limit
     if len(text) <= limit:
         assert short == text

@@ -51,8 +51,8 @@ from turnwheel.effects.pieces import CallPiece, merged
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.fold import fold
-from turnwheel.performers.models.http import PART, decompressor
-from turnwheel.performers.models.openai_stream import ChatParser
+from turnwheel.performers.models.http import MAX_PART, decompressor
+from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.retry import OVERLOADED, TRANSIENT
@@ -225,4 +225,4 @@ def test_a_packed_body_is_unpacked_in_small_parts(coding: str) -> None:
     assert unpack is not None
     packed = gzip.compress(bytes(50_000_000)) if coding == "gzip" else zlib.compress(bytes(50_000_000))
     sizes = [len(part) for at in range(0, len(packed), 5_000) for part in unpack(packed[at : at + 5_000])]
-    assert (sum(sizes), max(sizes)) == (50_000_000, PART)
+    assert (sum(sizes), max(sizes)) == (50_000_000, MAX_PART)

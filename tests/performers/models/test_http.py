@@ -36,7 +36,9 @@ from turnwheel.effects.pieces import Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
+from turnwheel.performers.models.anthropic import AnthropicMessages
+from turnwheel.performers.models.http import HTTPModel
+from turnwheel.performers.models.openai import OpenAIChat
 
 Emitted = Event | PassThroughNotice
 

@@ -23,15 +23,10 @@ from turnwheel.effects.pieces import (
     merged,
 )
 from turnwheel.effects.usage import Usage
-from turnwheel.performers.models.anthropic_stream import MessagesParser
-from turnwheel.performers.models.body import MAX_LINE, EventSplitter
-from turnwheel.performers.models.openai_stream import ChatParser
-from turnwheel.performers.models.wire import (
-    Broken,
-    Complete,
-    Ending,
-    Parser,
-)
+from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
+from turnwheel.performers.models.openai import ChatParser
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.testing.wire_rules import reading_faults
 
 PARSERS: dict[str, Callable[[], Parser]] = {
@@ -93,7 +88,7 @@ def test_the_quick_way_through_a_stream_and_the_slow_one_agree(tokens: list[byte
 def test_neither_a_line_nor_an_event_is_kept_without_bounds(part: bytes) -> None:
     splitter = EventSplitter()
     assert splitter.feed(b"data: before\n\n" + part) == [(b"", b"before")]
-    assert not any(splitter.feed(part) for _ in range(2 + MAX_LINE // 65_536))
+    assert not any(splitter.feed(part) for _ in range(2 + MAX_EVENT // 65_536))
     assert splitter.oversized
     assert splitter.end() == []
 
@@ -145,7 +140,7 @@ def answers() -> list[Any]:
     return found
 
 
-def read(dialect: str, *parts: bytes) -> tuple[list[Piece], Ending]:
+def read(dialect: str, *parts: bytes) -> tuple[list[Piece], AnswerEnd]:
     """The pieces and the ending of an answer that arrives in *parts*."""
     parser = PARSERS[dialect]()
     pieces = [piece for part in parts for piece in parser.feed(part)]
@@ -156,7 +151,7 @@ def read(dialect: str, *parts: bytes) -> tuple[list[Piece], Ending]:
     return pieces, ending
 
 
-def in_words(pieces: Iterable[Piece], ending: Ending) -> list[str]:
+def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
     """What was read, as answers/ has it."""
     lines: list[str] = []
     for piece in pieces:

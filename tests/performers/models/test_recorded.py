@@ -33,17 +33,12 @@ from turnwheel.effects.pieces import (
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models import AnthropicMessages, HTTPModel, OpenAIChat
-from turnwheel.performers.models.anthropic_stream import MessagesParser
-from turnwheel.performers.models.openai_stream import ChatParser
-from turnwheel.performers.models.wire import (
-    Broken,
-    Complete,
-    Ending,
-    Parser,
-)
-from turnwheel.states.rules.answer_parts import wishes
+from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesParser
+from turnwheel.performers.models.http import HTTPModel
+from turnwheel.performers.models.openai import ChatParser, OpenAIChat
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.states.rules.schema import arguments_of
+from turnwheel.states.streaming import wishes
 from turnwheel.testing.wire_rules import reading_faults
 
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "wire"
@@ -181,7 +176,7 @@ class Recording:
             return []
         return [call["name"] for call in calls]
 
-    def check(self, pieces: list[Piece], ending: Ending | ModelFinished | ModelFailed) -> None:
+    def check(self, pieces: list[Piece], ending: AnswerEnd | ModelFinished | ModelFailed) -> None:
         """Hold what was read against the recording."""
         assert said_by(pieces) == self.said
         if self.error:
@@ -195,19 +190,19 @@ class Recording:
             assert ending.usage == self.usage
 
 
-def read(parser: Parser, body: bytes) -> tuple[list[Piece], Ending]:
+def read(parser: Parser, body: bytes) -> tuple[list[Piece], AnswerEnd]:
     pieces = parser.feed(body)
     ending = parser.end()
     return pieces + list(ending.pieces if isinstance(ending, Complete) else ()), ending
 
 
-def run_of(pieces: list[Piece], ending: Ending) -> list[str]:
+def run_of(pieces: list[Piece], ending: AnswerEnd) -> list[str]:
     """The names of the calls that a loop runs which offered all of them, but for the provider's."""
     if isinstance(ending, Broken):
         return []  # a failed answer is dropped whole
     calls = [piece for piece in pieces if isinstance(piece, CallPiece) and piece.name]
     offered = tuple({piece.name for piece in calls if not piece.wire_id.startswith("srvtoolu_")})
-    kept = wishes(merged(pieces), ending.stop, offered).kept
+    kept, _ = wishes(merged(pieces), ending.stop, offered)
     return [piece.name for piece in kept if arguments_of(piece.arguments) is not None]
 
 

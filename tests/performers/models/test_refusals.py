@@ -9,16 +9,16 @@ import pytest
 
 from turnwheel import Agent
 from turnwheel.effects.events import Failure
-from turnwheel.performers.models import Endpoint
 from turnwheel.performers.models.errors import (
-    MAX_MESSAGE,
-    hidden,
-    in_stream,
+    MAX_FAILURE_TEXT,
     keys_in,
+    redact_keys,
     refusal,
     retry_after,
+    stream_error,
     without_login,
 )
+from turnwheel.performers.models.http import Endpoint
 from turnwheel.performers.models.wire import Broken
 
 TABLES = (Path(__file__).parent / "answers" / "refusals.txt").read_text("utf-8")
@@ -35,7 +35,7 @@ def rows(title: str) -> list[tuple[str, ...]]:
     [
         *rows("refusals"),
         ("500 <html>\n  <b>oops</b>\n</html>", "server: http 500: <html> <b>oops</b> </html>"),
-        ("418 " + "[" * 100_000, f"bad_request: http 418: {'[' * MAX_MESSAGE}... (100000 characters)"),
+        ("418 " + "[" * 100_000, f"bad_request: http 418: {'[' * MAX_FAILURE_TEXT}... (100000 characters)"),
     ],
     ids=lambda text: text[:80],
 )
@@ -55,20 +55,20 @@ def test_a_refusal_of_the_messages_api_is_classified(asked: str, meant: str) -> 
     assert broken == Broken(failure=Failure(failure), message=f"http {status}: {message}", retry_after=7.0)
     # There is no status in a stream, and an error that says no more than that has cut it.
     expected = Failure.CUT if failure == "server" else Failure(failure)
-    assert in_stream(error) == Broken(failure=expected, message=f"error in the stream: {message}")
+    assert stream_error(error) == Broken(failure=expected, message=f"error in the stream: {message}")
 
 
 @pytest.mark.parametrize(("error", "failure"), rows("in a stream"))
 def test_an_error_in_a_stream_is_classified(error: str, failure: str) -> None:
     # By name, by number, and where neither says more than "broken" it is a cut stream.
-    assert in_stream({"error": json.loads(error)}).failure == failure
+    assert stream_error({"error": json.loads(error)}).failure == failure
 
 
 @pytest.mark.parametrize("wording", [line for (line,) in rows("the conversation is too long")])
 def test_a_conversation_that_is_too_long_is_recognised(wording: str) -> None:
     body = json.dumps({"error": {"message": wording, "code": 400}}).encode()
     assert refusal(400, {}, body, now=0.0).failure is Failure.OVERFLOW
-    assert in_stream(json.loads(body)).failure is Failure.OVERFLOW
+    assert stream_error(json.loads(body)).failure is Failure.OVERFLOW
 
 
 @pytest.mark.parametrize(("headers", "seconds"), rows("waits"))
@@ -92,7 +92,7 @@ KEY = "sk-ant/api03+0123456789=="
     ],
 )
 def test_a_key_is_hidden(said: str, shown: str) -> None:
-    assert hidden(said, [KEY]) == shown
+    assert redact_keys(said, [KEY]) == shown
 
 
 @pytest.mark.parametrize(

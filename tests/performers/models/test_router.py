@@ -37,9 +37,9 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock
-from turnwheel.performers.models import Models, OpenAIChat, wire_of
-from turnwheel.performers.models.router import WIRES
-from turnwheel.performers.models.wire import Broken, Complete, Ending
+from turnwheel.performers.models.openai import OpenAIChat
+from turnwheel.performers.models.router import WIRES, Models, wire_of
+from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete
 from turnwheel.testing.wire_rules import reading_faults
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -265,7 +265,7 @@ HELLO: list[Piece] = [TextPiece("Hel"), TextPiece("lo 😀")]
 CALLS: list[Piece] = [CallPiece(0, "", "count", '{"n": 1}'), CallPiece(1, "b", "count", "{}")]
 FULL = b'what\n[]\n\n{"say": 5}\n{"end": "full", "read": 0, "wrote": 1}\n'
 
-ANSWERS: dict[str, tuple[bytes, list[Piece], Ending]] = {
+ANSWERS: dict[str, tuple[bytes, list[Piece], AnswerEnd]] = {
     "call": (LINES, HELLO + CALLS, Complete(stop=StopReason.TOOL_USE, usage=Usage(input=7, output=5))),
     "cut": (
         b'{"say": "a\\ud83d"}\n',

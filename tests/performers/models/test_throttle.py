@@ -29,20 +29,11 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import user
 from turnwheel.effects.notices import FallbackUsed, RequestDelayed, RetryScheduled
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
-from turnwheel.performers.base import (
-    LEAVING,
-    Clock,
-    PerformContext,
-    SystemClock,
-)
-from turnwheel.performers.models import AnthropicMessages, Models, OpenAIChat
-from turnwheel.performers.models.throttle import (
-    LIMIT,
-    LONGEST_GUESS,
-    SETTLED,
-    Slot,
-    Throttle,
-)
+from turnwheel.performers.base import LEAVING, Clock, PerformContext, SystemClock
+from turnwheel.performers.models.anthropic import AnthropicMessages
+from turnwheel.performers.models.openai import OpenAIChat
+from turnwheel.performers.models.router import Models
+from turnwheel.performers.models.throttle import ACCEPTED_AFTER, MAX_CONCURRENT, MAX_GUESS, Slot, Throttle
 from turnwheel.testing.clocks import AutoClock, ManualClock
 
 N = TypeVar("N")
@@ -110,7 +101,7 @@ class Queue:
                 self.clock.move(float(given[0]))
             case "takes_up":
                 for number in given:
-                    self.throttle.taken_up(self.slots[int(number)], self.clock.now())
+                    self.throttle.accepted(self.slots[int(number)], self.clock.now())
             case "refuses":
                 self.refuse(int(given[0]), None if given[1] == "-" else float(given[1]))
             case "closed":
@@ -139,7 +130,7 @@ class Queue:
 
     def closed_until(self) -> float:
         """When the lane of the first request opens."""
-        return self.slots[0].lane.refusal.until
+        return self.slots[0].queue.refusal.until
 
 
 STORIES = """
@@ -222,7 +213,7 @@ async def test_where_no_time_is_given_the_wait_doubles(jitter: float, waits: lis
         queue.follow("join 1")
         queue.throttle.look(queue.slots[number], queue.clock.now())
         queue.refuse(number, jitter=jitter)
-        queue.clock.move(LONGEST_GUESS)
+        queue.clock.move(MAX_GUESS)
     assert queue.closed_until() <= queue.clock.now()
 
 
@@ -313,16 +304,16 @@ async def test_two_hundred_sessions_wait_together() -> None:
     provider = Provider(AutoClock(), first(busy()))
     texts, notices = await crowd(agent_of(provider), 200)
     assert texts == ["well"] * 200
-    assert (len(provider.arrived), provider.most) == (201, LIMIT)
-    assert provider.arrived == [0.0] * LIMIT + [30.0] * (201 - LIMIT)
+    assert (len(provider.arrived), provider.most) == (201, MAX_CONCURRENT)
+    assert provider.arrived == [0.0] * MAX_CONCURRENT + [30.0] * (201 - MAX_CONCURRENT)
     assert [notice.due for notice in of_kind(RetryScheduled, notices)] == [30.0]
     held = of_kind(RequestDelayed, notices)
-    assert len(held) == len({notice.request for notice in held}) == 200 - LIMIT
+    assert len(held) == len({notice.request for notice in held}) == 200 - MAX_CONCURRENT
     assert {notice.due for notice in held} == {30.0}
     assert {notice.reason for notice in held} == {"another request was turned away: http 429: slow down"}
-    opening = provider.steps[LIMIT:]
-    assert opening[0] == (LIMIT, 1)
-    assert all(under_way <= 1 + answered - LIMIT for answered, under_way in opening)
+    opening = provider.steps[MAX_CONCURRENT:]
+    assert opening[0] == (MAX_CONCURRENT, 1)
+    assert all(under_way <= 1 + answered - MAX_CONCURRENT for answered, under_way in opening)
 
 
 async def test_two_hundred_sessions_are_refused_no_oftener_than_they_may_ask_at_once() -> None:
@@ -330,7 +321,7 @@ async def test_two_hundred_sessions_are_refused_no_oftener_than_they_may_ask_at_
     provider = Provider(clock, lambda _: busy() if clock.now() < 30.0 else None)
     texts, notices = await crowd(agent_of(provider), 200)
     assert texts == ["well"] * 200
-    assert provider.arrived == [0.0] * LIMIT + [30.0] * 200
+    assert provider.arrived == [0.0] * MAX_CONCURRENT + [30.0] * 200
     assert {notice.due for notice in of_kind(RetryScheduled, notices)} == {30.0}
     assert clock.now() == 30.0
 
@@ -410,8 +401,8 @@ async def test_a_fallback_does_not_wait_for_what_it_gets_round() -> None:
     texts, notices = await crowd(agent, 100)
     assert texts == ["well"] * 100
     assert set(provider.arrived) == {0.0}
-    assert (provider.models.count("m"), provider.models.count("n")) == (LIMIT, 101 - LIMIT)
-    assert len(of_kind(FallbackUsed, notices)) == 101 - LIMIT
+    assert (provider.models.count("m"), provider.models.count("n")) == (MAX_CONCURRENT, 101 - MAX_CONCURRENT)
+    assert len(of_kind(FallbackUsed, notices)) == 101 - MAX_CONCURRENT
     assert of_kind(RequestDelayed, notices) == []
 
 
@@ -571,7 +562,7 @@ def test_a_request_that_is_not_turned_away_at_once_was_taken_up() -> None:
             queue.follow(line)
         assert await queue.slots[1].wait() is None
         before = queue.sent()
-        loop.ahead = SETTLED
+        loop.ahead = ACCEPTED_AFTER
         turn = asyncio.ensure_future(queue.slots[2].wait())
         assert await turn is None
         return [before == [0, 1], queue.sent() == [0, 1, 2, 3]]

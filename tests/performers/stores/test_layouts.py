@@ -16,8 +16,9 @@ import pytest
 
 from turnwheel.effects.errors import JournalError, StoreConflict
 from turnwheel.performers.stores.base import SessionInfo, Store
-from turnwheel.performers.stores.sqlite import APPLICATION_ID, SQLiteStore
-from turnwheel.performers.stores.sqlite_schema import UPGRADES, VERSION
+from turnwheel.performers.stores.sqlite import SQLiteStore
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
+from turnwheel.performers.stores.sqlite_schema import LAYOUT_VERSION, UPGRADES
 
 LAYOUTS = Path(__file__).resolve().parent / "layouts"
 """For each layout there was, what a store of that time wrote, as sqlite3 dumps it."""
@@ -50,11 +51,11 @@ async def everything(store: Store) -> dict[str, list[bytes]]:
 
 
 def test_there_is_a_file_of_each_layout() -> None:
-    assert sorted(path.stem for path in LAYOUTS.iterdir()) == [str(one + 1) for one in range(VERSION)]
-    assert sorted(UPGRADES) == list(range(1, VERSION))
+    assert sorted(path.stem for path in LAYOUTS.iterdir()) == [str(one + 1) for one in range(LAYOUT_VERSION)]
+    assert sorted(UPGRADES) == list(range(1, LAYOUT_VERSION))
 
 
-@pytest.mark.parametrize("layout", range(1, VERSION + 1))
+@pytest.mark.parametrize("layout", range(1, LAYOUT_VERSION + 1))
 async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
     written_out(layout, path)
     assert version_of(path) == layout
@@ -88,10 +89,10 @@ async def test_a_file_of_any_layout_is_read(path: Path, layout: int) -> None:
         "new": b"",
     }
     await again.close()
-    assert version_of(path) == VERSION
+    assert version_of(path) == LAYOUT_VERSION
 
 
-@pytest.mark.parametrize("layout", range(1, VERSION))
+@pytest.mark.parametrize("layout", range(1, LAYOUT_VERSION))
 async def test_of_many_that_open_an_older_file_one_brings_it_up_to_date(path: Path, layout: int) -> None:
     written_out(layout, path)
     stores = [SQLiteStore(path, "process") for _ in range(4)]
@@ -106,9 +107,9 @@ async def test_a_file_of_a_newer_layout_is_refused(path: Path) -> None:
     await store.close()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("pragma application_id").fetchone() == (APPLICATION_ID,)
-        db.execute(f"pragma user_version = {VERSION + 1}")
+        db.execute(f"pragma user_version = {LAYOUT_VERSION + 1}")
     newer = SQLiteStore(path)
-    says = f"the layout of store .* has version {VERSION + 1}, known here is {VERSION}: upgrade turnwheel"
+    says = f"the layout of store .* has version {LAYOUT_VERSION + 1}, known here is {LAYOUT_VERSION}: upgrade turnwheel"
     with pytest.raises(JournalError, match=says):
         await newer.load("s")
     await newer.close()
@@ -118,7 +119,7 @@ async def test_a_file_that_is_brought_up_to_date_while_it_is_open_is_told(path: 
     store = SQLiteStore(path)
     await store.append("s", 0, [b"a"])
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(f"alter table entries rename to others; pragma user_version = {VERSION + 1};")
+        db.executescript(f"alter table entries rename to others; pragma user_version = {LAYOUT_VERSION + 1};")
     with pytest.raises(OSError, match="no such table"):
         await store.append("s", 1, [b"b"])
     with pytest.raises(JournalError, match="upgrade turnwheel"):
@@ -173,4 +174,4 @@ async def test_killed_half_way_it_is_as_it_was_or_done(path: Path) -> None:
     store = SQLiteStore(path)
     assert await everything(store) == kept
     await store.close()
-    assert version_of(path) == VERSION
+    assert version_of(path) == LAYOUT_VERSION

@@ -21,7 +21,7 @@ from typing import get_args
 import attrs
 import pytest
 
-from turnwheel.performers.stores.sqlite import Durability, SQLiteStore
+from turnwheel.performers import Durability, SQLiteStore
 from turnwheel.testing.store_contract import survives_kill
 
 SECTOR = 512

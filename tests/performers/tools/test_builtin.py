@@ -18,15 +18,22 @@ from turnwheel.effects.config import SideEffect
 from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PerformContext
-from turnwheel.performers.tools import (
-    ToolContext,
-    ToolRunner,
+from turnwheel.performers.tools import paths
+from turnwheel.performers.tools.builtin import (
+    bash,
     builtin_tools,
-    files,
+    edit,
+    glob,
+    grep,
+    load,
+    ls,
+    read,
+    store,
+    write,
 )
-from turnwheel.performers.tools.builtin import bash, glob, grep, ls
-from turnwheel.performers.tools.files import edit, read, write
+from turnwheel.performers.tools.decorator import ToolContext
 from turnwheel.performers.tools.process import run
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.performers.tools.search import choices, matches
 
 Context = ToolContext[object]
@@ -152,7 +159,7 @@ def test_a_symlink_put_in_after_the_check_is_not_followed(context: Context, secr
     (context.cwd / "sub").mkdir()
     (context.cwd / "sub" / "secret.txt").write_text("harmless")
     (context.cwd / "a.txt").write_text("harmless")
-    inside, plain = files.locate(context, "sub/secret.txt"), files.locate(context, "a.txt")
+    inside, plain = paths.locate(context, "sub/secret.txt"), paths.locate(context, "a.txt")
     exchanged(context.cwd / "sub", secret.parent)
     (context.cwd / "a.txt").unlink()
     (context.cwd / "a.txt").symlink_to(secret)
@@ -161,7 +168,7 @@ def test_a_symlink_put_in_after_the_check_is_not_followed(context: Context, secr
     with pytest.raises(OSError, match=r"a\.txt"):
         plain.read(100)
     with pytest.raises(ValueError, match=r"'a\.txt' is not a regular file"):
-        files.store(plain, b"x")
+        store(plain, b"x")
     assert secret.read_text() == "do not tell"
 
 
@@ -233,7 +240,7 @@ def test_a_directory_that_is_exchanged_is_no_way_out(home: Path, tmp_path: Path,
     (inner / "secret.txt").write_text("harmless")
     (tmp_path / "open").mkdir()
     wider = ToolContext(cwd=home, deps=None, directories=(home, inner, tmp_path / "open"))
-    place = files.locate(wider, "data/inner/secret.txt")
+    place = paths.locate(wider, "data/inner/secret.txt")
     exchanged(home / "data", tmp_path / "outside")
     exchanged(tmp_path / "open", tmp_path / "outside")
     with pytest.raises(ValueError, match=OUTSIDE):  # directories are resolved when the context is made
@@ -293,13 +300,13 @@ def test_read_returns_no_more_than_the_conversation_holds(
 ) -> None:
     # A file is read on by lines; what is cut because it is too long can only be read on by characters.
     (context.cwd / "a.txt").write_text("".join(f"x{number}\n" for number in range(1, 301)))
-    text = str(read(attrs.evolve(context, room=room), "a.txt"))
+    text = str(read(attrs.evolve(context, result_limit=room), "a.txt"))
     assert text.endswith(end)
     assert room is None or len(text) <= max(room, 60)
     assert len([line for line in text.splitlines() if "\t" in line]) == shown
     # One line at least is shown; one that is longer than the conversation holds is cut there.
     (context.cwd / "b.txt").write_text("x" * 5_000 + "\nshort\n")
-    long = str(read(attrs.evolve(context, room=1_000), "b.txt"))
+    long = str(read(attrs.evolve(context, result_limit=1_000), "b.txt"))
     assert long == "     1\t" + "x" * 5_000 + "\n[lines 1 to 1 of 2; offset=2 goes on]"
 
 
@@ -406,11 +413,11 @@ def test_edit_refuses_doubt(before: bytes, old: str, problem: str, context: Cont
 
 def test_a_file_changed_meanwhile_is_not_overwritten(context: Context) -> None:
     (context.cwd / "a.txt").write_text("ours")
-    place = files.locate(context, "a.txt")
-    _, seen = files.load(place)
+    place = paths.locate(context, "a.txt")
+    _, seen = load(place)
     (context.cwd / "a.txt").write_text("theirs!")
-    with pytest.raises(ValueError, match="changed by somebody else"):
-        files.store(place, b"edited", seen)
+    with pytest.raises(ValueError, match="changed by another process"):
+        store(place, b"edited", seen)
     assert (context.cwd / "a.txt").read_text() == "theirs!"
     assert names(context.cwd) == ["a.txt"]
 

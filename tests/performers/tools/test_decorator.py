@@ -17,7 +17,7 @@ import pytest
 
 from turnwheel.effects.config import Approval, SideEffect, ToolSpec
 from turnwheel.effects.errors import ToolDefinitionError
-from turnwheel.performers.tools import Tool, ToolContext, tool
+from turnwheel.performers import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForCheckers

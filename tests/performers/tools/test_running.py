@@ -22,13 +22,9 @@ from turnwheel.effects.history import History
 from turnwheel.effects.messages import Binary, Outcome, user
 from turnwheel.effects.requests import RunTool
 from turnwheel.performers.base import PassThroughNotice, PerformContext
-from turnwheel.performers.tools import (
-    Tool,
-    ToolContext,
-    ToolRunner,
-    tool,
-)
-from turnwheel.performers.tools.runner import THREADS
+from turnwheel.performers.tools.decorator import Tool, ToolContext, tool
+from turnwheel.performers.tools.runner import ToolRunner
+from turnwheel.performers.worker_pool import MAX_THREADS
 
 PATIENCE = 10.0
 """Seconds within which whatever a test waits for must have come."""
@@ -283,20 +279,20 @@ async def test_a_context_says_where_a_tool_runs(
     before = History.of(user("hi"))
     before.append(user("meanwhile"))
     config = attrs.evolve(scene.config, compaction=Compaction(result_limit=limit))
-    around = attrs.evolve(scene, config=config, whole=whole, history=before)
+    around = attrs.evolve(scene, config=config, full_result=whole, history=before)
     roots: list[Path | str] = [str(tmp_path), tmp_path / "a"]
     answer = await run(look, around, cwd=tmp_path / "b", directories=roots, deps="mine")
     (context,) = seen
     assert (context.cwd, context.directories) == (tmp_path / "a", (tmp_path / "a", tmp_path))
     assert (context.session, context.call, context.key, context.deps) == ("s-1", "call-3", "r-1-7", "mine")
-    assert context.room == limit
-    assert (await context.whole("call-1"), await context.whole("call-2")) == ("all of it", None)
+    assert context.result_limit == limit
+    assert (await context.full_result("call-1"), await context.full_result("call-2")) == ("all of it", None)
     assert answer.content == "1"  # it sees the conversation as it was when it started
 
 
 async def test_a_context_made_by_hand_holds_all_and_has_no_rest() -> None:
     context = ToolContext(cwd=Path("/"), deps=None)
-    assert (context.room, await context.whole("call-1")) == (None, None)
+    assert (context.result_limit, await context.full_result("call-1")) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "with\0null"])
@@ -346,7 +342,7 @@ async def test_progress_comes_before_the_answer_from_tasks_and_threads(scene: Pe
 
 
 async def test_as_many_sync_tools_run_side_by_side_as_there_are_threads(scene: PerformContext) -> None:
-    barrier = threading.Barrier(THREADS, timeout=PATIENCE)  # with fewer, none would get on
+    barrier = threading.Barrier(MAX_THREADS, timeout=PATIENCE)  # with fewer, none would get on
     lock, running, most = threading.Lock(), [0], [0]
 
     @tool
@@ -363,11 +359,11 @@ async def test_as_many_sync_tools_run_side_by_side_as_there_are_threads(scene: P
             running[0] -= 1
 
     runner = ToolRunner([meet, count])
-    answers = await asyncio.gather(*[runner(request("meet"), scene) for _ in range(THREADS)])
+    answers = await asyncio.gather(*[runner(request("meet"), scene) for _ in range(MAX_THREADS)])
     assert {answer.content for answer in answers} == {"met"}
-    answers = await asyncio.gather(*[runner(request("count"), scene) for _ in range(5 * THREADS)])
+    answers = await asyncio.gather(*[runner(request("count"), scene) for _ in range(5 * MAX_THREADS)])
     assert {answer.outcome for answer in answers} == {Outcome.OK}
-    assert 0 < most[0] <= THREADS
+    assert 0 < most[0] <= MAX_THREADS
 
 
 async def test_tools_that_hang_do_not_use_up_the_threads(
@@ -379,7 +375,9 @@ async def test_tools_that_hang_do_not_use_up_the_threads(
 
     quick, _ = both(lambda: "still here")
     runner = ToolRunner([hang, quick], grace=0.01)
-    hung = await asyncio.gather(*[runner(request("hang", timeout=0.05), scene) for _ in range(2 * THREADS)])
+    hung = await asyncio.gather(
+        *[runner(request("hang", timeout=0.05), scene) for _ in range(2 * MAX_THREADS)]
+    )
     assert {answer.outcome for answer in hung} == {Outcome.TIMED_OUT}
     assert (await runner(request("sync"), scene)).content == "still here"
 
@@ -392,12 +390,12 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
     @tool
     def hang(number: int) -> None:
         started.append(number)
-        if len(started) == THREADS:
+        if len(started) == MAX_THREADS:
             loop.call_soon_threadsafe(full.set)
         gate.wait()
 
     runner = ToolRunner([hang])
-    requests = [request("hang", f'{{"number":{number}}}') for number in range(THREADS + 1)]
+    requests = [request("hang", f'{{"number":{number}}}') for number in range(MAX_THREADS + 1)]
     tasks = [asyncio.create_task(runner(each, scene)) for each in requests]
     await asyncio.wait_for(full.wait(), PATIENCE)
     tasks[-1].cancel()
@@ -405,7 +403,7 @@ async def test_a_tool_that_waits_for_a_thread_can_be_cancelled(
     assert (answer.outcome, answer.content) == (Outcome.CANCELLED, "Cancelled")
     gate.set()
     await asyncio.gather(*tasks)
-    assert sorted(started) == list(range(THREADS))  # the last one never ran
+    assert sorted(started) == list(range(MAX_THREADS))  # the last one never ran
 
 
 # What takes too long
@@ -466,8 +464,9 @@ import asyncio, threading
 from turnwheel.effects.config import Config
 from turnwheel.effects.history import History
 from turnwheel.effects.config import ModelSpec
-from turnwheel.performers.base import Scene, SystemClock
-from turnwheel.performers.tools import ToolRunner, tool
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.tools.decorator import tool
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.effects.requests import RunTool
 
 @tool
@@ -475,7 +474,7 @@ def hang() -> None:
     threading.Event().wait()
 
 config = Config(model=ModelSpec(name="openai:none"))
-scene = Scene(session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print)
+scene = PerformContext(session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print)
 request = RunTool(id="1", call="1", tool="hang", arguments="{}", timeout=0.05)
 print(asyncio.run(ToolRunner([hang], grace=0.05)(request, scene)).outcome)
 """

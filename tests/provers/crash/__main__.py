@@ -240,12 +240,12 @@ def every(asked: argparse.Namespace, folder: Path) -> str:
                 if wrong:
                     break
             if counts["kills"] >= told:
-                print(f"{counts['kills']:,} kills ...", flush=True)  # noqa: T201  # it takes minutes
+                print(f"{counts['kills']:,} kills ...", flush=True)  # it takes minutes
                 told += TELL
     if not (wrong or counts["lives"]):
         msg = f"no moment of life {asked.first} is called {asked.at!r}: see --moments {asked.first}"
         raise NothingTried(msg)
-    print(report(counts, time.monotonic() - began))  # noqa: T201  # the report
+    print(report(counts, time.monotonic() - began))  # the report
     return wrong
 
 
@@ -257,7 +257,7 @@ def once(case: Case, folder: Path) -> str:
     """
     alone = _alone(case.script, folder.parent)
     found = lived(case, folder, alone)
-    print(found)  # noqa: T201  # the report
+    print(found)  # the report
     if case.ends and not found.faults and not any(death.came for death in found.deaths):
         msg = f"nobody was disturbed: life {case.script} is over after moment {len(alone.moments)}"
         raise NothingTried(msg)
@@ -321,12 +321,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         warm_up(Path(tempfile.mkdtemp(dir=folder)))
         wrong = done(asked, folder)
     except NothingTried as nothing:
-        print(f"nothing was tried: {nothing}")  # noqa: T201  # as above
+        print(f"nothing was tried: {nothing}")  # as above
         sys.exit(NOTHING)
     finally:
         if not wrong:
             shutil.rmtree(folder)
-    print(wrong or "every promise was kept")  # noqa: T201  # the report
+    print(wrong or "every promise was kept")  # the report
     sys.exit(bool(wrong))
 
 
@@ -334,7 +334,7 @@ def done(asked: argparse.Namespace, folder: Path) -> str:
     """Do what is *asked* for, in *folder*; what is wrong."""
     if asked.moments is not None:
         names = _alone(asked.moments, folder).moments
-        print("\n".join([f"{number:4} {name}" for number, name in enumerate(names, 1)]))  # noqa: T201  # the report
+        print("\n".join([f"{number:4} {name}" for number, name in enumerate(names, 1)]))  # the report
         return ""
     if asked.again is not None:
         return once(asked.again, Path(tempfile.mkdtemp(dir=folder)))

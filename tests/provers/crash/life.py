@@ -67,9 +67,9 @@ from turnwheel.effects.requests import (
     SetTimer,
 )
 from turnwheel.engine.agent import Agent
+from turnwheel.performers import Tool, ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook
-from turnwheel.performers.tools import Tool, ToolContext, tool
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
 

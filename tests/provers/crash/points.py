@@ -25,8 +25,8 @@ from turnwheel.performers.stores.sqlite import SQLiteStore
 if TYPE_CHECKING:
     from mmap import mmap
 
+    from turnwheel.performers import Durability
     from turnwheel.performers.stores.base import SessionInfo
-    from turnwheel.performers.stores.sqlite import Durability
 
 PAGE = 4_096
 """Bytes of the memory in which a process counts: a number and the name of the moment."""
@@ -123,7 +123,7 @@ def pointed_statements(points: Points) -> None:
         if verb in CHANGING:
             points.within(verb)
 
-    def opened(*where: Any, **how: Any) -> sqlite3.Connection:  # noqa: ANN401  # whatever is asked of sqlite3
+    def opened(*where: Any, **how: Any) -> sqlite3.Connection:  # whatever is asked of sqlite3
         db: sqlite3.Connection = connect(*where, **how)
         db.set_trace_callback(statement)
         return db

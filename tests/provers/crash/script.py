@@ -26,7 +26,7 @@ from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 
 if TYPE_CHECKING:
-    from turnwheel.performers.stores.sqlite import Durability
+    from turnwheel.performers import Durability
 
 SESSION = "s"
 STORE, NOTES = "sessions.db", "notes.jsonl"

@@ -144,7 +144,7 @@ def _recorded(folder: Path | None) -> tuple[tuple[str, bytes], ...]:
 
 def data_of(reader: str, number: int, recorded: Path | None) -> bytes:
     """The bytes that *reader* is given in the run of this *number*."""
-    rng = random.Random(f"{reader}:{number}")  # noqa: S311  # it plays, and keeps no secret
+    rng = random.Random(f"{reader}:{number}")  # it plays, and keeps no secret
     there = bodies(reader, recorded)
     return mutated(rng, rng.choice(there), there)
 
@@ -269,9 +269,9 @@ def many(asked: argparse.Namespace) -> list[Found]:
             if len(found) >= ENOUGH:
                 break
             if counts.total() >= told:
-                print(f"{counts.total():,} runs ...", flush=True)  # noqa: T201  # it takes minutes
+                print(f"{counts.total():,} runs ...", flush=True)  # it takes minutes
                 told += TELL
-    print(f"{report(counts, time.monotonic() - began)}\n{most}")  # noqa: T201  # the report
+    print(f"{report(counts, time.monotonic() - began)}\n{most}")  # the report
     return found
 
 
@@ -281,7 +281,7 @@ def again(case: str, recorded: Path | None) -> list[Found]:
     number = int(text)
     data = data_of(reader, number, recorded)
     faults, taken = tried(reader, number, data)
-    print(f"{data!r}\nwas taken for: {taken}")  # noqa: T201  # as above
+    print(f"{data!r}\nwas taken for: {taken}")  # as above
     if not faults:
         return []
     return [Found(reader=reader, number=number, faults=faults, data=data, recorded=recorded)]
@@ -316,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     prepare()
     found = many(asked) if asked.again is None else again(asked.again, asked.seeds)
-    print("\n".join(map(str, found)) or "nothing was found")  # noqa: T201  # as above
+    print("\n".join(map(str, found)) or "nothing was found")  # as above
     sys.exit(bool(found))
 
 

@@ -22,6 +22,7 @@ import attrs
 
 from provers.fuzzing.mutations import one_in
 from provers.fuzzing.reading import body_faults, refusal_faults
+from provers.invariants import state_faults
 from provers.streams import DIALECTS, seeds
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import ConfigError, JournalError
@@ -34,16 +35,15 @@ from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.machine import Machine
-from turnwheel.performers.hooks import accepted, heard
-from turnwheel.performers.models.http import PART, decompressor
+from turnwheel.performers import Tool, tool
+from turnwheel.performers.hooks import checked_answer, command_answer
+from turnwheel.performers.models.http import MAX_PART, decompressor
 from turnwheel.performers.stores.memory import MemoryStore
-from turnwheel.performers.tools import Tool, tool
 from turnwheel.performers.tools.decorator import ToolContext
-from turnwheel.performers.tools.process import Ended
+from turnwheel.performers.tools.process import ProcessEnd
 from turnwheel.settings import Settings
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.state import Confirming
-from turnwheel.testing.invariants import state_faults
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 Found = tuple[list[str], str]
@@ -127,15 +127,15 @@ ANSWERS = tuple(
 
 def reads_hooks(data: bytes, number: int) -> Found:
     """What a hook's command wrote: a say, or a fault with a reason."""
-    rng = random.Random(number)  # noqa: S311  # it keeps no secret
-    ended = Ended(
+    rng = random.Random(number)  # it keeps no secret
+    ended = ProcessEnd(
         data.decode(errors="replace"), rng.choice((0, 0, 0, 0, 1, 2, -9)), data[:99].decode(errors="replace")
     )
     try:
-        answer = heard(rng.choice(list(Hook)), ended)
+        answer = command_answer(rng.choice(list(Hook)), ended)
     except (ChildProcessError, ValueError) as error:
         return ([] if str(error) else ["a fault without a word"]), "fault"
-    said = accepted("guard", answer)
+    said = checked_answer("guard", answer)
     return (
         [] if len(said.fault) < len(data) + 1_000 else [f"a fault of {len(said.fault)} characters"]
     ), "say"
@@ -175,7 +175,7 @@ async def _journals() -> tuple[tuple[bytes, ...], ...]:
     return (tuple(await store.load("s")),)
 
 
-async def _answer(waiting: Sequence[AskApproval], approve: Any, decision: Approve | Deny) -> None:  # noqa: ANN401  # a method
+async def _answer(waiting: Sequence[AskApproval], approve: Any, decision: Approve | Deny) -> None:  # a method
     for question in waiting:
         await approve(question.id, decision)
 
@@ -203,7 +203,7 @@ def reads_entry(data: bytes, number: int) -> Found:
 
 def _folded(data: bytes, number: int) -> list[str]:
     """A journal in which *data* stands somewhere leads somewhere, or to a `JournalError`."""
-    rng = random.Random(number)  # noqa: S311  # it keeps no secret
+    rng = random.Random(number)  # it keeps no secret
     if not one_in(rng, 4):
         return []
     journal = [*rng.choice(journals())]
@@ -245,8 +245,8 @@ def reads_snapshot(data: bytes, number: int) -> Found:
     if key is not None:
         return ([] if restored == machine else [f"signed, and yet {restored!r:.300}"]), "signed"
     faults = state_faults(restored.state, restored.memory)
-    if restored.memory.granted:
-        faults.append(f"granted were {restored.memory.granted!r:.300}")
+    if restored.memory.session.granted:
+        faults.append(f"granted were {restored.memory.session.granted!r:.300}")
     restored.advance()
     return [*faults, *state_faults(restored.state, restored.memory)], "foreign"
 
@@ -326,7 +326,7 @@ def reads_packed(data: bytes, _: int) -> Found:
         sizes = [len(part) for part in unpack(data)]
     except zlib.error:
         return [], "zlib.error"
-    return ([] if max(sizes, default=0) <= PART else [f"a part of {max(sizes)} bytes"]), "parts"
+    return ([] if max(sizes, default=0) <= MAX_PART else [f"a part of {max(sizes)} bytes"]), "parts"
 
 
 def _bodies(dialect: str) -> Reader:

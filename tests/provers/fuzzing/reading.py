@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from provers.fuzzing.mutations import cuts, one_in
+from provers.invariants import state_faults
 from provers.streams import DIALECTS
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.events import (
@@ -34,10 +35,9 @@ from turnwheel.engine.machine import Machine
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.errors import refusal
-from turnwheel.performers.models.lenient_json import LONGEST, MOST
+from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
 from turnwheel.performers.models.openai import ChatWire
 from turnwheel.performers.models.wire import Complete
-from turnwheel.testing.invariants import state_faults
 from turnwheel.testing.wire_rules import chat_faults, messages_faults
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.events import Event
     from turnwheel.effects.pieces import Piece
-    from turnwheel.performers.models.wire import Ending, Parser
+    from turnwheel.performers.models.wire import AnswerEnd, Parser
 
 READING = 2_000
 """Characters that may come out of a body beyond those that went in: messages of errors, marks, spaces."""
@@ -58,7 +58,7 @@ ROUNDS = 6
 """Calls that are answered to see what comes next; more are only looked at."""
 
 
-def read(parser: Parser, parts: Iterable[bytes]) -> tuple[list[Piece], Ending]:
+def read(parser: Parser, parts: Iterable[bytes]) -> tuple[list[Piece], AnswerEnd]:
     """All pieces of a body that arrives in *parts*, those that only its end brought too, and its ending."""
     pieces = [piece for part in parts for piece in parser.feed(part)]
     ending = parser.end()
@@ -67,7 +67,7 @@ def read(parser: Parser, parts: Iterable[bytes]) -> tuple[list[Piece], Ending]:
 
 def body_faults(dialect: str, data: bytes, seed: int = 0) -> tuple[list[str], str]:
     """What is wrong with how *data* is read in *dialect*, and what it was taken for; *seed* draws splits."""
-    rng = random.Random(seed)  # noqa: S311  # it draws splits, it keeps no secret
+    rng = random.Random(seed)  # it draws splits, it keeps no secret
     parser = DIALECTS[dialect].parser
     pieces, ending = read(parser(), [data])
     parts = cuts(rng, data)
@@ -84,7 +84,7 @@ def body_faults(dialect: str, data: bytes, seed: int = 0) -> tuple[list[str], st
     return faults, str(ending.stop) if isinstance(ending, Complete) else str(ending.failure)
 
 
-def _without(ending: Ending) -> object:
+def _without(ending: AnswerEnd) -> object:
     """*ending* but for its pieces, which are read with the others."""
     if isinstance(ending, Complete):
         return (ending.stop, ending.usage, ending.sequence)
@@ -121,7 +121,7 @@ def pieces_faults(pieces: Sequence[Piece], size: int) -> list[str]:
             if piece.name and piece.index in named:
                 faults.append(f"call {piece.index} has two names, of which one is {piece.name!r:.100}")
             named |= {piece.index} if piece.name else set()
-            if max(len(piece.name), len(piece.wire_id)) > LONGEST + len("..."):
+            if max(len(piece.name), len(piece.wire_id)) > MAX_LABEL + len("..."):
                 faults.append(f"a word of {max(len(piece.name), len(piece.wire_id))} characters")
     if calls != list(range(len(calls))):
         faults.append(f"the calls are numbered {calls[:20]}")
@@ -130,13 +130,13 @@ def pieces_faults(pieces: Sequence[Piece], size: int) -> list[str]:
     return faults
 
 
-def ending_faults(ending: Ending) -> list[str]:
+def ending_faults(ending: AnswerEnd) -> list[str]:
     """Whether *ending* can be told."""
     usage = ending.usage
     counts = (
         () if usage is None else (usage.input, usage.output, usage.cached, usage.cache_write, usage.reasoning)
     )
-    faults = [f"{count} tokens" for count in counts if not 0 <= count <= 3 * MOST]
+    faults = [f"{count} tokens" for count in counts if not 0 <= count <= 3 * MAX_NUMBER]
     if isinstance(ending, Complete):
         words = (ending.sequence,)
     else:
@@ -182,7 +182,7 @@ def _asking() -> tuple[Machine, CallModel]:
     return machine, request
 
 
-def machine_faults(pieces: Sequence[Piece], ending: Ending, rng: random.Random) -> list[str]:
+def machine_faults(pieces: Sequence[Piece], ending: AnswerEnd, rng: random.Random) -> list[str]:
     """What is wrong with a machine, or with the journal, after an answer of *pieces* with this *ending*."""
     asked, request = _asking()
     machine = Machine(asked.config, asked.state, asked.memory)
@@ -204,7 +204,7 @@ def machine_faults(pieces: Sequence[Piece], ending: Ending, rng: random.Random) 
     return [*faults, *state_faults(machine.state, machine.memory)]
 
 
-def answer_of(request: str, pieces: Sequence[Piece], ending: Ending, rng: random.Random) -> list[Event]:
+def answer_of(request: str, pieces: Sequence[Piece], ending: AnswerEnd, rng: random.Random) -> list[Event]:
     """The events of an answer to *request*: its *pieces* in a few parts, the last ones at the end."""
     last = len(ending.pieces) if isinstance(ending, Complete) else 0
     streamed, rest = pieces[: len(pieces) - last], tuple(pieces[len(pieces) - last :])
@@ -259,7 +259,7 @@ STATUSES = (400, 401, 403, 404, 408, 413, 429, 500, 503, 529, 307, 199, 999)
 
 def refusal_faults(data: bytes, seed: int = 0) -> tuple[list[str], str]:
     """What is wrong with how a refusal is read that holds *data*, and what it is taken for."""
-    rng = random.Random(seed)  # noqa: S311  # as above
+    rng = random.Random(seed)  # as above
     value = data[:200].decode("latin-1")
     headers = {rng.choice(("retry-after", "retry-after-ms", "location", "x")): value}
     broken = refusal(rng.choice(STATUSES), headers, data, 1e9)

@@ -76,7 +76,7 @@ def changed(change: Callable[[Any], object], said: Said = CALLS) -> Attacker:
 def with_each(key: str, value: object) -> Callable[[Any], object]:
     """What puts *value* under every *key*, however deep."""
 
-    def change(old: Any) -> object:  # noqa: ANN401  # JSON
+    def change(old: Any) -> object:  # JSON
         if isinstance(old, dict):
             return {name: value if name == key else change(each) for name, each in old.items()}
         return [change(each) for each in old] if isinstance(old, list) else old
@@ -96,7 +96,7 @@ def order(arrange: Callable[[Sequence[bytes]], Iterable[bytes]]) -> Attacker:
 
 def shuffled(events: Sequence[bytes]) -> list[bytes]:
     """*events* in an order that is the same each time."""
-    return random.Random(1).sample(events, len(events))  # noqa: S311  # it keeps no secret
+    return random.Random(1).sample(events, len(events))  # it keeps no secret
 
 
 def argued(size: int) -> Attacker:

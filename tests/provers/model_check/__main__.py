@@ -90,17 +90,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seen = prove(searched, asked.processes, partial(_tell, len(searched)))
     found = {world.name: one for world, one in zip(searched, seen, strict=True) if isinstance(one, str)}
     if found:
-        print(findings(found))  # noqa: T201  # the report
+        print(findings(found))  # the report
         sys.exit(1)
     proofs = [one for one in seen if not isinstance(one, str)]
     rows = frozenset[Row]().union(*[proof.rows for proof in proofs])
-    print(f"{report(proofs, rows)}\n{time.monotonic() - began:.0f} s")  # noqa: T201  # the report
+    print(f"{report(proofs, rows)}\n{time.monotonic() - began:.0f} s")  # the report
     for seed in range(asked.first, asked.first + asked.runs):
         rows |= play(seed).rows
     if asked.runs:
-        print(f"{asked.runs} runs: {len(rows)} rows")  # noqa: T201  # the report
+        print(f"{asked.runs} runs: {len(rows)} rows")  # the report
     if not asked.only and rows != LEGAL:
-        print("\n".join(f"not taken: {_said(row)}" for row in LEGAL - rows))  # noqa: T201  # the report
+        print("\n".join(f"not taken: {_said(row)}" for row in LEGAL - rows))  # the report
         sys.exit(1)
 
 
@@ -120,7 +120,7 @@ def _tell(all_: int, over: int) -> None:
     """Say that so many of *all_* worlds are *over*, on a line of its own, if anybody watches."""
     if sys.stderr.isatty():
         end = "\n" if over == all_ else ""
-        print(f"\r{over} of {all_} worlds", end=end, file=sys.stderr, flush=True)  # noqa: T201  # progress
+        print(f"\r{over} of {all_} worlds", end=end, file=sys.stderr, flush=True)  # progress
 
 
 def findings(found: Mapping[str, str]) -> str:

@@ -104,7 +104,7 @@ class World:
 def settings(
     concurrency: Concurrency,
     denial: OnDenial = OnDenial.SKIP_REST,
-    **more: Any,  # noqa: ANN401  # fields of a policy
+    **more: Any,  # fields of a policy
 ) -> Config:
     """Settings for a small world, in which one failure is forgiven; *more* of the policy."""
     policy = Policy(concurrency=concurrency, on_denial=denial, on_max_tokens=OnMaxTokens.COMPACT)

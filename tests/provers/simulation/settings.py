@@ -329,7 +329,7 @@ def changed(  # noqa: PLR0911  # one return for each thing that may be another
             return attrs.evolve(config, limits=Limits(), session_limits=Limits())
 
 
-def _decides(config: Config, **news: Any) -> Config:  # noqa: ANN401  # fields of a policy
+def _decides(config: Config, **news: Any) -> Config:  # fields of a policy
     """*config* with *news* in its policy."""
     return attrs.evolve(config, policy=attrs.evolve(config.policy, **news))
 

@@ -16,8 +16,8 @@ from turnwheel.effects.pieces import Rope
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from provers.steps import Happening
     from turnwheel.engine.machine import Machine
-    from turnwheel.testing.harness import Happening
 
 
 @final
@@ -36,7 +36,7 @@ class Writer:
 
     names: dict[str, str] = attrs.field(factory=dict)
 
-    def named(self, what: Any) -> str:  # noqa: ANN401  # a class or a function
+    def named(self, what: Any) -> str:  # a class or a function
         """The name of *what*, which the text needs."""
         self.names[what.__name__] = what.__module__
         return str(what.__name__)

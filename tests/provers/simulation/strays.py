@@ -46,7 +46,7 @@ from turnwheel.effects.usage import Spent, Usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from turnwheel.testing.harness import Happening
+    from provers.steps import Happening
 
 REPEATED = 3
 """So many of the last answers and inputs come again."""
@@ -76,7 +76,7 @@ def stray(
     return pick(choices, answers(pick(choices, ("", "r-0", "r-999", *closed)), at))[0]
 
 
-def _last(journal: Sequence[Happening], kind: Any) -> list[Event]:  # noqa: ANN401  # a class, or several
+def _last(journal: Sequence[Happening], kind: Any) -> list[Event]:  # a class, or several
     """The last events of *kind*, which come again."""
     found = [one for one in journal if not isinstance(one, Config) and isinstance(one, kind)]
     return found[-REPEATED:]

@@ -32,11 +32,11 @@ from weakref import ref
 import attrs
 
 from provers.choices import Seeded
+from provers.invariants import state_faults
 from provers.options import whole
 from provers.soak.service import FlakyStore, Service
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.performers.stores.sqlite import SQLiteStore
-from turnwheel.testing.invariants import state_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ def at_rest(turns: int) -> Rest:
         pass
     loop: Any = asyncio.get_running_loop()
     # Nothing else tells of timers, and a task that is waiting for one is not the only thing that may be.
-    timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # noqa: SLF001  # see above
+    timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # see above
     return Rest(
         turns=turns,
         resident=int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGESIZE"),
@@ -242,21 +242,23 @@ async def day(asked: argparse.Namespace, folder: Path) -> list[str]:
         await tenth(service, asked, asked.turns * number // TENTHS, names)
         await rested(service, asked, names, folder)
         rests.append(at_rest(service.turns))
-        print(rests[-1], flush=True)  # noqa: T201  # the report
+        print(rests[-1], flush=True)  # the report
         if asked.trace:
-            print("\n".join(grown(traced)), flush=True)  # noqa: T201  # as above
+            print("\n".join(grown(traced)), flush=True)  # as above
     disk.share = 0
     wrong = await ended(service, disk)
     await service.close()
     await quiet(0)
     after = at_rest(rests[-1].turns)  # while somebody holds on to all of them
     said = [service.done, service.told]
-    print(f"{after}, when all is closed")  # noqa: T201  # as above
+    print(f"{after}, when all is closed")  # as above
     for each in said:
-        print(", ".join([f"{name} {count:,}" for name, count in each.most_common()]))  # noqa: T201  # as above
+        print(", ".join([f"{name} {count:,}" for name, count in each.most_common()]))  # as above
     blocks, resident = growth(rests)
     cycles = (rests[-1].cycles - rests[0].cycles) / (rests[-1].turns - rests[0].turns)
-    print(f"a turn leaves {blocks:.4f} blocks and {resident:.1f} bytes, and {cycles:.0f} objects in cycles")  # noqa: T201  # as above
+    print(
+        f"a turn leaves {blocks:.4f} blocks and {resident:.1f} bytes, and {cycles:.0f} objects in cycles"
+    )  # as above
     return [*wrong, *faults(rests, before, after)]
 
 
@@ -288,8 +290,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         wrong = asyncio.run(day(asked, folder))
     finally:
         shutil.rmtree(folder)
-    print(f"{time.monotonic() - began:.0f} s")  # noqa: T201  # as above
-    print("\n".join(wrong) or "nothing is left of it")  # noqa: T201  # as above
+    print(f"{time.monotonic() - began:.0f} s")  # as above
+    print("\n".join(wrong) or "nothing is left of it")  # as above
     sys.exit(bool(wrong))
 
 

@@ -39,9 +39,9 @@ from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent
+from turnwheel.performers import ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, hook
-from turnwheel.performers.tools import ToolContext, tool
 from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class Service:
             await _read(session.stream(prompt), most)
 
 
-async def _read(notices: Any, most: int) -> None:  # noqa: ANN401  # a stream, or a subscription
+async def _read(notices: Any, most: int) -> None:  # a stream, or a subscription
     async for _ in notices:
         most -= 1
         if not most:

@@ -13,7 +13,7 @@ import pytest
 
 from turnwheel import Agent, Retries, Session
 from turnwheel.effects.requests import CallModel
-from turnwheel.performers.models import AnthropicMessages, Models, OpenAIChat
+from turnwheel.performers import AnthropicMessages, Models, OpenAIChat
 from turnwheel.testing.wire_rules import chat_faults, messages_faults
 
 if TYPE_CHECKING:

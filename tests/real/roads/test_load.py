@@ -11,7 +11,7 @@ from turnwheel import Agent, DoneReason, Retries
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import FallbackUsed, RequestDelayed, RetryScheduled, TurnEnded
 from turnwheel.effects.requests import CallModel
-from turnwheel.performers.models import Models
+from turnwheel.performers import Models
 from turnwheel.testing.clocks import AutoClock
 
 if TYPE_CHECKING:

@@ -1,0 +1,330 @@
+"""
+The file of a `SQLiteStore`: how it is opened, how work is done with it, and what its errors mean.
+
+Theory of operation. A file is made once, and after that it is only found. Every use ends with a look whether
+the path still names the file that was opened, since SQLite does not look. A file that was cut off, emptied,
+replaced or deleted is an error that says so, and never an empty store.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias, TypeVar, final
+
+from ...effects.errors import NewerVersion, StoreError, TurnwheelError
+from .sqlite_schema import LAYOUT_VERSION, SCHEMA, UPGRADES, Durability, StoreWork
+
+T = TypeVar("T")
+
+# How long to wait for another process's lock. An append holds it for milliseconds; this long is a hang.
+BUSY_SECONDS = 5.0
+
+_WAYS_OUT = {
+    sqlite3.SQLITE_BUSY: f"another process kept it for {BUSY_SECONDS:.0f} seconds; end that or try again",
+    sqlite3.SQLITE_CANTOPEN: "is it a directory, or one you may not write in? name another path",
+    sqlite3.SQLITE_CORRUPT: "take a backup, or save what can be read with sqlite3's .recover",
+    sqlite3.SQLITE_FULL: "free some space and try again; nothing was written",
+    sqlite3.SQLITE_IOERR: "the disk or its quota failed; look at the system's log and try again",
+    sqlite3.SQLITE_NOTADB: "name another path, or move this file away",
+    sqlite3.SQLITE_READONLY: "you may not write in it, in what begins like it, or in its directory",
+}
+
+# Errors that say nothing against the open file. After any other it is opened anew, to see how it is then.
+_PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}
+
+
+@final
+class StoreFile:
+    """
+    The file at *path*, opened when it is needed. For one thread.
+
+    Errors are given back, not raised: a `TurnwheelError` that names the file and a way out. The file is made
+    once. One that was there and is not, or is another by now, never becomes a new beginning, and entries that
+    went where no reader finds them count as not kept.
+    """
+
+    def __init__(self, path: str, durability: Durability) -> None:
+        self._path = path
+        self._place = os.path.abspath(path)  # noqa: PTH100  # a process that changes its directory keeps the file
+        self._log = f"{self._place}-wal"
+        self._durability: Durability = durability
+        self._db: sqlite3.Connection | None = None
+        self._files: tuple[_File, _File] | None = None  # itself and its log, when it was opened last
+        self._size = 0
+        self._suspect = False  # it was cut off or replaced, so the next opening looks at all of it
+
+    def read(self, work: StoreWork[T]) -> T | Exception:
+        """What *work* finds out."""
+        try:
+            found = work(self._opened())
+            self._check()
+        except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
+            return self._explained(error)
+        return found
+
+    def write(self, works: Sequence[StoreWork[T]]) -> list[T | Exception]:
+        """
+        What came of each of *works*, done in one transaction that is kept by now.
+
+        One that fails has done nothing and the others have; where the transaction fails, all have failed.
+        """
+        try:
+            outcomes = _in_one(works, self._opened())
+            # Behind the commit: SQLite reports success for a file that was deleted under it.
+            self._check()
+        except Exception as error:  # noqa: BLE001  # as above
+            return [self._explained(error) for _ in works]
+        return [self._explained(one) if isinstance(one, Exception) else one for one in outcomes]
+
+    def close(self) -> Exception | None:
+        """Let go of the file."""
+        db, self._db = self._db, None
+        try:
+            if db is not None:
+                db.close()
+        except sqlite3.Error as error:
+            return self._explained(error)
+        return None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._check_beginning()
+            db = connect(Path(self._place), self._durability)
+            try:
+                if self._suspect:
+                    self._check_all(db)
+                self._files, self._size = self._status()
+            except BaseException:
+                db.close()
+                raise
+            self._db, self._suspect = db, False
+        elif self._suspect:
+            self._check()
+        return self._db
+
+    def _status(self) -> tuple[tuple[_File, _File], int]:
+        """Which files the path and its log are now, and how large the first is."""
+        # Not with Path, which takes twice as long, for every append.
+        file, log = os.stat(self._place), os.stat(self._log)  # noqa: PTH116  # as said
+        return (_which(file), _which(log)), file.st_size
+
+    def _check_beginning(self) -> None:
+        """Refuse to make a file that was there before, or whose log still is."""
+        # The log is looked at first: a process that makes both makes it last. The other way round, a file
+        # that another process makes in between would look like one that lost its beginning.
+        log, file = _stat(self._log), _stat(self._place)
+        if file is not None and file.st_size:
+            if not (log is not None and log.st_size) and _torn(self._place, file.st_size):
+                what = "is damaged: its last page is not whole"
+                raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
+            return
+        if self._files is not None:
+            what = "is gone or empty, and was not before"
+            raise self._fault(what, "put it back, or make a new store to begin anew")
+        if log is not None and log.st_size:  # SQLite would delete it, and with it the last entries
+            what = f"is not there or is empty, and its log {self._log!r} is not"
+            raise self._fault(what, "put the one back, or move the other away to begin anew")
+
+    def _check_all(self, db: sqlite3.Connection) -> None:
+        # The part that was cut off may be a page that no query needs for a long time.
+        (found,) = db.execute("pragma quick_check(1)").fetchone()
+        if found != "ok":
+            what = f"is damaged: {found.splitlines()[-1]}"
+            raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
+
+    def _check(self) -> None:
+        """Make sure that other processes find what was written, and raise where they do not."""
+        # SQLite goes on happily with a file that has no name any more: every append would succeed, and all of
+        # them would be gone with this process.
+        with suppress(FileNotFoundError):
+            files, size = self._status()
+            if files == self._files and size >= self._size:
+                self._size, self._suspect = size, False
+                return
+        self._suspect = True
+        here = _stat(self._place)
+        if here is None or self._files is None or _which(here) != self._files[0]:
+            # It may be the last copy of its entries, so the connection, which can still copy them, stays
+            # open.
+            what = "was deleted, moved or replaced while it was open"
+            way_out = f"put it back to go on, or move its log {self._log!r} away too to begin anew"
+            raise self._fault(what, way_out)
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                # The log may hold pages that the file has lost; this puts them back while it is still open.
+                self._db.execute("pragma wal_checkpoint")
+        self.close()
+        what = "was emptied or cut off, or lost its log, while it was open"
+        raise self._fault(what, "try again, to see what is left")
+
+    def _fault(self, what: str, way_out: str) -> StoreError:
+        return StoreError(f"store {self._path!r} {what}; {way_out}")
+
+    def _explained(self, error: Exception) -> Exception:
+        """*error* with the file and a way out; each caller gets an error of its own."""
+        # Two tasks that raise one object would write into each other's traceback.
+        code: int = (
+            getattr(error, "sqlite_errorcode", 0) & 0xFF
+        )  # the other bits refine it; some have no code
+        if code and code not in _PASSING:
+            self.close()
+        msg = f"store {self._path!r}: "
+        match error:
+            case TurnwheelError():
+                return type(error)(*error.args)
+            case sqlite3.Error():
+                way_out = _WAYS_OUT.get(code, "look at the file with the sqlite3 shell")
+                explained = StoreError(f"{msg}{error}; {way_out}")
+            case UnicodeEncodeError():
+                way_out = "use a session name without surrogates"
+                explained = StoreError(f"{msg}{error.object!r} is no valid text; {way_out}")
+            case OSError():
+                explained = StoreError(f"{msg}{error}; name a path whose directory is there or can be made")
+            case _:
+                return error
+        explained.__cause__ = error
+        return explained
+
+
+_File: TypeAlias = tuple[int, int]
+
+
+def _which(status: os.stat_result) -> _File:
+    """Which file it is, under any name."""
+    return status.st_dev, status.st_ino
+
+
+def _stat(path: str) -> os.stat_result | None:
+    with suppress(FileNotFoundError):
+        return os.stat(path)  # noqa: PTH116  # as above
+    return None
+
+
+# How every database begins; behind it stands how long a page is, and 1 for 64 kB.
+_MAGIC = b"SQLite format 3\0"
+
+
+def _torn(path: str, size: int) -> bool:
+    """Whether the file at *path*, of this *size*, ends in a part of a page."""
+    # SQLite fills such a part up to a whole page, and goes on without the entries that were cut off.
+    with suppress(OSError), Path(path).open("rb") as file:
+        head = file.read(18)
+        page = int.from_bytes(head[16:], "big")
+        return head.startswith(_MAGIC) and size % (page if page > 1 else 65_536) != 0
+    return False  # it cannot be read, and SQLite will say so
+
+
+def _in_one(works: Sequence[StoreWork[T]], db: sqlite3.Connection) -> list[T | Exception]:
+    """What came of each of *works*, once all of them are kept in one transaction."""
+    alone = len(works) == 1  # so there is nothing to take back but the transaction
+    # Immediate: a transaction that reads first and then writes fails as busy, without any wait, when another
+    # process wrote in between.
+    db.execute("begin immediate")
+    try:
+        outcomes: list[T | Exception] = [work(db) if alone else _apart(work, db) for work in works]
+        db.execute("commit")
+    except BaseException:
+        db.rollback()
+        raise
+    return outcomes
+
+
+def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
+    """What came of *work*; where it fails, nothing of it is left, and all else in the transaction is."""
+    db.execute("savepoint work")
+    try:
+        outcome: T | Exception = work(db)
+    except Exception as error:
+        if not db.in_transaction:
+            # On a full disk, for one, SQLite rolls back all of it, and there is no savepoint to go back to.
+            raise
+        db.execute("rollback to work")
+        outcome = error
+    db.execute("release work")
+    return outcome
+
+
+# How the file is opened: whose it is, which layout it has, and how durable it is.
+
+
+# Stands in the header of the file, so that another program's database is never taken for one of ours.
+APPLICATION_ID = 0x7477686C  # "twhl"
+
+# In WAL mode "normal" leaves the log unsynced: an entry is in the page cache, which outlives this process
+# only.
+_SYNCHRONOUS: dict[Durability, str] = {"power": "full", "process": "normal"}
+
+
+def connect(path: Path, durability: Durability) -> sqlite3.Connection:
+    """The file at *path*, made where it is not there yet, laid out and ready."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)  # transactions are begun by hand
+    try:
+        with db:
+            db.execute("begin")  # one look, since another process may be laying the file out
+            layout = _layout(db, path)
+        _into_wal(db)
+        db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
+        # macOS: an ordinary fsync stops at the disk's own cache, which a power cut empties.
+        db.execute("pragma fullfsync = on")
+        if layout != LAYOUT_VERSION:
+            _lay_out(db, path)
+        # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
+        db.execute("select 1 from sessions").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _layout(db: sqlite3.Connection, path: Path) -> int:
+    """The layout of the file, 0 where it is new; raises for another program's file and for a newer one."""
+    (owner,) = db.execute("pragma application_id").fetchone()
+    version: int = db.execute("pragma user_version").fetchone()[0]
+    (tables,) = db.execute("select count(*) from sqlite_master").fetchone()
+    if (owner, version, tables) == (0, 0, 0):
+        return 0
+    if owner != APPLICATION_ID:
+        msg = f"store {str(path)!r} is the database of another program; name another path"
+        raise StoreError(msg)
+    if version > LAYOUT_VERSION:
+        where = f"the layout of store {str(path)!r}"
+        raise NewerVersion(where, version, LAYOUT_VERSION)
+    return version
+
+
+def _into_wal(db: sqlite3.Connection) -> None:
+    """Put the file into WAL mode."""
+    # SQLite's own timeout does not cover the lock of this one statement: with two processes that open a new
+    # file at once, one fails as busy without any wait.
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(0.01)
+
+
+def _lay_out(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables, or bring older ones up to date: all of it at once, or nothing."""
+    with db:
+        db.execute("begin immediate")
+        layout = _layout(db, path)  # again, since another process may have been quicker
+        if layout == LAYOUT_VERSION:
+            return
+        older = range(layout, LAYOUT_VERSION)
+        steps = [step for version in older for step in UPGRADES[version]] if layout else [SCHEMA]
+        # One statement at a time: `executescript` would commit the transaction first.
+        for statement in ";".join(steps).split(";"):
+            db.execute(statement)
+        db.execute(f"pragma application_id = {APPLICATION_ID}")
+        db.execute(f"pragma user_version = {LAYOUT_VERSION}")

@@ -1,0 +1,147 @@
+"""
+Paths a model may use: inside the roots of a tool's context, however they are written.
+
+Theory of operation. A path is resolved once and then walked again from its root, one directory after the
+other, each opened without following a symlink. So a link that another process puts there meanwhile leads
+nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import final
+
+import attrs
+
+from ...effects.errors import ConfigError
+from .decorator import ToolContext
+
+# How each directory on the way is opened.
+_STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+@final
+@attrs.frozen
+class LocatedPath:
+    """A resolved path: *parts* below *root*; *shown* is how the model writes it."""
+
+    root: Path
+    parts: tuple[str, ...]
+    shown: str
+
+    @property
+    def name(self) -> str:
+        """The last part; ``.`` for a root, which no file tool can open as a file."""
+        return self.parts[-1] if self.parts else "."
+
+    def folder(self) -> AbstractContextManager[int]:
+        """A descriptor of this place, which must be a directory."""
+        return self._opened(self.parts, make=False)
+
+    def parent(self, *, make: bool = False) -> AbstractContextManager[int]:
+        """A descriptor of the directory this place is in, made where it is missing and *make* says so."""
+        return self._opened(self.parts[:-1], make=make)
+
+    def read(self, most: int) -> tuple[bytes, os.stat_result]:
+        """
+        The first *most* bytes of the file here, and what identifies that version of it.
+
+        Raises `OSError`, and `ValueError` for what is no regular file.
+        """
+        # What was opened is judged, and not the name: between a look and the opening, the name may become
+        # another file.
+        with self.parent() as folder, open(self.name, "rb", opener=partial(_opener, folder)) as file:
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode):
+                msg = f"{self.shown!r} is not a regular file"
+                raise ValueError(msg)
+            return file.read(most), seen
+
+    @contextlib.contextmanager
+    def _opened(self, parts: tuple[str, ...], *, make: bool) -> Generator[int]:
+        with _named(self.shown):
+            descriptor = _descend(self.root, parts, make=make)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+
+def roots(cwd: Path | str, directories: Iterable[Path | str]) -> tuple[Path, ...]:
+    """
+    *cwd* and *directories*, each once, absolute and without symlinks; raises `ConfigError` for what is none.
+    """
+    return tuple(dict.fromkeys(_directory(path) for path in (cwd, *directories)))
+
+
+def _directory(path: Path | str) -> Path:
+    try:
+        real = Path(path).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        msg = f"tools cannot work in {str(path)!r}: {error}"
+        raise ConfigError(msg) from error
+    if not real.is_dir():
+        msg = f"tools cannot work in {str(path)!r}: it is no directory"
+        raise ConfigError(msg)
+    return real
+
+
+def locate(context: ToolContext[object], path: str) -> LocatedPath:
+    """The place of *path*, relative to the working directory; raises `ValueError` where it is outside."""
+    try:
+        real = (context.cwd / path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
+        msg = f"{path!r} cannot be resolved: {error}"
+        raise ValueError(msg) from error
+    cwd, *directories = map(_absolute, (context.cwd, *context.directories))
+    for root in sorted(directories, key=lambda directory: len(directory.parts)):
+        if real.is_relative_to(root):
+            shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
+            return LocatedPath(root, real.relative_to(root).parts, str(shown))
+    roots = ", ".join(map(str, context.directories))
+    msg = f"{path!r} is outside of the directories open to tools ({roots})"
+    raise ValueError(msg)
+
+
+def _absolute(directory: Path) -> Path:
+    """*directory*; resolved where it is relative, which one of a runner's never is."""
+    return directory if directory.is_absolute() else directory.resolve()
+
+
+def _opener(folder: int, name: str, flags: int) -> int:
+    # Without O_NONBLOCK, opening a named pipe waits for a process that writes.
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
+def _descend(root: Path, parts: tuple[str, ...], *, make: bool) -> int:
+    """Open *root*, and from there one part after the other; the caller closes what is returned."""
+    # `resolve` has followed all symlinks, so there is none on the way; one that is there now was put there
+    # since, and opening it fails.
+    descriptor = os.open(root, _STEP)
+    for part in parts:
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):  # two writes side by side may both make it
+                    os.mkdir(part, dir_fd=descriptor)
+            deeper = os.open(part, _STEP, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+@contextlib.contextmanager
+def _named(shown: str) -> Generator[None]:
+    """Errors of the system speak of one step; let them speak of the whole path."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, shown) from error
