@@ -71,7 +71,7 @@ class SessionSummary:
     reason: DoneReason | None = None
 
     @property
-    def mark(self) -> SummaryKey:
+    def key(self) -> SummaryKey:
         """What is worth a row of its own when it changes."""
         return self.state, self.questions, self.prompts, self.runs, self.summary, self.title
 
@@ -80,7 +80,7 @@ SummaryKey = tuple[SessionStatus, int, int, int, int, str]
 
 
 def summary_key(folded: SessionState) -> SummaryKey:
-    """The mark of what the session that *folded* is of is about."""
+    """The `SessionSummary.key` of the session that *folded* is of."""
     state, questions = status_of(folded), len(folded.questions)
     return state, questions, _prompts(folded), folded.runs, folded.summary, folded.title
 

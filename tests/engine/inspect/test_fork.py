@@ -577,7 +577,7 @@ NOTHING = "at step {} nothing has been said yet in session 's': fork at 2 or lat
         (11, RAN, "ToolFinished changes nothing at step 11, where .* done"),
         ("3", None, "ForkPoint.at must be .*int.*'3'"),
         (3, 7, "what happens instead is an event, a change, a decision or a text, not 7"),
-        (3, SetModel(model=" "), "SetModel.* cannot be made: a model has a name"),
+        (3, SetModel(model=" "), "cannot apply SetModel.*: a model has a name"),
     ],
 )
 async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason: str) -> None:
@@ -594,10 +594,10 @@ YES: Any = Approve
     ("instead", "reason"),
     [
         ("x" * 4_000_001, "^what comes in place of a step has 4,000,001 characters, and may have 4,000,000$"),
-        (" ", "^a prompt has to say something; got ' '$"),
-        (YES(arguments={"a": 1}), "^arguments .JSON. and message are text"),
+        (" ", "^the prompt is empty; give text or a file$"),
+        (YES(arguments={"a": 1}), "^arguments .JSON. and message must be text"),
         (UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
-        (UserSent(at=1.0, id="q", text=""), "^a prompt has to say something"),
+        (UserSent(at=1.0, id="q", text=""), "^the prompt is empty"),
         (SENT(at=1.0, id="q", text="x", files=(1,)), "^Input.files must be a tuple of Binary"),
         (UserSent(at=math.nan, id="q", text="x"), KEPT),
         (SENT(at="now", id="q", text="x"), KEPT),

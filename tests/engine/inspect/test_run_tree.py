@@ -163,7 +163,7 @@ async def test_without_a_store_there_are_no_branches(made: Made) -> None:
     async with agent.session("s") as session:
         await session.run("a")
         for refused in (session.branch(), session.fork(), session.runs(), session.heads()):
-            with pytest.raises(ConfigError, match="session 's' has no store, which this needs"):
+            with pytest.raises(ConfigError, match="session 's' has no store; pass store="):
                 await refused
 
 
