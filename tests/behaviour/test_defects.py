@@ -124,7 +124,7 @@ async def test_what_no_person_can_be_asked_about_does_not_run(stage: Stage) -> N
     agent = stage.agent(calls(("pay", {}), ("look", {})), says("well"), store=None)
     assert (await agent.run("go")).text == "well"
     assert stage.ran == []
-    assert stage.shown(2)[-1].startswith("tool: Denied: nobody can be asked.")
+    assert stage.shown(2)[-1].startswith("tool: Denied: no person can be asked.")
 
 
 @pytest.mark.behaviour("a-store-that-fails-is-passed-over")

@@ -76,7 +76,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import UNTRUSTED_PREFIX, VERSION, Snapshot
+from turnwheel.engine.snapshots import SNAPSHOT_VERSION, UNTRUSTED_PREFIX, Snapshot
 from turnwheel.states.batch.batch import Phase, Queued, Settled
 from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.rules.history_check import history_faults
@@ -242,12 +242,12 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
     """An older one is not migrated, since its journal leads to the same machine; other bytes are none."""
     machine = run_at("streaming").machine
     known = json.loads(machine.snapshot())
-    newer = f"this snapshot has version {VERSION + 1}, known here is {VERSION}: upgrade turnwheel"
+    newer = f"this snapshot has version {SNAPSHOT_VERSION + 1}, known here is {SNAPSHOT_VERSION}: upgrade turnwheel"
     for more in ({}, {"mood": "good"}):
         with pytest.raises(NewerVersion, match=newer):
-            restored(machine, {**known, "version": VERSION + 1, **more})
+            restored(machine, {**known, "version": SNAPSHOT_VERSION + 1, **more})
     with pytest.raises(JournalError, match="fold its journal instead"):
-        restored(machine, {**known, "version": VERSION - 1})
+        restored(machine, {**known, "version": SNAPSHOT_VERSION - 1})
     for data in (b"", b"{}", b"[]", b'{"version": 3}', b'{"version": "3"}', b"\xff"):
         with pytest.raises(JournalError, match="this snapshot cannot be read"):
             Machine.restore(data, config(), History.of())
