@@ -76,12 +76,7 @@ from turnwheel.performers.stores.base import Store
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.performers.stores.sqlite import SQLiteStore
 from turnwheel.states.rules.history_check import history_faults
-from turnwheel.testing.scenarios import (
-    Scenario,
-    ScenarioError,
-    read_scenario,
-    rewritten,
-)
+from turnwheel.testing.scenarios import Scenario, ScenarioError, read_scenario, rewritten
 from turnwheel.testing.scenarios_world import (
     Act,
     InputWaits,

@@ -64,18 +64,8 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    StopReason,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
 from turnwheel.effects.notices import (
     AgentNoticed,
     ApprovalRequested,
@@ -88,24 +78,11 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.effects.requests import (
-    CallModel,
-    FireHook,
-    ReadInstructions,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.inspect.replay import replay
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import (
-    VERSION,
-    Entry,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-)
+from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext
@@ -113,14 +90,7 @@ from turnwheel.performers.stores.base import Store
 from turnwheel.states.state import Done
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.harness import steps
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 MODEL = ModelSpec(
     name="wire:model", window=100_000, max_output=4_000, price=Price(input="2", output="8", source="a list")

@@ -17,12 +17,7 @@ import attrs
 import pytest
 
 from turnwheel.effects.errors import ArgumentError, ConfigError
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
 from turnwheel.performers.base import LEAVING, PerformContext

@@ -9,22 +9,8 @@ from hypothesis import strategies as st
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.history import (
-    CLEARED,
-    SHORT,
-    History,
-    clear_results,
-    placeholder_for,
-)
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Role,
-    ToolCall,
-    ToolResult,
-    user,
-)
+from turnwheel.effects.history import CLEARED, SHORT, History, clear_results, placeholder_for
+from turnwheel.effects.messages import Binary, Message, Outcome, Role, ToolCall, ToolResult, user
 from turnwheel.effects.notices import Compacted, CompactionStarted, ResultsCleared
 from turnwheel.effects.records import ClearResults
 from turnwheel.effects.requests import CallModel, Conversation

@@ -11,12 +11,7 @@ from turnwheel.effects.config import Config, Limits, ModelSpec, Price
 from turnwheel.effects.events import ControlReceived, Failure
 from turnwheel.effects.notices import Ignored, SettingChanged, SettingRefused
 from turnwheel.effects.permissions import PermissionMode
-from turnwheel.effects.records import (
-    Change,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
+from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.testing.harness import MachineHarness, calls, config

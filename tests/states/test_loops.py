@@ -26,17 +26,7 @@ from turnwheel.effects.messages import (
 )
 from turnwheel.effects.notices import LoopStage
 from turnwheel.effects.records import WithdrawTool
-from turnwheel.states.rules.loops import (
-    LONG,
-    PAGES,
-    Loop,
-    alike,
-    away,
-    canonical,
-    found,
-    latest,
-    window,
-)
+from turnwheel.states.rules.loops import LONG, PAGES, Loop, alike, away, canonical, found, latest, window
 from turnwheel.testing.harness import MachineHarness, call, config
 
 if TYPE_CHECKING:

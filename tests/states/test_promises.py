@@ -58,15 +58,7 @@ from provers.simulation.strays import stray
 from provers.simulation.watched import copied, happen
 
 from turnwheel.effects import Effect
-from turnwheel.effects.config import (
-    ChildSpec,
-    Config,
-    Limits,
-    Retries,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import ChildSpec, Config, Limits, Retries, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -92,20 +84,8 @@ from turnwheel.effects.notices import (
     RunStarted,
     TurnEnded,
 )
-from turnwheel.effects.records import (
-    AddUsage,
-    AppendMessage,
-    ClearResults,
-    MailKind,
-    ReplaceHistory,
-)
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    Purpose,
-    RunAgent,
-    RunTool,
-)
+from turnwheel.effects.records import AddUsage, AppendMessage, ClearResults, MailKind, ReplaceHistory
+from turnwheel.effects.requests import AskApproval, CallModel, Purpose, RunAgent, RunTool
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.transition import advance, ignored
 from turnwheel.states.rules.history_check import history_faults

@@ -5,30 +5,14 @@ from __future__ import annotations
 import pytest
 
 from turnwheel.effects.config import Concurrency, OnDenial, Policy
-from turnwheel.effects.events import (
-    ApprovalGiven,
-    Approve,
-    ApproveAlways,
-    Decision,
-    Deny,
-)
+from turnwheel.effects.events import ApprovalGiven, Approve, ApproveAlways, Decision, Deny
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.notices import (
-    ApprovalRequested,
-    ApprovalResolved,
-    ApprovalWithdrawn,
-    CallJudged,
-)
+from turnwheel.effects.notices import ApprovalRequested, ApprovalResolved, ApprovalWithdrawn, CallJudged
 from turnwheel.effects.permissions import Rule
 from turnwheel.effects.records import GrantRule
 from turnwheel.effects.requests import AskApproval, Cancel, SetTimer
 from turnwheel.states.rules import model_messages
-from turnwheel.testing.harness import (
-    MachineHarness,
-    call,
-    calls,
-    config,
-)
+from turnwheel.testing.harness import MachineHarness, call, calls, config
 
 PATIENT = Policy(answer_within=60.0)
 

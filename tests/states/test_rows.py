@@ -21,22 +21,10 @@ import attrs
 import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
-from provers.choices import (
-    Choices,
-    chance,
-    pick,
-    weighted,
-)
+from provers.choices import Choices, chance, pick, weighted
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.player import opened
-from provers.simulation.settings import (
-    CHILDREN,
-    HOOKS,
-    OTHER,
-    RULES,
-    SPARE,
-    TOOLS,
-)
+from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS
 from provers.simulation.watched import Watched, as_kept, replay
 
 from turnwheel.effects.config import (
@@ -81,21 +69,10 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Outcome, StopReason
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    Rope,
-    TextPiece,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.records import Change, SetMode, SetThinking
 from turnwheel.effects.requests import (
     AskApproval,

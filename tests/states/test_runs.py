@@ -9,50 +9,19 @@ import pytest
 
 from turnwheel.effects.config import Compaction, Gates, Limits, ModelSpec, Policy, Steering, window_of
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import (
-    CallCancelled,
-    Failure,
-    Post,
-    UserSent,
-    UserSteered,
-)
+from turnwheel.effects.events import CallCancelled, Failure, Post, UserSent, UserSteered
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.messages import (
-    Binary,
-    Reasoning,
-    StopReason,
-    Text,
-    user,
-)
-from turnwheel.effects.notices import (
-    Ignored,
-    InputTaken,
-    RunEnded,
-    RunStarted,
-    Warned,
-)
+from turnwheel.effects.messages import Binary, Reasoning, StopReason, Text, user
+from turnwheel.effects.notices import Ignored, InputTaken, RunEnded, RunStarted, Warned
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.pieces import CallPiece, ReasoningPiece
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    FireHook,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.requests import AskApproval, CallModel, FireHook, Request, RunAgent, RunTool, SetTimer
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
-from turnwheel.testing.harness import (
-    MachineHarness,
-    call,
-    calls,
-    config,
-)
+from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 # What a model answers

@@ -29,12 +29,7 @@ from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import fields_of, line_of
 from turnwheel.states.rules.compaction import INSTRUCTIONS
 from turnwheel.testing.scenarios import ScenarioError, read_scenario
-from turnwheel.testing.scenarios_world import (
-    InputWaits,
-    ProcessLost,
-    ScenarioWorld,
-    as_driven,
-)
+from turnwheel.testing.scenarios_world import InputWaits, ProcessLost, ScenarioWorld, as_driven
 
 STORIES = Path(__file__).with_name("stories")
 DEFAULT = """

@@ -15,23 +15,8 @@ from turnwheel.effects.events import Entered, Event, ToolFinished
 from turnwheel.effects.messages import ToolCall
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import transition
-from turnwheel.states import (
-    compacting,
-    confirming,
-    dispatching,
-    done,
-    executing,
-    streaming,
-    thinking,
-)
-from turnwheel.states.batch.batch import (
-    Batch,
-    Call,
-    Phase,
-    Queued,
-    Running,
-    Stopping,
-)
+from turnwheel.states import compacting, confirming, dispatching, done, executing, streaming, thinking
+from turnwheel.states.batch.batch import Batch, Call, Phase, Queued, Running, Stopping
 from turnwheel.states.context import Context
 from turnwheel.states.state import (
     Compacting,

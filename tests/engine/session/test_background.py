@@ -10,45 +10,17 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    MemoryStore,
-    ModelSpec,
-    Policy,
-    Price,
-    Session,
-    tool,
-)
-from turnwheel.effects.errors import (
-    ConfigError,
-    QueueFull,
-    SessionClosed,
-    StoreError,
-    UnknownSession,
-)
+from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
+from turnwheel.effects.errors import ConfigError, QueueFull, SessionClosed, StoreError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role
-from turnwheel.effects.notices import (
-    ApprovalRequested,
-    Notice,
-    RunEnded,
-    RunStarted,
-    TextDelta,
-)
+from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted, TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.session import BUFFER, Handle
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
 WHOLE = " ".join(map(str, range(4 * BUFFER)))  # more pieces than may wait for a reader

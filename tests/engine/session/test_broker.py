@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.notices import (
-    DoneReason,
-    Notice,
-    RunEnded,
-    TextDelta,
-)
+from turnwheel.effects.notices import DoneReason, Notice, RunEnded, TextDelta
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.session.delivery import BUFFER, Broker, Subscription
 

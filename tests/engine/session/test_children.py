@@ -38,13 +38,7 @@ from turnwheel.effects.errors import (
     UnknownRequest,
     UnknownSession,
 )
-from turnwheel.effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    Decision,
-    ModelFailed,
-    ModelFinished,
-)
+from turnwheel.effects.events import AgentFinished, AgentProgressed, Decision, ModelFailed, ModelFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, Role
 from turnwheel.effects.notices import (
@@ -65,13 +59,7 @@ from turnwheel.engine.session.children import Children, ChildRunner, child_confi
 from turnwheel.engine.session.environment import Environment
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -27,12 +27,7 @@ from turnwheel import (
     hook,
     tool,
 )
-from turnwheel.effects.errors import (
-    ConfigError,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-)
+from turnwheel.effects.errors import ConfigError, SessionClosed, StoreConflict, StoreError
 from turnwheel.effects.events import Failure, ModelFailed, UserSteered
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
@@ -48,12 +43,7 @@ from turnwheel.effects.requests import AskApproval
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.entries import HandedOver, TakenOver
 from turnwheel.testing.clocks import ManualClock
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says
 
 BUYS = calls(("buy", {"amount": 2}))
 DIGS_AND_BUYS = calls(("dig", {}), ("buy", {"amount": 2}))

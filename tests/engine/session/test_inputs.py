@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Approve,
-    ApproveAlways,
-    Binary,
-    Deny,
-    Limits,
-    ModelSpec,
-    Price,
-)
+from turnwheel import Approve, ApproveAlways, Binary, Deny, Limits, ModelSpec, Price
 from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post

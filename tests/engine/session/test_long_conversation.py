@@ -15,15 +15,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, final
 
-from turnwheel import (
-    Agent,
-    Compaction,
-    MemoryStore,
-    ModelSpec,
-    Price,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, SQLiteStore, tool
 from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role, StopReason

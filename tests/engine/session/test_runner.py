@@ -10,20 +10,8 @@ import pytest
 from provers.tasks import turns
 from support.session_stage import House, Tape, Watch, said, until
 
-from turnwheel import (
-    Approve,
-    Deny,
-    MemoryStore,
-    Policy,
-    Session,
-)
-from turnwheel.effects.errors import (
-    JournalError,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    UnknownRequest,
-)
+from turnwheel import Approve, Deny, MemoryStore, Policy, Session
+from turnwheel.effects.errors import JournalError, SessionClosed, StoreConflict, StoreError, UnknownRequest
 from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
@@ -43,12 +31,7 @@ from turnwheel.engine.open_work import calls_of
 from turnwheel.engine.session.runner import POST_TRIES
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
 
 pytestmark = pytest.mark.usefixtures("quiet")

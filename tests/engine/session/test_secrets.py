@@ -44,18 +44,8 @@ from turnwheel.effects.history import History
 from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import LoopDetected, Notice
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    TextPiece,
-    merged,
-)
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    Conversation,
-    RunTool,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, TextPiece, merged
+from turnwheel.effects.requests import AskApproval, CallModel, Conversation, RunTool
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
@@ -65,12 +55,7 @@ from turnwheel.engine.session.redactor import Gone, RedactedModel, Redactor, Sec
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 PASSWORD = "hunter2-of-old"  # noqa: S105  # of no account
 KEY = "sk-4711-0815"

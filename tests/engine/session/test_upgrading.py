@@ -8,20 +8,9 @@ import json
 import pytest
 from support.session_stage import House, outcomes, until
 
-from turnwheel import (
-    ChildSpec,
-    DoneReason,
-    MemoryStore,
-    Result,
-    Session,
-)
+from turnwheel import ChildSpec, DoneReason, MemoryStore, Result, Session
 from turnwheel.effects.errors import JournalError, NewerVersion
-from turnwheel.effects.events import (
-    ApprovalGiven,
-    Approve,
-    Post,
-    UserSent,
-)
+from turnwheel.effects.events import ApprovalGiven, Approve, Post, UserSent
 from turnwheel.effects.messages import Outcome
 from turnwheel.engine.codec import encode
 from turnwheel.engine.inspect.explain import explain

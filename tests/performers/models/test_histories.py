@@ -30,12 +30,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.requests import (
-    CallModel,
-    Conversation,
-    Purpose,
-    Transcript,
-)
+from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.encoding import EncodedConversation, shorten_middle, transcript

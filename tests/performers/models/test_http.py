@@ -11,25 +11,11 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from provers.hostile_server.server import (
-    END,
-    STREAM,
-    Answer,
-    Asked,
-    Hostile,
-    Line,
-    chunked,
-)
+from provers.hostile_server.server import END, STREAM, Answer, Asked, Hostile, Line, chunked
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import (
-    Event,
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-)
+from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
 from turnwheel.effects.pieces import Piece, TextPiece

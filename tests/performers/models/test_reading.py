@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-    merged,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter

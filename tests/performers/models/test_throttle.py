@@ -16,12 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    ModelSpec,
-    Retries,
-)
+from turnwheel import Agent, DoneReason, ModelSpec, Retries
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished

@@ -13,13 +13,7 @@ import pytest
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreConflict, StoreError
 from turnwheel.performers.stores.base import SessionInfo, Store
-from turnwheel.testing.store_contract import (
-    BrokenStore,
-    Check,
-    Lasts,
-    checks,
-    survives_kill,
-)
+from turnwheel.testing.store_contract import BrokenStore, Check, Lasts, checks, survives_kill
 from turnwheel.testing.stores import StoreOver
 
 

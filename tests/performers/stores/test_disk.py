@@ -19,13 +19,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    Approve,
-    DoneReason,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, Approve, DoneReason, SQLiteStore, tool
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Decision, ModelFinished, ModelStreamed
 from turnwheel.effects.messages import Outcome, Role, StopReason
