@@ -54,12 +54,10 @@ each_picture = pytest.mark.parametrize("picture", pictures(), ids=lambda picture
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a Mermaid *text* as a reader sees them."""
     return [line.strip().replace("#59;", ";").replace("#58;", ":") for line in text.splitlines()]
 
 
 def run(code: str, **environment: str) -> str:
-    """The output of a new Python that runs *code*."""
     return subprocess.check_output([sys.executable, "-c", code], env=os.environ | environment, text=True)
 
 
@@ -90,7 +88,6 @@ Area = tuple[float, float, float, float]
 
 
 def box_area(box: ET.Element) -> Area:
-    """The area of a box."""
     x, y, width, height = [float(box.get(name, 0)) for name in ("x", "y", "width", "height")]
     return x, y, x + width, y + height
 
@@ -105,18 +102,15 @@ def text_area(text: ET.Element) -> Area:
 
 
 def holds(outer: Area, inner: Area) -> bool:
-    """Whether *inner* lies in *outer*."""
     return outer[0] <= inner[0] and outer[1] <= inner[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
 
 
 def elements(picture: Picture, name: str) -> list[ET.Element]:
-    """The SVG elements of *picture* that are a *name*."""
     return list(ET.fromstring(svg_of(picture)).iter(f"{SVG}{name}"))  # noqa: S314  # ours
 
 
 @each_picture
 def test_every_text_fits_its_box(picture: Picture) -> None:
-    """In any font, no text leaves the smallest box it begins in, and no two texts meet."""
     boxes = [box_area(box) for box in elements(picture, "rect")]
     areas: list[tuple[str, Area]] = []
     for text in elements(picture, "text"):
@@ -143,7 +137,6 @@ def test_no_picture_is_wider_than_a_page(picture: Picture) -> None:
 
 @each_picture
 def test_an_svg_shows_every_node_event_and_reason(picture: Picture) -> None:
-    """They are plain words, without Markdown, and each bundle of arrows has its lines."""
     words = " ".join([text.text or "" for text in elements(picture, "text")])
     stages = picture.name == "machine"
     assert all((node.text.rpartition(".")[2] if stages else node.text) in words for node in picture.nodes)
@@ -182,7 +175,6 @@ def test_a_detail_has_the_rows_of_its_state_and_those_that_lead_there(state: str
 
 @each_state
 def test_the_overview_has_each_move(state: str) -> None:
-    """Between two states from box to box, within one from stage to stage, with the event in its list."""
     drawn = lines(mermaid())
     for row in [row for row in ROWS if state_of(row.state) == state and row.state != row.target]:
         source, target = state_of(row.state), state_of(row.target)
@@ -234,7 +226,6 @@ def test_a_reason_cannot_end_a_line_of_mermaid() -> None:
 
 @each_label
 def test_the_current_label_stands_out(label: str) -> None:
-    """The picture stays as it is, and one node of it gets the loud colour."""
     plain, live = lines(mermaid()), lines(mermaid(label))
     assert live[: len(plain)] == plain
     look, chosen = live[len(plain) :]
@@ -261,7 +252,6 @@ def test_a_program_that_draws_nothing_loads_no_renderer() -> None:
 
 @each_label
 def test_the_page_has_each_row_and_each_ignored_event(label: str) -> None:
-    """The section of a label has its rows in the order of the table, then the events it ignores."""
     section = states_page().partition(f"\n### `{label}`\n")[2].partition("\n##")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     known = [row for row in ROWS if row.state == label]

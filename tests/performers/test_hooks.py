@@ -45,7 +45,6 @@ class Noon:
 
 @pytest.fixture
 def scene(scene: PerformContext) -> PerformContext:
-    """A scene whose clock stands still."""
     return attrs.evolve(scene, clock=Noon())
 
 

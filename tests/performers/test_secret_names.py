@@ -47,7 +47,6 @@ PLAIN = """
 
 
 def shown(name: str, value: Json) -> str:
-    """In place of a placeholder: the value it would stand for."""
     return f"<{name}={value}>"
 
 

@@ -37,12 +37,10 @@ UNTOLD = Usage()
 
 
 def result(number: int, content: str = LONG, files: tuple[Binary, ...] = ()) -> ToolResult:
-    """The result of call *number*."""
     return ToolResult(call=f"r-{number}", wire_id="call_0", name="look", content=content, files=files)
 
 
 def told(*batches: int, content: str = LONG) -> History:
-    """A prompt, and answers with so many calls each, with their results."""
     history, number = History.of(user("go")), 0
     for size in batches:
         numbers = range(number, number + size)
@@ -194,13 +192,11 @@ def reads(run: MachineHarness, *batches: int, content: str = LONG) -> None:
 
 
 def asked(run: MachineHarness) -> CallModel:
-    """The request that was made last."""
     (request,) = run.got(CallModel)
     return request
 
 
 def shown_size(run: MachineHarness) -> int:
-    """What a model is shown, estimated anew."""
     memory = run.machine.memory
     messages = enumerate(memory.history)
     return sum(message_size(clear_results(one) if index < memory.cleared else one) for index, one in messages)

@@ -79,17 +79,14 @@ def said(*answers: Answer | str) -> History:
 
 
 def look(came: str = "fine", **given: object) -> Made:
-    """A read."""
     return Made("look", given, came)
 
 
 def write(came: str = "fine", **given: object) -> Made:
-    """A call that changes something."""
     return Made("write", given, came)
 
 
 def failed(made: Made, why: str = "no", outcome: Outcome = Outcome.ERROR) -> Made:
-    """*made*, which came to nothing."""
     return attrs.evolve(made, came=why, outcome=outcome)
 
 

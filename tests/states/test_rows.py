@@ -200,7 +200,6 @@ class GuidedRun:
         raise NotThere(deed)
 
     def do(self, deed: str) -> bool:
-        """Do *deed*; whether it was applied."""
         what = self.does(deed)
         if isinstance(what, Config):
             self.run.reconfigure(what)
@@ -412,7 +411,6 @@ PASSING = {state for state, event, _ in WAYS if event == "Entered"} - {"executin
 
 
 def _way(row: Row) -> tuple[str, tuple[str, ...]]:
-    """The way to *row*; to a state in which anything is welcome leads the way to any of its rows."""
     if not row.welcome:
         return WAYS[row.state, row.event.__name__, row.target]
     passing = row.state in PASSING
@@ -480,7 +478,6 @@ def _misplaced(guided: GuidedRun) -> None:
 
 
 def _try(guided: GuidedRun, deed: str) -> None:
-    """Do *deed* if there is anything it can be done to."""
     if not guided.run.machine.done:
         with suppress(NotThere):
             guided.do(deed)

@@ -61,7 +61,6 @@ def house(tape: Tape) -> House:
 
 
 async def handed_over(house: House, session: str = "s") -> list[int]:
-    """How many requests were not begun, each time *session* was handed over."""
     return [len(one.unbegun) for one in await house.entries(session) if isinstance(one, HandedOver)]
 
 
@@ -101,7 +100,6 @@ async def drained(house: House, session: Session, watch: Watch, within: float | 
 
 
 async def resumed(house: House, *replies: Reply, **settings: Any) -> Session:
-    """The session after another process has gone on with it."""
     session = await house.session(*replies, **settings).load()
     if session.unfinished or session.queue:
         await session.resume()
@@ -109,7 +107,6 @@ async def resumed(house: House, *replies: Reply, **settings: Any) -> Session:
 
 
 async def undisturbed(*replies: Reply) -> Session:
-    """The same session where no process leaves."""
     house = House(Tape().kept)
     house.release()
     session = house.session(*replies)
@@ -121,7 +118,6 @@ async def undisturbed(*replies: Reply) -> Session:
 
 
 async def test_a_tool_ends_and_the_next_one_is_for_the_process_that_takes_over(house: House) -> None:
-    """It was never begun, so it runs, and the model reads nothing of it."""
     session, watch = await begun(house, DIGS_AND_BUYS)
     await drained(house, session, watch)
     assert (house.ran, session.unfinished) == (["dig"], True)
@@ -360,7 +356,6 @@ async def test_an_event_that_is_being_kept_when_time_is_up_counts(tape: Tape) ->
 
 
 async def test_a_call_that_was_handed_over_once_may_have_run_after_a_crash(house: House) -> None:
-    """The process that took the run over may have begun it."""
     session, watch = await begun(house, calls(("dig", {}), ("send", {})))
     await drained(house, session, watch)
     house.gate.clear()

@@ -103,7 +103,7 @@ NONE = r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\), not "
         (MISTAKEN, "ann", f"{NONE}a dict"),
         ("hunter2", "ann", f"{NONE}a str"),
         *[(wrong, "", NONE) for wrong in (True, None, Approve)],
-        *[(Approve(), wrong, f"are text, not {wrong}") for wrong in (None, 5)],
+        *[(Approve(), wrong, f"must be text; got {wrong}") for wrong in (None, 5)],
     ],
 )
 def test_a_wrong_answer_is_refused_without_its_words(decision: Any, by: Any, why: str) -> None:

@@ -46,7 +46,6 @@ GO_ON = [says(f"answer {number}") for number in range(9)]
 
 
 def machine_of(session: Session) -> Machine:
-    """The machine of *session*, which has one."""
     assert session.machine is not None
     return session.machine
 
@@ -165,7 +164,6 @@ async def test_an_input_that_comes_too_late_for_a_run_is_for_the_next(
 
 
 async def begun(house: House, moment: int) -> tuple[Session, Watch]:
-    """A process that has driven a run with a question for *moment* turns."""
     wishes = calls(("look", {"at": "a"}), ("pay", {}), ("look", {"at": "b"}))
     here = house.process(wishes, *GO_ON)
     watch = Watch(here, wait=False)

@@ -98,7 +98,6 @@ class Desk:
         raise ValueError(msg)
 
     def agent(self, *replies: Reply, **settings: Any) -> Agent:
-        """An agent with these tools that says *replies*."""
         performers = {CallModel: ScriptedModel(*replies), **settings.pop("performers", {})}
         given: dict[str, Any] = {
             "model": "scripted",
@@ -109,7 +108,6 @@ class Desk:
         return Agent(performers=performers, **{**given, **settings})
 
     async def ran(self, *replies: Reply, name: str = "s", **settings: Any) -> Session:
-        """The session *name* after a run."""
         session = self.agent(*replies, **settings).session(name)
         await session.run("go")
         return session
@@ -123,7 +121,6 @@ class Desk:
     async def approved(
         self, question: str, *replies: Reply, decision: Any = APPROVE, **settings: Any
     ) -> Session:
-        """The session ``s`` after another process has answered *question* and gone on."""
         session = self.agent(*(replies or (says("x"),)), tools=self.asked, **settings).session("s")
         await session.approve(question, decision)
         await session.resume()
@@ -145,7 +142,6 @@ def history(session: Session) -> str:
 
 
 def stand_in(text: str, name: str) -> str:
-    """The one placeholder for a secret called *name* in *text*."""
     found = {each[0] for each in placeholders().finditer(text) if each[0].startswith(f"[secret {name} ")}
     assert len(found) == 1, text
     return found.pop()
@@ -196,7 +192,6 @@ class SlowShelf(Shelf):
 
 
 async def test_equal_secrets_have_one_placeholder_and_others_another(desk: Desk) -> None:
-    """So calls can be told apart, and equal ones known again, without any value."""
     words = ["x1", "x2", "x1", "x1 "]
     script = [calls(("log_in", {"user": "a", "password": word})) for word in words]
     session = await desk.ran(*script, says("done"))
@@ -303,7 +298,6 @@ async def test_nothing_is_hidden_where_an_agent_says_so(desk: Desk) -> None:
 async def test_a_placeholder_is_filled_also_where_nothing_is_hidden_any_more(
     desk: Desk, store: MemoryStore
 ) -> None:
-    """A session that is gone on with under other settings has placeholders in it."""
     vault, off = MemoryVault(), Secrets(redact=False)
     _, question = await desk.rests(store, vault)
     replies = [calls(("log_out", {"password": KEY})), says("x")]
@@ -316,7 +310,6 @@ CONFIG = Agent(model="wire:m", base_url="http://localhost", tools=Desk().tools).
 
 
 def sealer_of(vault: Vault, session: str = "s") -> Redactor:
-    """The part that hides the secrets of the desk's tools."""
     return Redactor(session, vault, SecretNames(Secrets(), CONFIG.tools, {}))
 
 
@@ -392,7 +385,6 @@ async def streamed(*events: ModelStreamed, last: tuple[Piece, ...] = ()) -> list
 
 
 def in_a_row(parts: Iterable[tuple[Piece, ...]], request: str = "r-1") -> list[ModelStreamed]:
-    """An event for each of *parts*, numbered as they come."""
     events: list[ModelStreamed] = []
     count = 0
     for part in filter(None, parts):
@@ -500,7 +492,6 @@ async def test_a_tool_says_which_of_its_names_are_no_secrets(desk: Desk) -> None
 async def test_a_run_goes_on_in_another_process_with_a_vault_that_lasts(
     desk: Desk, store: MemoryStore, *, lasts: bool
 ) -> None:
-    """The value is found by its placeholder; in this process also by another session object."""
     shelf, memory = Shelf(), MemoryVault()
     stands, question = await desk.rests(store, shelf if lasts else memory)
     vault = Shelf(shelf.kept) if lasts else memory
@@ -717,7 +708,6 @@ async def test_a_child_is_given_its_parents_secrets_by_their_placeholders(desk: 
 
 
 async def test_repeated_calls_with_secrets_are_found(desk: Desk) -> None:
-    """Placeholders are compared as the values would be."""
     session = desk.agent(*([LOGIN] * 30)).session("s")
     assert any([isinstance(notice, LoopDetected) async for notice in session.stream("go")])
 

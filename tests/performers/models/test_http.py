@@ -60,7 +60,6 @@ def scene_of(emit: Callable[[Emitted], None] = lambda _: None) -> PerformContext
 
 
 async def ask(model: HTTPModel, events: list[Emitted] | None = None) -> ModelFinished | ModelFailed:
-    """One answer of *model*; what came before it is added to *events*."""
     answer = await model(REQUEST, scene_of(events.append if events is not None else lambda _: None))
     await model.aclose()
     assert isinstance(answer, ModelFinished | ModelFailed)
@@ -77,7 +76,6 @@ async def failed(model: HTTPModel) -> ModelFailed:
 
 
 def pieces_of(events: list[Emitted]) -> list[Piece]:
-    """All pieces in *events*, which must count them right."""
     pieces: list[Piece] = []
     for event in events:
         assert isinstance(event, ModelStreamed)

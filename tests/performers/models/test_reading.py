@@ -135,7 +135,6 @@ def answers() -> list[Any]:
 
 
 def read(dialect: str, *parts: bytes) -> tuple[list[Piece], AnswerEnd]:
-    """The pieces and the ending of an answer that arrives in *parts*."""
     parser = PARSERS[dialect]()
     pieces = [piece for part in parts for piece in parser.feed(part)]
     ending = parser.end()
@@ -146,7 +145,6 @@ def read(dialect: str, *parts: bytes) -> tuple[list[Piece], AnswerEnd]:
 
 
 def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
-    """What was read, as answers/ has it."""
     lines: list[str] = []
     for piece in pieces:
         match piece:

@@ -65,7 +65,6 @@ def refused(at: float, retry_after: float | None = None, jitter: float = 0.0) ->
 
 
 async def others_run() -> None:
-    """Let all others come to where they wait."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -111,7 +110,6 @@ class Queue:
                 assert self.sent() == [number for each in numbers for number in each], line
 
     def sent(self) -> list[int]:
-        """The numbers of those whose turn has come."""
         for slot in self.slots:
             if not slot.sent:
                 self.throttle.look(slot, self.clock.now())
@@ -124,7 +122,6 @@ class Queue:
         self.throttle.leave(self.slots[number], self.clock.now())
 
     def closed_until(self) -> float:
-        """When the lane of the first request opens."""
         return self.slots[0].queue.refusal.until
 
 

@@ -260,7 +260,6 @@ CHECKS = {check.name: check for check in checks()}
 
 
 async def found_by(check: Check, opens: Callable[[], Store]) -> str:
-    """What *check* finds, or nothing."""
     try:
         await check(opens)
     except (BrokenStore, StoreError, StoreConflict) as found:

@@ -234,7 +234,6 @@ async def handed_over(*work: Coroutine[None, None, object]) -> list[asyncio.Task
 
 
 def length_in(path: Path, session: str) -> int:
-    """How many entries another reader finds in the file."""
     found = "select count(*) from entries join stretches on entries.id >> 32 = stretch"
     of_it = "join sessions on stretches.key >> 32 = sessions.id where session = ?"
     with closing(sqlite3.connect(path)) as db:

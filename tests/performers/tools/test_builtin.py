@@ -42,14 +42,12 @@ OUTSIDE = "is outside of the directories"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The working directory of the tools."""
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
 @pytest.fixture
 def context(home: Path) -> Context:
-    """A context whose only root is the working directory."""
     return ToolContext(cwd=home, deps=None)
 
 
@@ -86,7 +84,6 @@ def test_the_builtin_tools_are_these_in_this_order() -> None:
 
 
 def attempts(context: Context, path: str) -> list[Callable[[], Awaitable[object]]]:
-    """Every way to touch *path*."""
     return [
         lambda: asyncio.to_thread(read, context, path),
         lambda: asyncio.to_thread(write, context, path, "x"),
@@ -416,7 +413,7 @@ def test_a_file_changed_meanwhile_is_not_overwritten(context: Context) -> None:
     place = paths.locate(context, "a.txt")
     _, seen = load(place)
     (context.cwd / "a.txt").write_text("theirs!")
-    with pytest.raises(ValueError, match="changed by somebody else"):
+    with pytest.raises(ValueError, match="changed by another process meanwhile"):
         store(place, b"edited", seen)
     assert (context.cwd / "a.txt").read_text() == "theirs!"
     assert names(context.cwd) == ["a.txt"]

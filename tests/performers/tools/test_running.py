@@ -37,7 +37,6 @@ def request(name: str, arguments: str = "{}", timeout: float | None = PATIENCE) 
 async def run(
     made: Tool[..., Any], scene: PerformContext, arguments: str = "{}", **settings: Any
 ) -> ToolFinished:
-    """The answer of a runner that has this one tool."""
     return await ToolRunner([made], **settings)(request(made.spec.name, arguments), scene)
 
 
@@ -46,8 +45,6 @@ def fail(error: BaseException) -> NoReturn:
 
 
 def both(function: Callable[[], object]) -> list[Tool[..., Any]]:
-    """A sync and an async tool that return what *function* does."""
-
     @tool
     def sync() -> object:
         return function()
@@ -464,8 +461,9 @@ import asyncio, threading
 from turnwheel.effects.config import Config
 from turnwheel.effects.history import History
 from turnwheel.effects.config import ModelSpec
-from turnwheel.performers.base import Scene, SystemClock
-from turnwheel.performers.tools import ToolRunner, tool
+from turnwheel.performers.base import PerformContext, SystemClock
+from turnwheel.performers.tools.decorator import tool
+from turnwheel.performers.tools.runner import ToolRunner
 from turnwheel.effects.requests import RunTool
 
 @tool
@@ -473,7 +471,9 @@ def hang() -> None:
     threading.Event().wait()
 
 config = Config(model=ModelSpec(name="openai:none"))
-scene = Scene(session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print)
+scene = PerformContext(
+    session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print
+)
 request = RunTool(id="1", call="1", tool="hang", arguments="{}", timeout=0.05)
 print(asyncio.run(ToolRunner([hang], grace=0.05)(request, scene)).outcome)
 """

@@ -36,7 +36,6 @@ from turnwheel.testing.state_fixtures import PLACES, run_at
     ],
 )
 def test_what_is_not_there_is_named(deed: Callable[[MachineHarness], object], said: str) -> None:
-    """What was looked for, and where the run is instead."""
     run = MachineHarness()
     run.say(*calls("write"))
     with pytest.raises(LookupError, match=said):
@@ -44,13 +43,11 @@ def test_what_is_not_there_is_named(deed: Callable[[MachineHarness], object], sa
 
 
 def test_a_machine_that_was_made_otherwise_can_be_stepped_too() -> None:
-    """It is set going."""
     run = MachineHarness(Machine.start(config(), "hello", run="mine"))
     assert (run.label, run.machine.state.open) == ("streaming", ("mine-1",))
 
 
 def test_a_timer_fires_when_it_is_due() -> None:
-    """Nobody has to say when that is."""
     run = MachineHarness()
     run.fail(Failure.SERVER)
     (timer,) = run.got(SetTimer)
@@ -59,7 +56,6 @@ def test_a_timer_fires_when_it_is_due() -> None:
 
 
 def test_tools_do_their_work() -> None:
-    """All that an answer calls, as often as it is given."""
     run = MachineHarness(config(loops=Loops.never()))
     run.work(call(0, "look", path="a"), call(1, "note", path="b"), content="seen", times=3)
     assert run.results == [("look", "ok", "seen"), ("note", "ok", "seen")] * 3
@@ -67,7 +63,6 @@ def test_tools_do_their_work() -> None:
 
 
 def test_rows_are_the_ways_that_the_last_event_led() -> None:
-    """All that were passed through, and none for what was ignored."""
     run = MachineHarness()
     assert [target for _, _, target in run.rows] == ["thinking.prompt", "thinking.go", "streaming"]
     run.say("done")
@@ -78,6 +73,5 @@ def test_rows_are_the_ways_that_the_last_event_led() -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_place_is_what_it_is_called(place: str) -> None:
-    """The label of the state, and each time the same machine."""
     assert run_at(place).label == place.partition(",")[0]
     assert run_at(place).machine == run_at(place).machine
