@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Sequence
+from typing import Any, final
 
 import attrs
 import pytest
@@ -28,9 +29,6 @@ from turnwheel.effects.notices import LoopStage
 from turnwheel.effects.records import WithdrawTool
 from turnwheel.states.rules.loops import LONG, PAGES, Loop, alike, away, canonical, found, latest, window
 from turnwheel.testing.harness import MachineHarness, call, config
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WARNED, WITHDRAWN, STOPPED = LoopStage.WARNED, LoopStage.WITHDRAWN, LoopStage.STOPPED
 

@@ -11,28 +11,23 @@ import gc
 import re
 import sys
 import tracemalloc
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, final
+from pathlib import Path
+from typing import final
 
-from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, SQLiteStore, tool
+from turnwheel import Agent, Compaction, MemoryStore, ModelSpec, Price, Session, SQLiteStore, tool
 from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role, StopReason
-from turnwheel.effects.notices import Compacted, DoneReason, ResultsCleared
+from turnwheel.effects.notices import Compacted, DoneReason, Notice, ResultsCleared
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.requests import CallModel, Conversation, Purpose
 from turnwheel.effects.usage import Usage, cost
+from turnwheel.performers.base import PerformContext
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.token_estimates import history_size
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from pathlib import Path
-
-    from turnwheel import Session
-    from turnwheel.effects.notices import Notice
-    from turnwheel.performers.base import PerformContext
 
 WINDOW, NARROW = 32_000, 10_000
 PROMPTS, TURNS = 200, 5
