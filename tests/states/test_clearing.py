@@ -11,7 +11,7 @@ from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import CLEARED, SHORT, History, clear_results, placeholder_for
 from turnwheel.effects.messages import Binary, Message, Outcome, Role, ToolCall, ToolResult, user
-from turnwheel.effects.notices import Compacted, CompactionStarted, ResultsCleared
+from turnwheel.effects.notices import Compacted, ResultsCleared
 from turnwheel.effects.records import ClearResults
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
@@ -241,30 +241,12 @@ def test_the_size_goes_down_by_what_is_saved(counted: int | None) -> None:
     assert run.machine.memory.size == before + added - told_.tokens
 
 
-def test_what_is_left_out_may_spare_a_summary() -> None:
-    small, tidy = ModelSpec(name="wire:model", window=10_000), Compaction(clear_over=3, clear_keep=1)
-    run = MachineHarness(config(model=small, compaction=tidy))
-    reads(run, *[1] * 60)
-    assert (run.all(CompactionStarted), history_size(run.machine.memory.history) > 10_000) == ([], True)
-
-
 def test_short_results_are_passed_over_in_silence() -> None:
     run = MachineHarness(config(loops=Loops.never()))
     reads(run, *[1] * 16, content="fine")
     assert run.all(ResultsCleared) == []
     assert run.got(ClearResults) == [ClearResults(before=23)]
     in_order(run)
-
-
-def test_several_runs_share_what_is_left_out() -> None:
-    first = MachineHarness()
-    reads(first, *[1] * 20)
-    first.say("done", usage=Usage(input=shown_size(first), output=5))
-    opened = RunOpened(at=100.0, run="r2", config=config())
-    before = first.machine.memory
-    second = MachineHarness(Machine.open(opened, first.machine))
-    in_order(second)
-    assert (second.machine.memory.cleared, second.machine.memory.results) == (before.cleared, before.results)
 
 
 def test_a_conversation_that_is_brought_along_is_counted() -> None:

@@ -9,14 +9,33 @@ import pytest
 
 from turnwheel.effects.config import Compaction, Gates, Limits, ModelSpec, Policy, Steering, window_of
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import CallCancelled, Failure, Post, UserSent, UserSteered
+from turnwheel.effects.events import (
+    Approve,
+    CallCancelled,
+    ControlReceived,
+    Failure,
+    Post,
+    UserSent,
+    UserSteered,
+)
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Binary, user
-from turnwheel.effects.notices import Ignored, InputTaken, RunStarted
+from turnwheel.effects.notices import (
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalWithdrawn,
+    CallJudged,
+    Ignored,
+    InputTaken,
+    RunStarted,
+    SettingChanged,
+    SettingRefused,
+)
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.pieces import CallPiece
-from turnwheel.effects.requests import AskApproval, CallModel, FireHook, Request, RunAgent
+from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
+from turnwheel.effects.requests import AskApproval, CallModel, Cancel, FireHook, Request, RunAgent, SetTimer
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.entries import RunOpened
@@ -226,3 +245,84 @@ def test_a_window_is_what_is_known_of_a_name_unless_it_is_configured(name: str, 
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         config(**settings)
+
+
+# Questions
+
+PATIENT = Policy(answer_within=60.0)
+
+
+def test_a_question_and_its_answer_are_shown() -> None:
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(call(0, "write", path="a"))
+    (question,), (shown,) = run.got(AskApproval), run.got(ApprovalRequested)
+    assert (question.tool, question.arguments) == ("write", '{"path": "a"}')
+    assert question.why == "tool: it may change anything"
+    assert (shown.request, shown.call, shown.tool) == (question.id, question.call, question.tool)
+    assert (shown.arguments, shown.why) == (question.arguments, question.why)
+    assert shown.due == run.now + 60.0
+    decision = Approve(arguments='{"path": "b"}')
+    run.decide("write", decision, by="anna, by phone")
+    assert run.got(ApprovalResolved) == [
+        ApprovalResolved(request=question.id, decision=decision, by="anna, by phone")
+    ]
+    assert [judged.detail for judged in run.got(CallJudged)] == ["with other arguments"]
+    assert run.machine.memory.history[1].calls[0].arguments == '{"path": "a"}'
+
+
+@pytest.mark.parametrize("how", ["interrupt", "cancel", "steer"])
+def test_a_question_that_is_withdrawn_takes_its_deadline_along(how: str) -> None:
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(*calls("write"))
+    (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
+    if how == "interrupt":
+        run.interrupt()
+    elif how == "cancel":
+        run.cancel("write")
+    else:
+        run.steer("left")
+    assert run.got(Cancel) == [Cancel(request=question.id), Cancel(request=timer.id)]
+    assert run.got(ApprovalWithdrawn) == [ApprovalWithdrawn(request=question.id)]
+
+
+# Changed settings
+
+OTHER = SetModel(model="wire:other")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [OTHER, SetMode(mode=PermissionMode.BYPASS), SetThinking(tokens=2_000), SetThinking(tokens=None)],
+)
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
+def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) -> None:
+    """It holds at once, moves nothing, answers nothing and asks nothing; the same post again is ignored."""
+    run = run_at(place)
+    state, history = run.machine.state, run.machine.memory.history
+    event = ControlReceived(at=50.0, id="c", change=change)
+    run.feed(event)
+    assert run.effects == (change, SettingChanged(change=change))
+    assert run.machine.state == state
+    assert run.machine.memory.history is history
+    memory = run.machine.memory
+    held = {SetModel: memory.model, SetMode: memory.mode, SetThinking: memory.thinking}[type(change)]
+    assert held == {SetModel: "wire:other", SetMode: PermissionMode.BYPASS, SetThinking: change}[type(change)]
+    run.feed(event)
+    assert run.got(Ignored) == [Ignored(event="ControlReceived", state=run.label)]
+
+
+def test_nothing_is_changed_in_a_run_that_is_over() -> None:
+    """The session passes it on to the next one."""
+    run = run_at("done")
+    memory = run.machine.memory
+    run.change(OTHER)
+    assert run.effects == (Ignored(event="ControlReceived", state="done"),)
+    assert run.machine.memory is memory
+
+
+def test_a_model_without_a_name_is_refused() -> None:
+    run = MachineHarness()
+    change = SetModel(model=" ")
+    run.change(change)
+    assert run.effects == (SettingRefused(change=change, reason="a model has a name"),)
+    assert run.machine.memory.model == "wire:model"
