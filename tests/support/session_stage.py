@@ -14,26 +14,12 @@ from typing import Any
 import pytest
 from provers.tasks import turns
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    MemoryStore,
-    Result,
-    Session,
-    SQLiteStore,
-    Tool,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, MemoryStore, Result, Session, SQLiteStore, Tool, tool
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Event, ModelFailed, ModelFinished
 from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import AgentNoticed, Notice, RunEnded
-from turnwheel.effects.requests import (
-    CallModel,
-    ReadInstructions,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.requests import CallModel, ReadInstructions, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped

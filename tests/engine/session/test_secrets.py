@@ -243,36 +243,26 @@ async def test_a_placeholder_stands_for_a_value_of_any_type(desk: Desk) -> None:
     assert str(NUMBER) not in history(session)
 
 
-WRONG = "Invalid arguments for log_in: {}. The tool was not run."
+BAD, HALF = "Invalid arguments for log_in: ", f'{{"user": "{PASSWORD}", "pass'
+WRONG = {  # by what is wrong: the tool, its arguments, and what the model reads first
+    "does_not_fit": (
+        "log_in",
+        f'{{"user": "a", "password": {NUMBER}}}',
+        f"{BAD}password must be of type string.",
+    ),
+    "no_json": ("log_in", HALF, f"{BAD}they are no valid JSON object. The tool was not run."),
+    "no_json for a tool there is not": ("log_out", HALF, "Tool not found: log_out. Available: "),
+    "no tool": (
+        "login",
+        f'{{"user": "ann", "password": "{PASSWORD}"}}',
+        "Tool not found: login. Available: ",
+    ),
+    "a name that its_tool_does_not_have": ("log_in", f'{{"user": "a", "Password": "{PASSWORD}"}}', BAD),
+    "one more": ("log_in", f'{{"user": "ann", "password": "x", "api_key": "{KEY}"}}', BAD),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "content"),
-    [
-        (
-            "log_in",
-            json.dumps({"user": "a", "password": NUMBER}),
-            WRONG.format("password must be of type string"),
-        ),
-        ("log_in", f'{{"user": "{PASSWORD}", "pass', WRONG.format("they are no valid JSON object")),
-        ("log_out", f'{{"user": "{PASSWORD}", "pass', "Tool not found: log_out. Available: "),
-        ("login", json.dumps({"user": "ann", "password": PASSWORD}), "Tool not found: login. Available: "),
-        ("log_in", json.dumps({"user": "ann", "Password": PASSWORD}), "Invalid arguments for log_in: "),
-        (
-            "log_in",
-            json.dumps({"user": "ann", "password": "x", "api_key": KEY}),
-            "Invalid arguments for log_in: ",
-        ),
-    ],
-    ids=[
-        "does_not_fit",
-        "no_json",
-        "no_json for a tool there is not",
-        "no tool",
-        "a name that its_tool_does_not_have",
-        "one more",
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "content"), WRONG.values(), ids=WRONG)
 async def test_arguments_that_are_wrong_are_hidden_all_the_same(
     desk: Desk, name: str, arguments: str, content: str
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import attrs
 import pytest
+from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import ConfigError
@@ -38,10 +39,6 @@ async def run(
     made: Tool[..., Any], scene: PerformContext, arguments: str = "{}", **settings: Any
 ) -> ToolFinished:
     return await ToolRunner([made], **settings)(request(made.spec.name, arguments), scene)
-
-
-def fail(error: BaseException) -> NoReturn:
-    raise error
 
 
 def both(function: Callable[[], object]) -> list[Tool[..., Any]]:
@@ -71,13 +68,6 @@ class Opaque:
 
     def __repr__(self) -> str:
         return "<opaque>"
-
-
-class Secretive(Opaque):
-    """Something that does not even have a repr."""
-
-    def __repr__(self) -> str:
-        return str(fail(ValueError("no comment")))
 
 
 @attrs.frozen
@@ -169,13 +159,6 @@ async def test_a_long_error_is_cut(scene: PerformContext) -> None:
 
 
 # What is raised
-
-
-class Mute(Exception):
-    """An exception that cannot be shown."""
-
-    def __str__(self) -> str:
-        return str(fail(ValueError("and neither can this")))
 
 
 class Deadly(Exception):
