@@ -1,67 +1,57 @@
-"""turnwheel: an explicit state-machine engine for LLM agent loops, with pure transition functions."""
+"""
+turnwheel: an explicit state-machine engine for LLM agent loops, with pure transition functions.
+
+Here is what most agents need. The rooms have the rest: `turnwheel.effects` all words, `turnwheel.states` the
+seven states, `turnwheel.engine` sessions and journals, `turnwheel.performers` models, tools and stores,
+`turnwheel.projections` other vocabularies, `turnwheel.settings`, `turnwheel.testing`, `turnwheel.diagrams`.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .effects.config import (
-    Approval,
-    ChildSpec,
-    Compaction,
-    Concurrency,
-    Config,
-    Gates,
-    Limits,
-    Loops,
-    ModelSpec,
-    OnDenial,
-    OnLost,
-    OnMaxTokens,
-    Policy,
-    Price,
-    Retries,
-    SideEffect,
-    Steering,
-    ToolSpec,
-)
-from .effects.errors import TurnwheelError
-from .effects.events import Approve, ApproveAlways, Deny
-from .effects.hooks import Hook, HookAnswer
-from .effects.messages import Binary
-from .effects.notices import DoneReason
-from .effects.permissions import PermissionMode, Rule, Verdict
-from .effects.records import SetMode, SetModel, SetThinking
-from .effects.secrets import Secrets
-from .engine.agent import Agent
-from .engine.driver import Driver
-from .engine.machine import Machine, drive
-from .engine.prices import price_of
-from .engine.session.session import Handle, Result, Session
-from .engine.session.singleton import Singleton
-from .engine.transition import transition
-from .performers.hooks import HookCall, command_hook, hook
-from .performers.stores.memory import MemoryStore
-from .performers.tools.decorator import Tool, ToolContext, tool
-
 if TYPE_CHECKING:
-    from .performers.stores.sqlite import SQLiteStore
-    from .performers.tools.builtin import builtin_tools
+    from .effects import (
+        Approve,
+        ApproveAlways,
+        ChildSpec,
+        Compaction,
+        Config,
+        Deny,
+        DoneReason,
+        Hook,
+        HookAnswer,
+        Limits,
+        Loops,
+        ModelSpec,
+        PermissionMode,
+        Policy,
+        Price,
+        Retries,
+        Rule,
+        Secrets,
+        SetMode,
+        SetModel,
+        SetThinking,
+        ToolSpec,
+        TurnwheelError,
+    )
+    from .engine import Agent, Handle, Machine, Result, Session, Singleton, transition
+    from .performers import HookCall, MemoryStore, SQLiteStore, Tool, ToolContext, builtin_tools, hook, tool
     from .settings import Settings
+    from .states import Context
 
 __all__ = [
     "Agent",
-    "Approval",
     "Approve",
     "ApproveAlways",
-    "Binary",
     "ChildSpec",
     "Compaction",
-    "Concurrency",
     "Config",
+    "Context",
     "Deny",
     "DoneReason",
-    "Driver",
-    "Gates",
     "Handle",
     "Hook",
     "HookAnswer",
@@ -71,9 +61,6 @@ __all__ = [
     "Machine",
     "MemoryStore",
     "ModelSpec",
-    "OnDenial",
-    "OnLost",
-    "OnMaxTokens",
     "PermissionMode",
     "Policy",
     "Price",
@@ -87,34 +74,68 @@ __all__ = [
     "SetModel",
     "SetThinking",
     "Settings",
-    "SideEffect",
     "Singleton",
-    "Steering",
     "Tool",
     "ToolContext",
     "ToolSpec",
     "TurnwheelError",
-    "Verdict",
     "builtin_tools",
-    "command_hook",
-    "drive",
     "hook",
-    "price_of",
     "tool",
     "transition",
 ]
 
+_ROOMS = {
+    "effects": (
+        "Approve",
+        "ApproveAlways",
+        "ChildSpec",
+        "Compaction",
+        "Config",
+        "Deny",
+        "DoneReason",
+        "Hook",
+        "HookAnswer",
+        "Limits",
+        "Loops",
+        "ModelSpec",
+        "PermissionMode",
+        "Policy",
+        "Price",
+        "Retries",
+        "Rule",
+        "Secrets",
+        "SetMode",
+        "SetModel",
+        "SetThinking",
+        "ToolSpec",
+        "TurnwheelError",
+    ),
+    "engine": ("Agent", "Handle", "Machine", "Result", "Session", "Singleton", "transition"),
+    "performers": (
+        "HookCall",
+        "MemoryStore",
+        "SQLiteStore",
+        "Tool",
+        "ToolContext",
+        "builtin_tools",
+        "hook",
+        "tool",
+    ),
+    "settings": ("Settings",),
+    "states": ("Context",),
+}
 
-def __getattr__(name: str) -> object:
-    """Import what takes its time when it is asked for: many agents have no file, tools or settings."""
-    homes = {
-        "SQLiteStore": ".performers.stores.sqlite",
-        "Settings": ".settings",
-        "builtin_tools": ".performers.tools.builtin",
-    }
-    if name not in homes:
+if not TYPE_CHECKING:  # a type checker would let every name through
+
+    def __getattr__(name: str) -> object:
+        """Import *name* from its room on first use: a machine by hand pays for no HTTP and no store."""
+        for room, names in _ROOMS.items():
+            if name in names:
+                return getattr(import_module(f".{room}", __name__), name)
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from importlib import import_module  # noqa: PLC0415  # most imports of this package ask for none of them
 
-    return getattr(import_module(homes[name], __name__), name)
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,1 +1,1 @@
-"""The faces: the command line, and the scripted stand-in for a model."""
+"""Programs around the library: the command line, the chat, and the scripted stand-in for a model."""

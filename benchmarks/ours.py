@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turnwheel import (
-    Agent,
-    Limits,
-    SQLiteStore,
-    tool,
-)
-from turnwheel.effects.notices import TextDelta
+from turnwheel import Agent, Limits, SQLiteStore, tool
+from turnwheel.effects import TextDelta
 
 from .work import KEY, MODEL, PROMPT, SYSTEM, Seen
 

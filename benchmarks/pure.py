@@ -13,23 +13,19 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from turnwheel import (
-    Config,
-    Machine,
-    ModelSpec,
-    SideEffect,
-    ToolSpec,
-)
-from turnwheel.effects.config import Limits
-from turnwheel.effects.events import (
+from turnwheel import Config, Machine, ModelSpec, ToolSpec
+from turnwheel.effects import (
+    CallPiece,
+    Limits,
     ModelFinished,
     ModelStreamed,
+    SideEffect,
+    StopReason,
+    TextPiece,
     ToolFinished,
+    Usage,
     UserSent,
 )
-from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import RunOpened, Stepped
 from turnwheel.engine.journal.fold import fold
@@ -37,7 +33,7 @@ from turnwheel.engine.journal.fold import fold
 from .work import PROMPT
 
 if TYPE_CHECKING:
-    from turnwheel.effects.events import Event
+    from turnwheel.effects import Event
 
 MICRO = 1e6
 BATCH = 50

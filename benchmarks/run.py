@@ -40,7 +40,7 @@ import json, time
 begun = time.process_time()
 import httpx
 there = time.process_time()
-import turnwheel
+from turnwheel import Agent, SQLiteStore, tool
 print(json.dumps({"httpx": there - begun, "turnwheel": time.process_time() - there}))
 """
 
@@ -252,7 +252,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Measure, print the table, and write the raw figures where an option says so."""
+    """Measure, print the table, and write the raw figures if `--json` names a file."""
     parser = argparse.ArgumentParser(description="Measure a step of turnwheel, beside a hand-written loop.")
     parser.add_argument("--quick", action="store_true", help="use small sizes, only to see it run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure of every process")

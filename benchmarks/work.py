@@ -39,5 +39,5 @@ class Contender(Protocol):
     """One way to run the agent's loop, set up once and run many times."""
 
     async def run(self, store: Path | None = None) -> Seen:
-        """Run the loop to its end, keeping the conversation in the file *store* where one is given."""
+        """Run the loop to its end, keeping the conversation in the file *store* unless it is None."""
         ...

@@ -103,10 +103,10 @@ class Bench:
     def _set_up(self, url: str, tally: Tally) -> Contender:
         # The floor may run in an environment without turnwheel, so only one contender is imported.
         if self.who == "floor":
-            from .floor import Floor  # noqa: PLC0415  # as said above
+            from .floor import Floor  # noqa: PLC0415  # see above
 
             return Floor(url, self._client, tally)
-        from .ours import Ours  # noqa: PLC0415  # as said above
+        from .ours import Ours  # noqa: PLC0415  # see above
 
         return Ours(url, self._client, tally)
 

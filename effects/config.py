@@ -34,12 +34,14 @@ from .validators import (
 # Models: how they are asked, how much they can read, and what they cost.
 
 
+# Context window in tokens where nothing else is known (the size most current models start at).
 DEFAULT_WINDOW = 200_000
-"""Context window in tokens where nothing else is known (the size most current models start at)."""
 
+# Output tokens asked for per model call.
 DEFAULT_OUTPUT_TOKENS = 16_384
-"""Output tokens asked for per model call."""
 
+# Input tokens that models take whose names begin so, as their providers' pages say (2026-11); the first
+# that fits counts. A window that is larger for a surcharge or by a header is not counted on.
 WINDOWS: tuple[tuple[str, int], ...] = (
     ("gpt-4o", 128_000),
     ("gpt-4.1", 1_047_576),
@@ -50,15 +52,11 @@ WINDOWS: tuple[tuple[str, int], ...] = (
     ("gemini", 1_048_576),
     ("deepseek", 128_000),
 )
-"""
-Input tokens that models take whose names begin so, as their providers' pages say (2026-11); the first that
-fits counts. A window that is larger for a surcharge or by a header is not counted on.
-"""
 
 
 def window_of(name: str) -> int:
     """The context window, in tokens, of the model called *name*: from `WINDOWS`, else `DEFAULT_WINDOW`."""
-    # What stands before is the wire, or whoever resells it: openai:gpt-5, openrouter's anthropic/claude-...
+    # What stands before is the wire, or a reseller: openai:gpt-5, openrouter's anthropic/claude-...
     bare = name.rpartition(":")[2] if name.count(":") == 1 else name
     bare = bare.rpartition("/")[2].lower()
     return next((window for prefix, window in WINDOWS if bare.startswith(prefix)), DEFAULT_WINDOW)
@@ -73,7 +71,7 @@ class Price:
     """
     What a model costs, in USD per million tokens; those that are None cost what *input* or *output* do.
 
-    *source* and *date* (YYYY-MM-DD) say where the numbers come from, for whoever checks a bill.
+    *source* and *date* (YYYY-MM-DD) say where the numbers come from, for a person who checks a bill.
     """
 
     input: Decimal = attrs.field(converter=as_money, validator=not_negative)
@@ -285,8 +283,8 @@ class Loops:
         return cls(warn=None, withdraw=None, stop=None, same=None)
 
 
+# The tool that reads what was left out of a long result.
 READER = "read_result"
-"""The tool that reads what was left out of a long result."""
 
 
 class SideEffect(StrEnum):
@@ -325,7 +323,7 @@ class ToolSpec:
     The function behind it is found by *name*. *edits*: it changes files and does nothing else, so the mode
     that accepts edits lets it run. *resources* are the keys of what it works on, in which ``{name}`` stands
     for an argument, such as ``account:{id}``: calls with no key in common may run side by side. None: it may
-    touch anything. *secrets* are the names of those of its arguments, at any depth, that nobody but itself
+    touch anything. *secrets* are the names of those of its arguments, at any depth, that no other code
     sees: in their place the machine has placeholders.
     """
 
@@ -401,7 +399,7 @@ class Config:
     rest of a run when its model cannot. *limits* are each run's, *session_limits* those of all runs of a
     session together. *rules* answer for calls before a person is asked, *hooks* are the host's own say.
     *instructions* are the files, in the folders that the tools may touch, whose text is added to *system*
-    when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for whoever watches,
+    when a session starts. *stop* are the stop sequences sent to the model. *cwd* is for watchers,
     *agent* the name of the child that this is the configuration of.
     """
 
@@ -468,29 +466,26 @@ class Config:
 # Policies by name: the ways of deciding of well-known kinds of agents, each as a whole.
 
 
+# Of a coding agent behind an SDK: one tool at a time, rules before hooks, a denied call is an error like
+# any.
 SDK = Policy(
     on_denial=OnDenial.GO_ON,
     on_max_tokens=OnMaxTokens.COMPACT_OVER_THRESHOLD,
     gates=Gates.RULES_FIRST,
     steering=Steering.WHEN_DONE,
 )
-"""
-Of a coding agent behind an SDK: one tool at a time, rules before hooks, a denied call is an error like any.
-"""
 
+# Of an agent that people talk to while it works: what they say comes before its next tool.
 STEERED = Policy(on_denial=OnDenial.GO_ON, steering=Steering.AFTER_TOOL)
-"""Of an agent that people talk to while it works: what they say comes before its next tool."""
 
+# Of an agent in a chat window: reads side by side; a no, or no answer within five minutes, goes back to the
+# model at once.
 CONFIRMED = Policy(
     on_denial=OnDenial.SKIP_REST,
     concurrency=Concurrency.PARALLEL_READS,
     answer_within=300.0,
     compact_at=0.7,
 )
-"""
-Of an agent in a chat window: reads side by side; a no, or no answer within five minutes, goes back to the
-model at once.
-"""
 
+# Of one agent that many channels feed: messages in quick succession are one, a no ends the turn.
 SINGLETON = Policy(on_denial=OnDenial.INTERRUPT, coalesce=2.0)
-"""Of one agent that many channels feed: messages in quick succession are one, a no ends the turn."""

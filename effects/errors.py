@@ -12,11 +12,11 @@ Every error of this library, by whose fault it is.
             UnknownRun         (LookupError) no run of the session has this id
             SessionBusy        (RuntimeError) a run is already under way
             SessionClosed      (RuntimeError) the session was closed
-            TooLarge           (ValueError) something is larger than anybody takes
-            QueueFull          (RuntimeError) as much waits as may
+            TooLarge           (ValueError) something is larger than its limit
+            QueueFull          (RuntimeError) the input queue is full
         WorldError             something outside failed
             StoreError         (OSError) the store cannot be read or written
-            StoreConflict      somebody else wrote to the session first
+            StoreConflict      another process wrote to the session first
             JournalError       (ValueError) what is stored cannot be understood
                 NewerVersion   a later turnwheel wrote it
         InternalError          (AssertionError) a bug of ours; please report it
@@ -149,7 +149,7 @@ class TooLarge(CallerError, ValueError):
 
 @final
 class QueueFull(CallerError, RuntimeError):
-    """As many prompts wait for session *session* as may: *waiting*."""
+    """The input queue of *session* is full: *waiting* prompts wait."""
 
     def __init__(self, session: str, waiting: int) -> None:
         self.session = session
@@ -171,7 +171,7 @@ class StoreError(WorldError, OSError):
 
 @final
 class StoreConflict(WorldError):
-    """Session *session* has *actual* entries where the writer expected *expected*: somebody else wrote."""
+    """Session *session* has *actual* entries where the writer expected *expected*: another one wrote."""
 
     def __init__(self, session: str, expected: int, actual: int) -> None:
         self.session = session

@@ -42,18 +42,18 @@ class Failure(StrEnum):
     SERVER = "server"
     TIMEOUT = "timeout"
     CONNECTION = "connection"
+    # The stream ended without an end, or with an error in its middle.
     CUT = "cut"
-    """The stream ended without an end, or with an error in its middle."""
+    # The conversation is larger than the model's window.
     OVERFLOW = "overflow"
-    """The conversation is larger than the model's window."""
     AUTH = "auth"
     NOT_FOUND = "not_found"
     BAD_REQUEST = "bad_request"
     CANCELLED = "cancelled"
+    # The process that waited for the answer is gone.
     LOST = "lost"
-    """The process that waited for the answer is gone."""
+    # The request was never sent: its worker drained.
     UNBEGUN = "unbegun"
-    """Nobody had begun to ask: whoever was to was told to leave."""
     INTERNAL = "internal"
 
 
@@ -110,7 +110,7 @@ class ModelFailed:
     """
     A model call failed. *retry_after* is what the provider asked to wait, in seconds, *jitter* in [0, 1).
 
-    The jitter is drawn by whoever performed the call, since a transition draws nothing.
+    The performer draws the jitter, since a transition draws nothing.
     """
 
     at: float
@@ -126,7 +126,7 @@ class ModelFailed:
 @final
 @attrs.frozen(kw_only=True)
 class ToolProgressed:
-    """A running tool said something for whoever watches."""
+    """A running tool reported progress, for watchers."""
 
     at: float
     request: str
@@ -178,16 +178,16 @@ class ApproveAlways:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Deny:
     """No. The model reads *message*; with *interrupt* the run ends, too."""
 
     message: str = ""
-    interrupt: bool = False
+    interrupt: bool = attrs.field(default=False, kw_only=True)
 
 
+# What a person can say to a question.
 Decision = Approve | ApproveAlways | Deny
-"""What a person can say to a question."""
 
 
 @final
@@ -257,7 +257,7 @@ class TimerFired:
 @attrs.frozen(kw_only=True)
 class UserSent:
     """
-    Somebody sent a prompt, for a run of its own. *id* is the sender's own.
+    A prompt came, for a run of its own. *id* is the sender's own.
 
     *sender* is who and through which channel, in free words: prompts of one sender may become one.
     """
@@ -272,7 +272,7 @@ class UserSent:
 @final
 @attrs.frozen(kw_only=True)
 class UserSteered:
-    """Somebody said something meant for the run that is under way. *id* is the sender's own."""
+    """A person said something meant for the run that is under way. *id* is the sender's own."""
 
     at: float
     id: str
@@ -308,6 +308,7 @@ class CallCancelled:
     call: str
 
 
+# The events that close a request.
 Answer = (
     ModelFinished
     | ModelFailed
@@ -319,32 +320,12 @@ Answer = (
     | AgentFinished
     | TimerFired
 )
-"""The events that close a request."""
 
-Event = (
-    Entered
-    | ModelStreamed
-    | ModelFinished
-    | ModelFailed
-    | ToolProgressed
-    | ToolFinished
-    | ToolLost
-    | ApprovalGiven
-    | HookAnswered
-    | InstructionsRead
-    | AgentProgressed
-    | AgentFinished
-    | TimerFired
-    | UserSent
-    | UserSteered
-    | Interrupted
-    | ControlReceived
-    | CallCancelled
-)
-"""Everything that can happen to a machine."""
-
+# The events that come from outside, from any process.
 Post = ApprovalGiven | UserSent | UserSteered | Interrupted | ControlReceived | CallCancelled
-"""The events that come from outside, from whichever process."""
+
+# Everything that can happen to a machine.
+Event = Entered | ModelStreamed | ToolProgressed | AgentProgressed | Answer | Post
 
 
 def joined(events: Sequence[ModelStreamed]) -> ModelStreamed:

@@ -94,11 +94,11 @@ class History:  # noqa: PLW1641  # equal by content, which no hash should walk
 # What a model is shown of a conversation: a view at the time of a request, never a rewrite.
 
 
+# What stands for a tool result that is not shown any more.
 CLEARED = "[Old tool result left out. Call the tool again if you need it.]"
-"""What stands for a tool result that is not shown any more."""
 
+# Characters of a tool result that is shown however old it is: to leave it out would save next to nothing.
 SHORT = 500
-"""Characters of a tool result that is shown however old it is: to leave it out would save next to nothing."""
 
 
 def placeholder_for(part: Part) -> bool:

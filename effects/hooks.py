@@ -37,8 +37,8 @@ class Hook(StrEnum):
     SESSION_END = "session_end"
 
 
+# Hooks that are about a call, and so can be matched by tool and arguments.
 ABOUT_TOOLS = frozenset({Hook.PRE_TOOL_USE, Hook.POST_TOOL_USE, Hook.POST_TOOL_USE_FAILURE})
-"""Hooks that are about a call, and so can be matched by tool and arguments."""
 
 
 @final

@@ -45,8 +45,8 @@ class Outcome(StrEnum):
     DENIED = "denied"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
+    # It was started, and whether it finished is not known: it may have run.
     UNKNOWN = "unknown"
-    """It was started and nobody knows whether it finished: it may have run."""
 
 
 @final
@@ -119,8 +119,8 @@ class Finish:
     sequence: str = ""
 
 
+# Everything a message can hold.
 Part = Text | Reasoning | ToolCall | ToolResult | Binary | Finish
-"""Everything a message can hold."""
 
 
 @final

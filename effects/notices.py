@@ -1,4 +1,4 @@
-"""Notices: effects for whoever watches. Nothing depends on anybody watching."""
+"""Notices: effects for subscribers and readers. Nothing depends on them, and no journal keeps them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ import attrs
 
 from .events import Decision, Failure
 from .hooks import Hook, HookSaid
-from .messages import (
-    Message,
-    Outcome,
-    StopReason,
-    ToolCall,
-)
+from .messages import Message, Outcome, StopReason, ToolCall
 from .permissions import Basis, PermissionMode, Verdict
 from .records import Change
 from .usage import Spent, Usage
@@ -85,8 +80,8 @@ class DoneReason(StrEnum):
     TIME_BUDGET = "time_budget"
     INTERRUPTED = "interrupted"
     ABORTED = "aborted"
+    # A hook did not let the prompt in.
     BLOCKED = "blocked"
-    """A hook did not let the prompt in."""
     LOOP_DETECTED = "loop_detected"
     ERROR = "error"
 
@@ -279,7 +274,7 @@ class ApprovalResolved:
 @final
 @attrs.frozen(kw_only=True)
 class ApprovalWithdrawn:
-    """A question is no longer open, and nobody answered it; *late*: it waited as long as it might."""
+    """A question is no longer open, unanswered; *late*: its deadline has passed."""
 
     request: str
     late: bool = False
@@ -389,6 +384,7 @@ class RunEnded:
     detail: str = ""
 
 
+# Everything a watcher can see.
 Notice = (
     RunStarted
     | HookAsked
@@ -425,4 +421,3 @@ Notice = (
     | Ignored
     | RunEnded
 )
-"""Everything a watcher can see."""

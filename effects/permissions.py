@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from .errors import ConfigError
 from .validators import globs, not_empty
 
 if TYPE_CHECKING:
@@ -31,6 +32,15 @@ class PermissionMode(StrEnum):
     BYPASS = "bypass"
 
 
+def permission_mode(mode: str) -> PermissionMode:
+    """The mode of that name; `ConfigError` with the modes there are for any other value."""
+    try:
+        return PermissionMode(mode)
+    except ValueError as error:
+        msg = f"mode must be one of {', '.join(PermissionMode)}; got {mode!r}"
+        raise ConfigError(msg) from error
+
+
 class Verdict(StrEnum):
     """What a rule, a hook or a mode says about a call."""
 
@@ -42,16 +52,16 @@ class Verdict(StrEnum):
 class Basis(StrEnum):
     """What a verdict rests on."""
 
+    # The tool says of itself when it is asked about.
     TOOL = "tool"
-    """The tool says of itself when it is asked about."""
     MODE = "mode"
     RULE = "rule"
+    # A person allowed it for good, in this session.
     GRANT = "grant"
-    """A person allowed it for good, in this session."""
     HOOK = "hook"
     PERSON = "person"
+    # The process in which it was at work is gone, and it may have run.
     LOST = "lost"
-    """The process in which it was at work is gone, and it may have run."""
 
 
 @final

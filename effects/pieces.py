@@ -48,8 +48,8 @@ class CallPiece:
     arguments: str = ""
 
 
+# Everything a wire's parser can say while an answer streams.
 Piece = TextPiece | ReasoningPiece | CallPiece
-"""Everything a wire's parser can say while an answer streams."""
 
 
 def _close(run: list[Piece]) -> Piece:

@@ -8,7 +8,7 @@ from typing import final
 import attrs
 
 from .messages import Message
-from .permissions import PermissionMode, Rule
+from .permissions import PermissionMode, Rule, permission_mode
 from .usage import Spent
 
 
@@ -82,7 +82,7 @@ class TakeMail:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class SetModel:
     """Use *model* from the next model call on."""
 
@@ -90,15 +90,15 @@ class SetModel:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class SetMode:
     """Use permission *mode* from the next tool call on."""
 
-    mode: PermissionMode
+    mode: PermissionMode = attrs.field(converter=permission_mode)
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class SetThinking:
     """Let the model think *tokens* from the next model call on; None for the provider's own way."""
 
@@ -106,7 +106,7 @@ class SetThinking:
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class SetInstructions:
     """Add *text* to the system prompt, for the whole session."""
 
@@ -160,6 +160,7 @@ class UseIds:
     next: int
 
 
+# Every effect that changes the memory.
 Record = (
     AppendMessage
     | AddUsage
@@ -179,7 +180,6 @@ Record = (
     | CountContinue
     | UseIds
 )
-"""Every effect that changes the memory."""
 
+# What a person can change while a run is under way; it holds until it is changed again.
 Change = SetModel | SetMode | SetThinking
-"""What a person can change while a run is under way; it holds until it is changed again."""

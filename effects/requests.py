@@ -55,8 +55,8 @@ class Transcript:
     limit: int
 
 
+# Which messages a model sees: by reference, so that a request costs the same at any length.
 View = Conversation | Transcript
-"""Which messages a model sees: by reference, so that a request costs the same at any length."""
 
 
 @final
@@ -184,5 +184,5 @@ class Cancel:
     request: str
 
 
+# Every effect that gets an answer.
 Request = CallModel | RunTool | AskApproval | FireHook | ReadInstructions | RunAgent | SetTimer
-"""Every effect that gets an answer."""

@@ -25,27 +25,28 @@ import attrs
 from .errors import ArgumentError
 from .validators import of_kind, tuple_of
 
+# What arguments and schemas are made of.
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
-"""What arguments and schemas are made of."""
 
-WORDS = (
+# What is secret by its name; of each its plural, too, but for tokens, which are mostly something else.
+SECRET_WORDS = (
     *("password", "passwd", "pwd", "passphrase", "passcode", "secret", "token", "jwt", "bearer"),
     *("api_key", "apikey", "access_key", "private_key", "signing_key", "encryption_key", "session_key"),
     *("authorization", "credential", "cookie", "connection_string"),
 )
-"""What is secret by its name; of each its plural, too, but for tokens, which are mostly something else."""
 
-COUNTED = "token"
-"""What is so often counted that no number is one, and its plural none at all."""
+# What is so often counted that no number is one, and its plural none at all.
+COUNTED_WORD = "token"
 
+# First words of a name that speaks about a secret.
 ABOUT_BEFORE = frozenset(
     {
         *("max", "min", "num", "n", "count", "total", "has", "is", "use", "with", "no", "page", "next"),
         *("prev", "previous", "continuation", "pagination", "sync", "public", "needs", "requires"),
     }
 )
-"""First words of a name that speaks about a secret."""
 
+# Last words of a name that speaks about a secret.
 ABOUT_BEHIND = frozenset(
     {
         *("name", "id", "ids", "type", "kind", "count", "limit", "limits", "size", "length", "path", "file"),
@@ -55,22 +56,21 @@ ABOUT_BEHIND = frozenset(
         *("scopes", "provider", "manager", "arn", "ref", "status", "strength", "rules", "domain", "banner"),
     }
 )
-"""Last words of a name that speaks about a secret."""
 
+# Stands among the secrets of a tool that takes arguments of any name: those are looked at one by one.
 ANY = "*"
-"""Stands among the secrets of a tool that takes arguments of any name: those are looked at one by one."""
 
-MARK = "[secret "
-"""What a placeholder begins with."""
+# What a placeholder begins with.
+PLACEHOLDER_MARK = "[secret "
 
+# Characters of a key that may be the name of a secret.
 LONGEST_NAME = 64
-"""Characters of a key that may be the name of a secret."""
 
+# Characters of the name in a placeholder.
 LABEL = 40
-"""Characters of the name in a placeholder."""
 
-DIGITS = 12
-"""Hexadecimal digits by which a placeholder is known."""
+# Hexadecimal digits by which a placeholder is known.
+PLACEHOLDER_DIGITS = 12
 
 
 def _texts(names: Iterable[str]) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def _seams() -> re.Pattern[str]:
 
 
 def _ends(name: str) -> str:
-    """*name*; of one that is longer than any name its ends, so that nobody works on it for long."""
+    """*name*; of one that is longer than any name its ends, so that a hostile one costs no time."""
     return name if len(name) <= 2 * LONGEST_NAME else f"{name[:LONGEST_NAME]} {name[-LONGEST_NAME:]}"
 
 
@@ -139,7 +139,7 @@ def _words_of(name: str) -> tuple[str, ...]:
 
 
 def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
-    """Whether *name* is that of a secret: it has the words of one of `WORDS`, or of *more*."""
+    """Whether *name* is that of a secret: it has the words of one of `SECRET_WORDS`, or of *more*."""
     return _is_secret(_ends(name), more)
 
 
@@ -150,40 +150,40 @@ def _is_secret(name: str, more: tuple[str, ...]) -> bool:
         return True
     if not words or words[0] in ABOUT_BEFORE or words[-1] in ABOUT_BEHIND:
         return False
-    return any(_has(words, words_of(each)) for each in WORDS)
+    return any(_has(words, words_of(each)) for each in SECRET_WORDS)
 
 
 def _has(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
     """Whether *phrase*, or its plural, stands somewhere in *words*."""
     if not phrase:
         return False
-    plural = (*phrase[:-1], phrase[-1] if phrase[-1] == COUNTED else f"{phrase[-1]}s")
+    plural = (*phrase[:-1], phrase[-1] if phrase[-1] == COUNTED_WORD else f"{phrase[-1]}s")
     size = len(phrase)
     return any(words[at : at + size] in (phrase, plural) for at in range(len(words) - size + 1))
 
 
 def is_counted(name: str) -> bool:
     """Whether a number of that *name* is no secret."""
-    return COUNTED in words_of(name)
+    return COUNTED_WORD in words_of(name)
 
 
 # Schemas
 
+# Keywords that hold a schema or a list of some.
 INSIDE = frozenset({"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"})
-"""Keywords that hold a schema or a list of some."""
 
+# Keywords that hold schemas by name.
 MAPS = frozenset({"properties", "$defs"})
-"""Keywords that hold schemas by name."""
 
-TELLING = frozenset({"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"})
-"""Keywords one of which a schema has that does not take everything."""
+# Keywords one of which a schema has that does not take everything.
+CHECKING_KEYWORDS = frozenset({"type", "properties", "anyOf", "oneOf", "allOf", "enum", "const", "$ref"})
 
 
 def secrets_in(schema: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """
     The names of the secrets among the arguments of *schema*, JSON Schema as text, at any depth.
 
-    *more* are words of secrets beside `WORDS`. `ANY` is among the names where it takes arguments of any name.
+    *more* are words of secrets beside `SECRET_WORDS`. `ANY` is among the names where it takes any argument.
     """
     found: set[str] = set()
     for node in _nodes(json.loads(schema)):
@@ -222,7 +222,7 @@ def _properties(node: dict[str, Json]) -> Iterable[tuple[str, Json]]:
 
 def _takes_any(node: dict[str, Json]) -> bool:
     """Whether a value of the schema *node* may have keys that it does not name."""
-    if not TELLING & node.keys():
+    if not CHECKING_KEYWORDS & node.keys():
         return True
     kinds = _kinds(node)
     if "object" in kinds and node.get("additionalProperties", "properties" not in node) is not False:
@@ -251,15 +251,19 @@ def _may_hide(name: str, schema: Json) -> bool:
 @cache
 def placeholders() -> re.Pattern[str]:
     """A placeholder, with the digits by which it is known as its group."""
-    return re.compile(rf"\[secret [^\[\]\s\"\\]{{1,{LABEL}}} ([0-9a-f]{{{DIGITS}}})\]")
+    return re.compile(rf"\[secret [^\[\]\s\"\\]{{1,{LABEL}}} ([0-9a-f]{{{PLACEHOLDER_DIGITS}}})\]")
 
 
 def placeholder(name: str, digits: str) -> str:
     """What stands in the place of a value that was called *name*."""
     label = "_".join(words_of(name))[:LABEL] or "value"
-    return f"{MARK}{label} {digits}]"
+    return f"{PLACEHOLDER_MARK}{label} {digits}]"
 
 
 def is_placeholder(value: object) -> bool:
     """Whether *value* is a placeholder and nothing else."""
-    return isinstance(value, str) and value.startswith(MARK) and bool(placeholders().fullmatch(value))
+    return (
+        isinstance(value, str)
+        and value.startswith(PLACEHOLDER_MARK)
+        and bool(placeholders().fullmatch(value))
+    )

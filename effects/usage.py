@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .config import Price
 
+# Prices are per this many tokens.
 PER = Decimal(1_000_000)
-"""Prices are per this many tokens."""
 
 
 def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> None:
@@ -43,24 +45,16 @@ class Usage:
         return self.input + self.output
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            input=self.input + other.input,
-            output=self.output + other.output,
-            cached=self.cached + other.cached,
-            cache_write=self.cache_write + other.cache_write,
-            reasoning=self.reasoning + other.reasoning,
-            estimated=self.estimated + other.estimated,
-        )
+        return self._by(int.__add__, other)
 
     def __sub__(self, other: Usage) -> Usage:
-        return Usage(
-            input=self.input - other.input,
-            output=self.output - other.output,
-            cached=self.cached - other.cached,
-            cache_write=self.cache_write - other.cache_write,
-            reasoning=self.reasoning - other.reasoning,
-            estimated=self.estimated - other.estimated,
-        )
+        return self._by(int.__sub__, other)
+
+    def _by(self, apply: Callable[[int, int], int], other: Usage) -> Usage:
+        return Usage(**{name: apply(getattr(self, name), getattr(other, name)) for name in _COUNTS})
+
+
+_COUNTS = tuple([field.name for field in attrs.fields(Usage)])
 
 
 @final

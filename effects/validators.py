@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import attrs
 
-from .errors import ArgumentError, ConfigError, TooLarge
+from .errors import ArgumentError, CallerError, ConfigError, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,32 +36,32 @@ def clean(text: str) -> str:
 # How large what comes from outside may be, where more than one place has to know it.
 
 
-MAX_TEXT = 4_000_000
-"""Characters of a prompt, or of what is said into a run: as much as the largest windows take."""
+# Characters of a prompt, or of what is said into a run: as much as the largest windows take.
+MAX_PROMPT = 4_000_000
 
+# Characters of what names something: an id, a sender, a session, a file.
 MAX_WORD = 1_000
-"""Characters of what names something: an id, a sender, a session, a file."""
 
-MAX_FILES = 100
-"""Files that come with a prompt."""
+# Files that come with a prompt.
+MAX_PROMPT_FILES = 100
 
+# Bytes of all files that come with a prompt: in Base64 no provider takes more in a request.
 MAX_ATTACHED = 20_000_000
-"""Bytes of all files that come with a prompt: in Base64 no provider takes more in a request."""
 
-MAX_ARGUMENTS = 2_000_000
-"""Characters of the arguments of a call, whoever wrote them: room for a whole file."""
+# Characters of the arguments of a call, a model's or a person's: room for a whole file.
+MAX_CALL_ARGUMENTS = 2_000_000
 
-MAX_MESSAGE = 100_000
-"""Characters of the message that comes with a no."""
+# Characters of the message that comes with a no.
+MAX_DENIAL = 100_000
 
+# Arguments that a yes for all such calls names.
 MAX_GLOBS = 100
-"""Arguments that a yes for all such calls names."""
 
+# Posts that wait for a session to take them up.
 MAX_WAITING = 10_000
-"""Posts that wait for a session to take them up."""
 
+# Bytes of one entry of a journal: twice as many as the longest answer, the worst to write down, comes to.
 MAX_ENTRY = 128 * 1024 * 1024
-"""Bytes of one entry of a journal: twice as many as the longest answer, the worst to write down, comes to."""
 
 
 def within(what: str, size: int, limit: int, unit: str = "characters") -> None:
@@ -80,7 +80,7 @@ def named(what: str, text: object) -> None:
 
 def attached(files: tuple[Binary, ...]) -> None:
     """Raise `TooLarge` where *files* are more, or hold more, than may come with a prompt."""
-    within("a prompt", len(files), MAX_FILES, "files")
+    within("a prompt", len(files), MAX_PROMPT_FILES, "files")
     within("the files of a prompt", sum([len(file.data) for file in files]), MAX_ATTACHED, "bytes")
     for file in files:
         named("the name of a file", file.name)
@@ -90,82 +90,59 @@ def attached(files: tuple[Binary, ...]) -> None:
 T = TypeVar("T")
 
 
-def positive(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """A number above 0, or None."""
-    if value is not None and not (_is_number(value) and value > 0):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be a number above 0, or None for no limit; got {value!r}"
-        raise ConfigError(msg)
+def _must(
+    rule: str, holds: Callable[[object], bool], error: type[CallerError] = ConfigError
+) -> Callable[[object, attrs.Attribute[T], T], None]:
+    """A validator that raises *error* where *holds* is false of a value; *rule* says what it must be."""
 
+    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        if not holds(value):
+            msg = f"{type(instance).__name__}.{attribute.name} must {rule}; got {value!r}"
+            raise error(msg)
 
-def not_negative(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """A number that is not below 0."""
-    if not (_is_number(value) and value >= 0):
-        msg = f"{type(instance).__name__}.{attribute.name} must be a number, and not negative; got {value!r}"
-        raise ConfigError(msg)
-
-
-def not_empty(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    """A text that says something."""
-    if not value.strip():
-        msg = f"{type(instance).__name__}.{attribute.name} must not be empty; got {value!r}"
-        raise ConfigError(msg)
+    return check
 
 
 def _is_number(value: object) -> TypeGuard[float]:
+    # True is a number to Python, and a mistake in a limit.
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def share(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """A part of a whole: above 0, and 1 at most."""
-    if not (_is_number(value) and 0 < value <= 1):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be a number above 0 and at most 1; got {value!r}"
-        raise ConfigError(msg)
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004  # a pair
 
 
-def tool_name(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    """A name that every provider takes for a tool."""
-    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be 1 to 64 letters, digits, '_' or '-'; got {value!r}"
-        raise ConfigError(msg)
+positive = _must(
+    "be a number above 0, or None for no limit",
+    lambda value: value is None or (_is_number(value) and value > 0),
+)
+not_negative = _must("be a number, and not negative", lambda value: _is_number(value) and value >= 0)
+not_empty = _must("not be empty", lambda value: isinstance(value, str) and bool(value.strip()))
+share = _must("be a number above 0 and at most 1", lambda value: _is_number(value) and 0 < value <= 1)
+# What every provider takes as the name of a tool.
+tool_name = _must(
+    "be 1 to 64 letters, digits, '_' or '-'",
+    lambda value: isinstance(value, str) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value)),
+)
+globs = _must(
+    "be pairs of a name and a glob, such as (('path', 'src/*'),)",
+    lambda value: isinstance(value, tuple) and all(map(_is_pair, value)),
+    ArgumentError,
+)
 
 
 def of_kind(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator for one value of *kind*."""
-
-    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        if not isinstance(value, kind):
-            where = f"{type(instance).__name__}.{attribute.name}"
-            msg = f"{where} must be a {kind.__name__}; got {value!r}"
-            raise ArgumentError(msg)
-
-    return check
+    return _must(f"be a {kind.__name__}", lambda value: isinstance(value, kind), ArgumentError)
 
 
 def tuple_of(kind: type) -> Callable[[object, attrs.Attribute[T], T], None]:
     """A validator for a tuple of values of *kind*."""
 
-    def check(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
-            where = f"{type(instance).__name__}.{attribute.name}"
-            msg = f"{where} must be a tuple of {kind.__name__}; got {value!r}"
-            raise ArgumentError(msg)
+    def holds(value: object) -> bool:
+        return isinstance(value, tuple) and all(isinstance(each, kind) for each in value)
 
-    return check
-
-
-def globs(instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-    """Pairs of an argument's name and a glob."""
-    if not isinstance(value, tuple) or not all(_is_pair(pair) for pair in value):
-        where = f"{type(instance).__name__}.{attribute.name}"
-        msg = f"{where} must be pairs of a name and a glob, such as (('path', 'src/*'),); got {value!r}"
-        raise ArgumentError(msg)
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004  # a pair
+    return _must(f"be a tuple of {kind.__name__}", holds, ArgumentError)
 
 
 def json_object(instance: object, attribute: attrs.Attribute[str], value: str) -> None:

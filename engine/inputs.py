@@ -37,10 +37,10 @@ from ..effects.records import (
     SetThinking,
 )
 from ..effects.validators import (
-    MAX_ARGUMENTS,
+    MAX_CALL_ARGUMENTS,
+    MAX_DENIAL,
     MAX_GLOBS,
-    MAX_MESSAGE,
-    MAX_TEXT,
+    MAX_PROMPT,
     MAX_WAITING,
     attached,
     clean,
@@ -82,7 +82,7 @@ class Input:
     sender: str = attrs.field(default="", converter=_text)
 
     def __attrs_post_init__(self) -> None:
-        within("the text of a prompt", len(self.text), MAX_TEXT)
+        within("the text of a prompt", len(self.text), MAX_PROMPT)
         named("the id of a prompt", self.id)
         if self.sender:
             named("the sender of a prompt", self.sender)
@@ -151,10 +151,10 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
         raise ArgumentError(msg)
     match decision:
         case Deny(message=message):
-            within("the message of a no", len(message), MAX_MESSAGE)
+            within("the message of a no", len(message), MAX_DENIAL)
             decision = attrs.evolve(decision, message=clean(message))
         case Approve(arguments=arguments):
-            within("the arguments of a call", len(arguments), MAX_ARGUMENTS)
+            within("the arguments of a call", len(arguments), MAX_CALL_ARGUMENTS)
             decision = attrs.evolve(decision, arguments=clean(arguments))
         case ApproveAlways(where=where):
             within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")
@@ -171,7 +171,7 @@ def check_room(event: Post, state: SessionState, session: str) -> None:
 
     Who stops it or answers it is always heard, or nothing would ever wait any less.
     """
-    waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.mail))
+    waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.session.mail))
     if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
         raise QueueFull(session, waiting)
 

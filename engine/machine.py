@@ -8,7 +8,7 @@ and is sent events.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -26,10 +26,9 @@ from ..effects.messages import Binary
 from ..effects.notices import DoneReason
 from ..effects.records import SetModel
 from ..effects.usage import Spent
-from ..states.context import INPUTS, Memory
+from ..states.context import INPUTS, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
-from ..states.rules.token_estimates import history_size, results_in
 from ..states.state import (
     Done,
     Start,
@@ -84,16 +83,10 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         before = History.of() if history is None else history
         if faults := history_faults(before):
             # Providers refuse such a conversation for good, and nothing that comes later mends it.
-            msg = f"this history cannot be gone on with: {'; '.join(faults)}"
+            msg = f"invalid history: {'; '.join(faults)}"
             raise ConfigError(msg)
-        memory = Memory(
-            run=run,
-            model=config.model.name,
-            mode=config.policy.mode,
-            history=before,
-            size=history_size(before),
-            results=results_in(before),
-        )
+        session = SessionMemory(model=config.model.name, mode=config.policy.mode)
+        memory = Memory(run=run, session=session, conversation=ConversationMemory.of(before))
         prompted = memory.receive(UserSent(at=at, id=sender or f"{run}-prompt", text=prompt, files=files))
         return cls(config, Thinking(stage=Start()), prompted)
 
@@ -113,14 +106,15 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         over. *unbilled* is what the session spent besides its runs.
         """
         config = opened.config
-        memory = Memory(run=opened.run, model=config.model.name, mode=config.policy.mode)
-        if before is not None:
+        if before is None:
+            session = SessionMemory(model=config.model.name, mode=config.policy.mode)
+            memory = Memory(run=opened.run, session=session)
+        else:
             left = before.memory
-            memory = attrs.evolve(
-                memory,
-                **_chosen(left, config),
-                **_lasting(left),
-                **conversation_of(left),
+            memory = Memory(
+                run=opened.run,
+                session=_under(left.session, config),
+                conversation=left.conversation,
                 earlier=left.earlier + left.spent + unbilled,
             )
         return cls(config, Thinking(stage=Start()), apply_inputs(memory, config, posted))
@@ -135,14 +129,10 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         mine = self.memory
         memory = Memory(
             run="" if run is None else run.memory.run,
-            model=mine.model,
-            mode=mine.mode,
-            chosen=mine.chosen,
-            **_lasting(mine),
+            session=mine.session,
+            conversation=ConversationMemory() if run is None else run.memory.conversation,
             earlier=mine.earlier + mine.spent,
         )
-        if run is not None:
-            memory = attrs.evolve(memory, **conversation_of(run.memory))
         over = Done(reason=DoneReason.END_TURN) if run is None else run.state
         return Machine(self.config, over, memory)
 
@@ -153,12 +143,12 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         It names the length and the revision of the history it goes with; `restore` takes all three. It is
         small however long the conversation, and a convenience: a journal folds to the same machine. With a
         *key* of 32 bytes or more it is signed, and so is the history it goes with; without one, `restore`
-        believes no more of it than of anybody's word. A signature says who wrote it and not when: an older
+        believes no more of it than of a stranger's word. A signature says who wrote it and not when: an older
         one is as good, so keep the latest yourself where that matters.
         """
         from .snapshots import dump  # noqa: PLC0415  # the converter costs more than the rest of the engine
 
-        return dump(self, key)
+        return dump(self.state, self.memory, key)
 
     @classmethod
     def restore(cls, data: bytes, config: Config, history: History, key: bytes | None = None) -> Machine:
@@ -173,7 +163,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         """
         from .snapshots import load  # noqa: PLC0415  # as above
 
-        return load(data, config, history, key)
+        return cls(config, *load(data, config, history, key))
 
     def reconfigure(self, config: Config) -> None:
         """
@@ -183,15 +173,17 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         configured any more has no price here: it is asked no more.
         """
         there = [model.name for model in (config.model, *config.models)]
-        fallback = self.memory.fallback if self.memory.fallback in there else ""
-        self.memory = attrs.evolve(self.memory, **_chosen(self.memory, config), fallback=fallback)
+        session, progress = _under(self.memory.session, config), self.memory.progress
+        if progress.fallback not in there:
+            progress = attrs.evolve(progress, fallback="")
         if config.agent:
-            self.memory = attrs.evolve(self.memory, mode=config.policy.mode)
+            session = attrs.evolve(session, mode=config.policy.mode)
+        self.memory = attrs.evolve(self.memory, session=session, progress=progress)
         self.config = config
 
     def under(self, config: Config) -> bool:
         """Whether this goes on under *config* already, so that `reconfigure` would change nothing."""
-        in_mode = not config.agent or self.memory.mode is config.policy.mode
+        in_mode = not config.agent or self.memory.session.mode is config.policy.mode
         return self.config == config and in_mode
 
     @property
@@ -231,7 +223,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
 
     def _repr_markdown_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # notebooks call it
         """The picture of the machine with the present state marked, for a notebook."""
-        # Drawing is for whoever looks; nobody else loads it.
+        # Only a notebook needs the picture, so only it loads what draws.
         from ..diagrams import mermaid  # noqa: PLC0415  # see above
 
         return f"{self!r}\n\n```mermaid\n{mermaid(self.state.label)}\n```\n"
@@ -250,37 +242,14 @@ def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memo
     return memory
 
 
-def conversation_of(memory: Memory) -> dict[str, Any]:
-    """What was said, and what is shown of it: the next run goes on with it, and one can go back to it."""
-    return {
-        "history": memory.history,
-        "size": memory.size,
-        "cleared": memory.cleared,
-        "results": memory.results,
-        "pending_context": memory.pending_context,
-    }
-
-
-def _lasting(memory: Memory) -> dict[str, Any]:
-    """What is the session's: it outlives each run, and going back does not undo it."""
-    return {
-        "thinking": memory.thinking,
-        "instructions": memory.instructions,
-        "granted": memory.granted,
-        "mail": memory.mail,
-        "received": memory.received,
-        "compaction_failures": memory.compaction_failures,
-    }
-
-
-def _chosen(memory: Memory, config: Config) -> dict[str, Any]:
-    """What a session with *memory* uses under *config*: what a person chose, where it can be, else that."""
-    chosen = memory.chosen
-    if refusal(config, SetModel(model=memory.model)):
+def _under(session: SessionMemory, config: Config) -> SessionMemory:
+    """*session* under *config*: what a person chose where it can be, else what is configured."""
+    chosen = session.chosen
+    if refusal(config, SetModel(model=session.model)):
         chosen = tuple([name for name in chosen if name != "model"])
-    model = memory.model if "model" in chosen else config.model.name
-    mode = memory.mode if "mode" in chosen else config.policy.mode
-    return {"model": model, "mode": mode, "chosen": chosen}
+    model = session.model if "model" in chosen else config.model.name
+    mode = session.mode if "mode" in chosen else config.policy.mode
+    return attrs.evolve(session, model=model, mode=mode, chosen=chosen)
 
 
 def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Event, Done]:

@@ -123,7 +123,7 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
         case Thinking(stage=stage) if isinstance(stage, Waiting):
             return [_stage(stage, machine, now)]
         case Compacting(stage=Consulting(request=request)):
-            told = hooks.told(reason=state.reason, size=machine.memory.size)
+            told = hooks.told(reason=state.reason, size=machine.memory.conversation.size)
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
         case Compacting(stage=Pausing(request=request, due=due)):
             return [SetTimer(id=request, due=due)]
@@ -144,11 +144,11 @@ def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
         case Opening(request=request):
             return _hook(Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now)
         case Admitting(request=request, ids=ids):
-            told = hooks.told(prompts=[mail.text for mail in memory.mail if mail.id in ids])
+            told = hooks.told(prompts=[mail.text for mail in memory.session.mail if mail.id in ids])
             return _hook(Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
         case Ending(request=request, reason=reason):
             hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
-            told = hooks.told(reason=reason, continued=memory.continues)
+            told = hooks.told(reason=reason, continued=memory.progress.continues)
             return _hook(hook, request, told, machine, now)
         case _:
             assert_never(stage)
@@ -210,7 +210,9 @@ def _unheard(
 def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now, under what may be another configuration."""
     memory = machine.memory
-    law = PermissionPolicy(mode=memory.mode, rules=machine.config.rules, granted=memory.granted)
+    law = PermissionPolicy(
+        mode=memory.session.mode, rules=machine.config.rules, granted=memory.session.granted
+    )
     return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
@@ -256,7 +258,7 @@ def _child(
         outcome = Outcome.UNKNOWN if begun else Outcome.ERROR
         content = model_messages.LOST if begun else f"No agent named {name!r}."
         return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
-    again = child_run(call.call, child, config, phase.limits, machine.memory.mode, request)
+    again = child_run(call.call, child, config, phase.limits, machine.memory.session.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not know of it. One that
     # may not work any more is stopped, too: what it did and used, or that it was over, is for itself to say.
     stops = phase.told is Order.STOP or _denied(call, spec, machine)

@@ -155,17 +155,17 @@ def memory_lines(memory: Memory) -> Iterator[str]:
 
 
 def _settings_and_mail(memory: Memory) -> Iterator[str]:
-    yield f"run {memory.run}, model {memory.fallback or memory.model}, mode {memory.mode}"
+    yield f"run {memory.run}, model {memory.progress.fallback or memory.session.model}, mode {memory.session.mode}"
     if str(spent := spent_of(memory.spent)):
         yield f"spent {spent}"
     if memory.earlier != Spent():
         yield f"spent before {spent_of(memory.earlier)}"
-    yield from (f"waits: {_mail(mail)}" for mail in memory.mail)
-    yield from (f"granted: {rule}" for rule in memory.granted)
-    yield from (f"withdrawn: {one.tool} until turn {one.until}" for one in memory.withdrawn)
-    yield from (f"context: {quoted(text)}" for text in memory.pending_context)
-    if memory.cleared:
-        yield f"cleared: tool results before message {memory.cleared}"
+    yield from (f"waits: {_mail(mail)}" for mail in memory.session.mail)
+    yield from (f"granted: {rule}" for rule in memory.session.granted)
+    yield from (f"withdrawn: {one.tool} until turn {one.until}" for one in memory.progress.withdrawn)
+    yield from (f"context: {quoted(text)}" for text in memory.conversation.pending_context)
+    if memory.conversation.cleared:
+        yield f"cleared: tool results before message {memory.conversation.cleared}"
 
 
 def history_lines(history: History) -> Iterator[str]:

@@ -2,17 +2,10 @@
 
 import asyncio
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    Rule,
-    tool,
-)
-from turnwheel.effects.events import ToolFinished
-from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.bisect import bisect
-from turnwheel.engine.inspect.replay import replay
-from turnwheel.testing.scripted import ScriptedModel, calls, says
+from turnwheel import Agent, MemoryStore, Rule, tool
+from turnwheel.effects import CallModel, ToolFinished
+from turnwheel.engine import bisect, replay
+from turnwheel.testing import ScriptedModel, calls, says
 
 REFUNDS: list[int] = []
 
@@ -31,7 +24,7 @@ def refund(cents: int) -> str:
 
 
 async def main() -> None:
-    """Refund too much, then let a fork read the right price and see what the agent does."""
+    """Refund too much, then run a fork in which the price is right."""
     store = MemoryStore()
     model = ScriptedModel(
         *(calls(("price", {"order": "A7"})), calls(("refund", {"cents": 99_900})), says("It is refunded.")),
@@ -55,9 +48,9 @@ async def main() -> None:
     await fork.resume()
     print(f"refunded: {REFUNDS[0]}, and in the fork: {REFUNDS[1:]}")
 
-    parting = await bisect(store, "ticket", "what-if")
-    if parting is not None and parting.one is not None:
-        print(f"they part at step {parting.one['number']}, in {', '.join(parting.where)}")
+    found = await bisect(store, "ticket", "what-if")
+    if found is not None and found.one is not None:
+        print(f"they differ at step {found.one['number']}, in {', '.join(found.where)}")
 
 
 if __name__ == "__main__":

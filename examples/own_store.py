@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from turnwheel.effects.errors import StoreConflict, StoreError
+from turnwheel.effects import StoreConflict, StoreError
 from turnwheel.performers import SessionInfo
-from turnwheel.testing.store_contract import checks, survives_kill
+from turnwheel.testing import store_contract
 
 
 class FileStore:
@@ -59,7 +59,7 @@ class FileStore:
         return sorted((info for info in infos if info), key=lambda info: (-info.updated, info.session))
 
     async def delete(self, session: str) -> bool:
-        """Forget *session*; return whether the store had it."""
+        """Delete *session*; return whether the store had it."""
         with self._alone():
             there = any(self._lines(self._file(session)))
             self._file(session).unlink(missing_ok=True)
@@ -126,12 +126,12 @@ class FileStore:
 async def main() -> None:
     """Run every check, each in a folder of its own, and kill processes that use the store."""
     with tempfile.TemporaryDirectory() as there:
-        for number, check in enumerate(checks()):
+        for number, check in enumerate(store_contract.checks()):
             await check(partial(FileStore, Path(there, str(number))))
             print(f"ok  {check}")
-        sys.path.insert(0, str(Path(__file__).parent))  # where the killed processes import it from
+        sys.path.insert(0, str(Path(__file__).parent))  # the killed processes import the store from here
         print(
-            f"ok  {await survives_kill('own_store:FileStore', str(Path(there, 'killed')))} entries survived"
+            f"ok  {await store_contract.survives_kill('own_store:FileStore', str(Path(there, 'killed')))} entries survived"
         )
 
 

@@ -2,14 +2,8 @@
 
 import asyncio
 
-from turnwheel import (
-    Agent,
-    Approve,
-    Deny,
-    SQLiteStore,
-    tool,
-)
-from turnwheel.effects.notices import ApprovalRequested, TextDelta
+from turnwheel import Agent, Approve, Deny, SQLiteStore, tool
+from turnwheel.effects import ApprovalRequested, TextDelta
 
 
 @tool(side_effect="read_only")

@@ -3,19 +3,22 @@
 import json
 from typing import Any
 
-from turnwheel.effects.events import Failure
-from turnwheel.effects.history import clear_results
-from turnwheel.effects.messages import (
+from turnwheel.effects import (
+    CallModel,
+    CallPiece,
+    Failure,
     Message,
+    Piece,
     StopReason,
     Text,
+    TextPiece,
     ToolCall,
     ToolResult,
+    Transcript,
+    Usage,
+    clean,
+    clear_results,
 )
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import CallModel, Transcript
-from turnwheel.effects.usage import Usage
-from turnwheel.effects.validators import clean
 from turnwheel.performers import (
     AnswerEnd,
     Broken,
@@ -62,23 +65,23 @@ class LinesWire:
 
 
 def words(message: Message) -> list[Any]:
-    """The parts of *message* that this server knows. Our call ids are never empty and never used twice."""
-    said: list[Any] = []
+    """The parts of *message* that this server knows. Call ids of turnwheel are unique and never empty."""
+    parts: list[Any] = []
     for part in message.parts:
         match part:
             case Text(text=text):
-                said.append(text)
+                parts.append(text)
             case ToolCall(id=call, name=name, arguments=arguments):
-                said.append({"call": call, "name": name, "arguments": arguments})
+                parts.append({"call": call, "name": name, "arguments": arguments})
             case ToolResult(call=call, content=content):
-                said.append({"answers": call, "content": content, "failed": part.is_error})
+                parts.append({"answers": call, "content": content, "failed": part.is_error})
             case _:
                 pass
-    return said
+    return parts
 
 
 class LinesParser:
-    """Reads one answer: lines such as ``{"say": "Hi"}``, of which the last has an ``end`` or a ``fault``."""
+    """Reads one answer: lines such as ``{"say": "Hi"}``, the last of which has an ``end`` or a ``fault``."""
 
     def __init__(self) -> None:
         self.done = False
@@ -96,7 +99,7 @@ class LinesParser:
         return pieces
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
-        """How it ended: as the server said, whatever became of the connection, or else too early."""
+        """The ending that the server sent, even if the connection broke later; else an early end."""
         return self._ending or cut or Broken(failure=Failure.CUT, message="the answer has no end")
 
     def _finish(self, ending: AnswerEnd) -> None:
@@ -104,10 +107,10 @@ class LinesParser:
 
     def _read(self, line: bytes) -> list[Piece]:
         try:
-            said: object = json.loads(line)
+            line_data: object = json.loads(line)
         except (ValueError, RecursionError):
-            return []  # no line of this dialect: a parser bears whatever comes
-        match said:
+            return []  # not a line of this dialect: a parser must survive any input
+        match line_data:
             case {"say": str(text)} if text:
                 return [TextPiece(clean(text))]
             case {"call": str(wire_id), "name": str(name), "arguments": dict() as arguments}:

@@ -2,22 +2,10 @@
 
 import asyncio
 
-from turnwheel import (
-    Agent,
-    Approve,
-    Deny,
-    Hook,
-    HookAnswer,
-    HookCall,
-    MemoryStore,
-    Policy,
-    Rule,
-    hook,
-    tool,
-)
-from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.testing.scripted import ScriptedModel, calls, says
+from turnwheel import Agent, Approve, Deny, Hook, HookAnswer, HookCall, MemoryStore, Policy, Rule, hook, tool
+from turnwheel.effects import CallModel
+from turnwheel.engine import explain
+from turnwheel.testing import ScriptedModel, calls, says
 
 
 @tool(resources=("account:{account}",))
@@ -28,7 +16,7 @@ def pay(account: str, cents: int) -> str:
 
 @hook(Hook.PRE_TOOL_USE, tool="pay")
 def at_most_a_hundred(about: HookCall) -> HookAnswer | None:
-    """Lower a payment that is too high, rather than refuse it."""
+    """Lower a payment that is too high, instead of a denial."""
     if int(about.arguments["cents"]) <= 100:
         return None
     return HookAnswer(arguments=f'{{"account": "{about.arguments["account"]}", "cents": 100}}')

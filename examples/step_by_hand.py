@@ -1,21 +1,14 @@
 """A whole run by hand: no model, no tool, no event loop."""
 
-from turnwheel import (
-    Config,
-    Machine,
-    ModelSpec,
-    ToolSpec,
-)
-from turnwheel.effects.events import ModelFinished, ToolFinished
-from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.usage import Usage
+from turnwheel import Config, Machine, ModelSpec, ToolSpec
+from turnwheel.effects import CallPiece, ModelFinished, TextPiece, ToolFinished, Usage
 
 config = Config(model=ModelSpec(name="me"), tools=(ToolSpec(name="count", side_effect="read_only"),))
 machine = Machine.start(config, "How long is README.md?")
 used = Usage(input=20, output=9)
-wish = CallPiece(0, "call_0", "count", '{"path": "README.md"}')
+call = CallPiece(0, "call_0", "count", '{"path": "README.md"}')
 print(machine.advance()[3], machine, sep="\n")
-print(machine.advance(ModelFinished(at=1, request="run-1", stop="tool_use", usage=used, pieces=(wish,)))[4])
+print(machine.advance(ModelFinished(at=1, request="run-1", stop="tool_use", usage=used, pieces=(call,)))[4])
 machine.advance(ToolFinished(at=2, request="run-3", content="1,024 words"))
 text = (TextPiece("It has 1,024 words."),)
 machine.advance(ModelFinished(at=3, request="run-4", stop="end_turn", usage=used, pieces=text))

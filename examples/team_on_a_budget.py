@@ -8,21 +8,18 @@ import asyncio
 import json
 from decimal import Decimal
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
+from turnwheel import Agent, ChildSpec, Limits, ModelSpec, Policy, Price, tool
+from turnwheel.effects import (
+    CallModel,
+    CallPiece,
     Concurrency,
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    tool,
+    ModelFinished,
+    Piece,
+    Role,
+    StopReason,
+    TextPiece,
+    Usage,
 )
-from turnwheel.effects.events import ModelFinished
-from turnwheel.effects.messages import Role, StopReason
-from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import CallModel
-from turnwheel.effects.usage import Usage
 from turnwheel.performers import PerformContext
 
 DOLLAR_A_CALL = Usage(input=1_000)
@@ -43,9 +40,9 @@ async def model(request: CallModel, scene: PerformContext) -> ModelFinished:
     elif scene.config.agent:
         pieces = (CallPiece(0, "w", "look", json.dumps({"where": last.text})),)
     else:
-        wishes = [{"agent": "scout", "prompt": place} for place in ("the pier", "the mill", "the ford")]
+        scouts = [{"agent": "scout", "prompt": place} for place in ("the pier", "the mill", "the ford")]
         pieces = tuple(
-            CallPiece(number, "w", "run_agent", json.dumps(wish)) for number, wish in enumerate(wishes)
+            CallPiece(number, "w", "run_agent", json.dumps(scout)) for number, scout in enumerate(scouts)
         )
     called = isinstance(pieces[0], CallPiece)
     stop = StopReason.TOOL_USE if called else StopReason.END_TURN

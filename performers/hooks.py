@@ -23,7 +23,7 @@ from ..effects.events import HookAnswered
 from ..effects.hooks import ABOUT_TOOLS, Hook, HookAnswer, HookSaid, HookSpec
 from ..effects.permissions import Verdict
 from ..effects.requests import FireHook
-from ..effects.validators import MAX_ARGUMENTS, clean, once
+from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
 from .base import Clock, PerformContext, SystemClock
 from .tools.process import ProcessEnd, run_with_input
 from .tools.result import error_text, truncate
@@ -296,8 +296,8 @@ def _fault_in(answer: HookAnswer) -> str:
         if not isinstance(value, kind):
             return f"its {field} must be a {kind.__name__}; got {value!r}"
     arguments = cast("object", answer.arguments)
-    if isinstance(arguments, str) and len(arguments) > MAX_ARGUMENTS:
-        return f"its arguments have {len(arguments):,} characters, and may have {MAX_ARGUMENTS:,}"
+    if isinstance(arguments, str) and len(arguments) > MAX_CALL_ARGUMENTS:
+        return f"its arguments have {len(arguments):,} characters, and may have {MAX_CALL_ARGUMENTS:,}"
     try:
         if arguments != "":
             _object(arguments)

@@ -17,7 +17,7 @@ from ..effects.errors import ArgumentError
 from ..effects.secrets import (
     ANY,
     LONGEST_NAME,
-    MARK,
+    PLACEHOLDER_MARK,
     Json,
     Secrets,
     is_counted,
@@ -175,7 +175,7 @@ def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
         case list():
             for each in value:
                 yield from placeholders_in(each)
-        case str() if MARK in value:
+        case str() if PLACEHOLDER_MARK in value:
             yield from placeholders().finditer(value)
         case _:
             return
@@ -193,7 +193,7 @@ def fill_in(value: Json, known: Mapping[str, Json]) -> Json:
             return {key: fill_in(each, known) for key, each in value.items()}
         case list():
             return [fill_in(each, known) for each in value]
-        case str() if MARK in value:
+        case str() if PLACEHOLDER_MARK in value:
             # A placeholder alone becomes the value itself, which may be a number; one in other text is part
             # of it.
             alone = placeholders().fullmatch(value)
@@ -281,7 +281,7 @@ def _replace_assignments(text: str, secrets: Secrets, replace: Replace) -> str:
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         bare = value[1:-1] if value[0] in "\"'" else value
-        if not secrets.names(name) or found.string.startswith(MARK, found.start(2)):
+        if not secrets.names(name) or found.string.startswith(PLACEHOLDER_MARK, found.start(2)):
             return found[0]
         return found[0].removesuffix(value) + value.replace(bare, replace(name, bare))
 

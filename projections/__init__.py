@@ -1,24 +1,20 @@
 """
-Four vocabularies that others know, made of our notices: feed a projection each notice of a session, in order.
+Four vocabularies of other programs: a projection turns the notices of a session into their events.
 
-    sdk           messages for a program that drives an agent
-    sse           events for a web client, as frames with `to_sse`
-    turns         events to draw an agent from
-    agent_events  what a host with one agent and many channels hears of it
+    SdkMessages  for a program that drives an agent
+    SseEvents    for a web client, as frames with `to_sse`
+    TurnEvents   for a terminal or a chat window
+    AgentEvents  for a host with one agent and many channels
 
-Each is a pure fold: `project(told, notice)` in its module gives what has been told and the events, which are
-plain JSON. The classes here keep what has been told. `docs/events.md` has the tables.
+Feed each notice, in order, to `take`. Events are plain JSON. `project` is the pure fold below it.
+`docs/events.md` has the tables.
 """
 
 from __future__ import annotations
 
 from .agent_events import AgentEvents
-from .json_events import (
-    Events,
-    Plain,
-    Projection,
-    to_sse,
-)
+from .json_events import Events, JsonEvent, to_sse
+from .run_view import Projection
 from .sdk import SdkMessages
 from .sse import SseEvents
 from .turns import TurnEvents
@@ -26,7 +22,7 @@ from .turns import TurnEvents
 __all__ = [
     "AgentEvents",
     "Events",
-    "Plain",
+    "JsonEvent",
     "Projection",
     "SdkMessages",
     "SseEvents",

@@ -1,7 +1,5 @@
 """
-Why a run ended and in which mode it works, in the words of each vocabulary.
-
-One row for each of our own words, so that nothing can end a run without a name in every vocabulary.
+What the vocabularies share: events as JSON, arguments without secrets, and the words for reasons and modes.
 """
 
 from __future__ import annotations
@@ -9,47 +7,36 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from math import isfinite
-from typing import Protocol, final
+from typing import final
 
 import attrs
 
 from ..effects.errors import ArgumentError
-from ..effects.notices import DoneReason, Notice
+from ..effects.notices import DoneReason
 from ..effects.permissions import PermissionMode
 from ..effects.secrets import is_secret
 from ..effects.validators import clean
 from ..states.rules.schema import arguments_of
 
-# What the vocabularies share: events as plain data, and how values of ours look in them.
-
-
-Plain = dict[str, object]
+JsonEvent = dict[str, object]
 """One event of a vocabulary: strings, numbers, booleans, None, lists and dicts; *type* is its name."""
 
-Events = tuple[Plain, ...]
+Events = tuple[JsonEvent, ...]
 
 REDACTED = "[redacted]"
 
 DEEP = 32
-"""Levels of an argument that are shown: a model may nest deeper than whoever reads can."""
-
-
-class Projection(Protocol):
-    """Notices in, events of one vocabulary out. Feed it the notices of one session, in order."""
-
-    def take(self, notice: Notice) -> Events:
-        """What *notice* is in this vocabulary: mostly one event, often none, sometimes some."""
-        ...
+"""Levels of an argument that are shown: a model may nest deeper than a reader of JSON can."""
 
 
 def shown(arguments: str) -> object:
-    """What *arguments*, JSON text, say; the text itself where it is no JSON object."""
+    """The object in the JSON text *arguments*; the text itself if it is no object."""
     parsed = arguments_of(arguments)
     return arguments if parsed is None else _plain(parsed)
 
 
 def redacted(arguments: str) -> object:
-    """As `shown`, with the values of secrets left out, and nothing of what is no JSON object."""
+    """As `shown`, without the values of secrets, and without any text that is no JSON object."""
     parsed = arguments_of(arguments)
     return REDACTED if parsed is None else _plain(parsed, hide=True)
 
@@ -66,16 +53,16 @@ def _plain(value: object, depth: int = 0, *, hide: bool = False) -> object:
         case list():
             return [_plain(inner, depth + 1, hide=hide) for inner in value]
         case float() if not isfinite(value):
-            return str(value)  # 1e999 is JSON, and what it is read as is not
+            return str(value)  # 1e999 is JSON, but the infinity that Python reads is not
         case _:
             return value
 
 
 def to_sse(event: Mapping[str, object]) -> bytes:
     """
-    *event*, of any vocabulary, as one frame of a `text/event-stream`: its type, and all of it as one line.
+    *event*, of any vocabulary, as a frame of a `text/event-stream`: its type, and all of it as one line.
 
-    Raises `ArgumentError` for what is no event.
+    Raises `ArgumentError` if it is no event.
     """
     name = event.get("type")
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -92,19 +79,18 @@ def to_sse(event: Mapping[str, object]) -> bytes:
 SUCCESS = "success"
 BUDGET = "error_max_budget"
 BUDGET_USD = "error_max_budget_usd"
-"""What some readers of `sdk` messages know the subtype `BUDGET` as."""
+"""The name of the subtype `BUDGET` for some readers of `sdk` messages."""
 FAILED = "error_during_execution"
 
 
 @final
 @attrs.frozen
-class Words:
+class ReasonWords:
     """
-    What the vocabularies call one `DoneReason`.
+    The words of the vocabularies for one `DoneReason`.
 
-    *exit* and *subtype* stand in an `sdk` result, *done* in an `sse` done; *finish* is the finish reason of
-    the last message in an `agent_events` response, and says what the model wanted: a run that met a limit
-    ended with a model that wanted to go on.
+    *exit* and *subtype* stand in an `sdk` result, *done* in an `sse` done. *finish* is the finish reason of
+    the last message in an `agent_events` response: after a limit, it is that of a model that continues.
     """
 
     exit: str
@@ -113,32 +99,34 @@ class Words:
     finish: str
 
 
-WORDS = {
-    DoneReason.END_TURN: Words("end_turn", SUCCESS, "model_stop", "end_turn"),
-    DoneReason.STOP_SEQUENCE: Words("stop_sequence", FAILED, "model_stop", "end_turn"),
-    DoneReason.MAX_TOKENS: Words("max_tokens", FAILED, "error", "max_tokens"),
-    DoneReason.MAX_TURNS: Words("max_turns", "error_max_turns", "max_turns", "tool_use"),
-    DoneReason.TOKEN_BUDGET: Words("token_budget", BUDGET, "budget_exceeded", "tool_use"),
-    DoneReason.MAX_BUDGET: Words("error_max_budget_usd", BUDGET, "budget_exceeded", "tool_use"),
-    DoneReason.TIME_BUDGET: Words("time_budget", BUDGET, "budget_exceeded", "tool_use"),
-    DoneReason.INTERRUPTED: Words("interrupted", FAILED, "user_abort", "canceled"),
-    DoneReason.ABORTED: Words("aborted", FAILED, "user_abort", "canceled"),
-    DoneReason.BLOCKED: Words("blocked", FAILED, "error", "permission_denied"),
-    DoneReason.LOOP_DETECTED: Words("loop_detected", FAILED, "loop_detected", "tool_use"),
-    DoneReason.ERROR: Words("error", FAILED, "error", "error"),
+REASON_WORDS = {
+    DoneReason.END_TURN: ReasonWords("end_turn", SUCCESS, "model_stop", "end_turn"),
+    DoneReason.STOP_SEQUENCE: ReasonWords("stop_sequence", FAILED, "model_stop", "end_turn"),
+    DoneReason.MAX_TOKENS: ReasonWords("max_tokens", FAILED, "error", "max_tokens"),
+    DoneReason.MAX_TURNS: ReasonWords("max_turns", "error_max_turns", "max_turns", "tool_use"),
+    DoneReason.TOKEN_BUDGET: ReasonWords("token_budget", BUDGET, "budget_exceeded", "tool_use"),
+    DoneReason.MAX_BUDGET: ReasonWords("error_max_budget_usd", BUDGET, "budget_exceeded", "tool_use"),
+    DoneReason.TIME_BUDGET: ReasonWords("time_budget", BUDGET, "budget_exceeded", "tool_use"),
+    DoneReason.INTERRUPTED: ReasonWords("interrupted", FAILED, "user_abort", "canceled"),
+    DoneReason.ABORTED: ReasonWords("aborted", FAILED, "user_abort", "canceled"),
+    DoneReason.BLOCKED: ReasonWords("blocked", FAILED, "error", "permission_denied"),
+    DoneReason.LOOP_DETECTED: ReasonWords("loop_detected", FAILED, "loop_detected", "tool_use"),
+    DoneReason.ERROR: ReasonWords("error", FAILED, "error", "error"),
 }
-"""Every reason in every vocabulary."""
+"""Every reason in every vocabulary: a new one without a row fails at its first run."""
 
-NATURAL = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
-"""Ends that the model came to by itself."""
+NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
+"""The model ended the run."""
 
-STOPPED = frozenset({DoneReason.INTERRUPTED, DoneReason.ABORTED})
-"""Ends that somebody wanted."""
+WANTED_ENDS = frozenset({DoneReason.INTERRUPTED, DoneReason.ABORTED})
+"""A person ended the run."""
 
-BROKEN = frozenset(reason for reason, words in WORDS.items() if words.done in {"error", "loop_detected"})
-"""Ends that are told as an error, too: neither the model nor a person nor a limit wanted them."""
+ERROR_ENDS = frozenset(
+    reason for reason, words in REASON_WORDS.items() if words.done in {"error", "loop_detected"}
+)
+"""Ends that get an error event, too: neither the model nor a person nor a limit wanted them."""
 
-MODES = {
+MODE_WORDS = {
     PermissionMode.DEFAULT: "default",
     PermissionMode.ACCEPT_EDITS: "acceptEdits",
     PermissionMode.PLAN: "plan",
@@ -149,6 +137,6 @@ MODES = {
 
 
 def subtype(reason: DoneReason, budget: str = BUDGET) -> str:
-    """The subtype of the `sdk` result of a run that ended for *reason*, where `BUDGET` is called *budget*."""
-    named = WORDS[reason].subtype
+    """The subtype of an `sdk` result for *reason*, with *budget* in place of `BUDGET`."""
+    named = REASON_WORDS[reason].subtype
     return budget if named == BUDGET else named

@@ -1,30 +1,19 @@
 """
-What the notices of a run have told so far, as far as an event needs it: the one fold below all vocabularies.
+The fold below all vocabularies: a `RunView` holds what events need of the notices of a run so far.
 
-A notice says what is new; whoever reads events also wants to know whose it is. All of that follows from the
-notices alone, so whoever sees them can tell them on, in this process or in another.
+A notice says what is new; a reader of events also wants to know which call or run it belongs to. All of that
+follows from the notices alone, so each subscriber can project them, in this process or in another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
-from typing import final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Self, final
 
 import attrs
 
 from ..effects.history import History
-from ..effects.messages import (
-    Finish,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
 from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -46,51 +35,37 @@ from ..effects.notices import (
     TurnEnded,
 )
 from ..effects.pieces import ReasoningPiece, Rope, TextPiece
-from .json_events import Events, Plain
-
-
-class Block(StrEnum):
-    """What an answer is saying."""
-
-    NOTHING = "nothing"
-    TEXT = "text"
-    THOUGHT = "thought"
+from .json_events import Events, JsonEvent
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Answer:
+class OpenAnswer:
     """
-    The answer to *request* so far: its *pieces*, which came in so many *blocks*, the last of them a *block*.
+    The answer to *request* so far: its *pieces*, which came in so many *blocks* of text or thought.
     """
 
     request: str = ""
     model: str = ""
     pieces: Rope = attrs.field(factory=Rope.of)
-    block: Block = Block.NOTHING
     blocks: int = 0
+    last: type[TextPiece | ReasoningPiece] | None = None
 
-    def add(self, delta: TextDelta | ReasoningDelta) -> Answer:
-        """This answer and *delta*."""
-        spoken = isinstance(delta, TextDelta)
-        block = Block.TEXT if spoken else Block.THOUGHT
-        piece = TextPiece(delta.text) if spoken else ReasoningPiece(delta.text)
-        return Answer(
-            request=self.request,
-            model=self.model,
-            pieces=self.pieces.extend((piece,), 1),
-            block=block,
-            blocks=self.blocks + (block is not self.block),
-        )
+    def add(self, delta: TextDelta | ReasoningDelta) -> OpenAnswer:
+        """This answer with *delta*."""
+        piece = TextPiece(delta.text) if isinstance(delta, TextDelta) else ReasoningPiece(delta.text)
+        begins = type(piece) is not self.last
+        pieces = self.pieces.extend((piece,), 1)
+        return attrs.evolve(self, pieces=pieces, blocks=self.blocks + begins, last=type(piece))
 
     @property
     def characters(self) -> int:
-        """How much text was told."""
+        """The characters of text so far."""
         return sum(len(part.text) for part in self._parts() if isinstance(part, Text))
 
-    def void(self) -> Answer:
-        """The answer to the same request, of which nothing was said."""
-        return Answer(request=self.request, model=self.model)
+    def void(self) -> OpenAnswer:
+        """An empty answer to the same request."""
+        return OpenAnswer(request=self.request, model=self.model)
 
     def message(self, ended: TurnEnded) -> Message:
         """The message of this answer, whose turn *ended*."""
@@ -98,7 +73,7 @@ class Answer:
         return self._message(*self._parts(), *ended.calls, finish)
 
     def cut(self) -> Message | None:
-        """The message of this answer where somebody cut it short: its text is kept, its thinking is not."""
+        """The message of this answer if it is cut short: with its text, without its thinking."""
         texts = [part for part in self._parts() if isinstance(part, Text)]
         return self._message(*texts, Finish(reason=StopReason.INTERRUPTED)) if texts else None
 
@@ -115,13 +90,12 @@ class Answer:
 
 @final
 @attrs.frozen(kw_only=True)
-class Batch:
+class OpenBatch:
     """
-    The *calls* of the last answer, by their ids and in its order, and what became of them.
+    The *calls* of the last answer, by their ids and in its order, and their outcomes.
 
-    *asked* are the ones that questions were about, by request, *started* those that were at work, *agents*
-    the children that some were given to and *children* what those told, by call. *results* are in the order
-    in which they came.
+    *asked* has the calls of questions, by request, and *started* those that were started. *agents* has the
+    names of children and *children* their views, by call. *results* are in the order in which they came.
     """
 
     calls: Mapping[str, ToolCall] = attrs.field(factory=dict)
@@ -132,7 +106,7 @@ class Batch:
     results: tuple[ToolResult, ...] = ()
 
     def message(self) -> Message | None:
-        """All results as one message, in the order of their calls, as a history has them."""
+        """All results as one message, in the order of their calls, as in a history."""
         if not self.results:
             return None
         order = {name: index for index, name in enumerate(self.calls)}
@@ -144,18 +118,18 @@ class Batch:
 @attrs.frozen(kw_only=True)
 class RunView:
     """
-    One run of *session*, as told so far.
+    One run of *session*, as its notices have told so far.
 
-    *begun* once an event has said something of it; *since* is when it started, in seconds since the epoch,
-    None where that was not seen. *messages* are those of this run, without the *answer* and the *batch* that
-    are under way. *compacting* is the size of what is being summarised.
+    *begun*: an event of it is out. *since* is its start in seconds since the epoch, None if that was not
+    seen. *messages* are those of this run without the open *answer* and *batch*. *compacting* is the size of
+    the conversation that is being summarised.
     """
 
     session: str
     begun: bool = False
     since: float | None = None
-    answer: Answer = attrs.field(factory=Answer)
-    batch: Batch = attrs.field(factory=Batch)
+    answer: OpenAnswer = attrs.field(factory=OpenAnswer)
+    batch: OpenBatch = attrs.field(factory=OpenBatch)
     messages: History = attrs.field(factory=History.of)
     compacting: int | None = None
 
@@ -168,30 +142,30 @@ class RunView:
         return None
 
     def child(self, call: str) -> RunView:
-        """What was told of the child that works on *call*."""
+        """The view of the child that works on *call*."""
         return self.batch.children.get(call) or RunView(session=self.session)
 
     def tool(self, notice: ToolStarted | AgentStarted | ToolOutput | CallSettled) -> str:
-        """The tool of the call that *notice* is about; empty where its answer was not seen."""
+        """The tool of the call of *notice*; empty if the answer with that call was not seen."""
         if isinstance(notice, ToolStarted | CallSettled):
             return notice.tool
         call = self.batch.calls.get(notice.call)
         return "" if call is None else call.name
 
     def lasted(self, ended: RunEnded) -> float:
-        """How long the run took that *ended*, in seconds; its active time where its start was not seen."""
+        """The seconds of the run that *ended*; its active seconds if its start was not seen."""
         return ended.spent.seconds if self.since is None else max(0.0, ended.at - self.since)
 
 
 def follow(told: RunView, notice: Notice) -> RunView:
-    """What has been told with *notice*, where *told* was told before."""
+    """*told* with *notice*."""
     match notice:
         case RunStarted(at=at):
             return RunView(session=told.session, since=at)
         case TextDelta() | ReasoningDelta():
             return attrs.evolve(told, answer=told.answer.add(notice))
         case ModelCalled() | AnswerDropped() | TurnEnded() | InputTaken() | RunEnded():
-            return _said(told, notice)
+            return _talked(told, notice)
         case ApprovalRequested() | ToolStarted() | AgentStarted() | AgentNoticed() | CallSettled():
             return attrs.evolve(told, batch=_called(told, notice))
         case CompactionStarted() | Compacted() | CompactionFailed():
@@ -201,29 +175,29 @@ def follow(told: RunView, notice: Notice) -> RunView:
             return told
 
 
-def _said(told: RunView, notice: ModelCalled | AnswerDropped | TurnEnded | InputTaken | RunEnded) -> RunView:
+def _talked(
+    told: RunView, notice: ModelCalled | AnswerDropped | TurnEnded | InputTaken | RunEnded
+) -> RunView:
     match notice:
         case AnswerDropped():
             return attrs.evolve(told, answer=told.answer.void())
         case TurnEnded(calls=calls):
-            batch = Batch(calls={call.id: call for call in calls})
+            batch = OpenBatch(calls={call.id: call for call in calls})
             return _with_messages(told, batch, told.batch.message(), told.answer.message(notice))
         case ModelCalled(request=request, model=model):
-            return attrs.evolve(_went_on(told), answer=Answer(request=request, model=model))
+            return attrs.evolve(_continued(told), answer=OpenAnswer(request=request, model=model))
         case InputTaken(messages=messages):
-            return _went_on(told, *messages)
+            return _continued(told, *messages)
         case RunEnded():
-            return _went_on(told)
+            return _continued(told)
 
 
-def _went_on(told: RunView, *messages: Message) -> RunView:
-    """
-    What was told, with *messages*. The run goes on: a batch is over, and an answer being given was cut short.
-    """
-    return _with_messages(told, Batch(), told.batch.message(), told.answer.cut(), *messages)
+def _continued(told: RunView, *messages: Message) -> RunView:
+    """*told* with *messages*, behind a batch that is over or an answer that was cut short."""
+    return _with_messages(told, OpenBatch(), told.batch.message(), told.answer.cut(), *messages)
 
 
-def _with_messages(told: RunView, batch: Batch, *messages: Message | None) -> RunView:
+def _with_messages(told: RunView, batch: OpenBatch, *messages: Message | None) -> RunView:
     history = told.messages
     for message in messages:
         if message is not None:
@@ -233,7 +207,7 @@ def _with_messages(told: RunView, batch: Batch, *messages: Message | None) -> Ru
 
 def _called(
     told: RunView, notice: ApprovalRequested | ToolStarted | AgentStarted | AgentNoticed | CallSettled
-) -> Batch:
+) -> OpenBatch:
     batch, name = told.batch, notice.call
     match notice:
         case ApprovalRequested(request=request):
@@ -253,23 +227,68 @@ def _called(
 
 # The frame of every vocabulary
 
-Say = Callable[[RunView, Notice, RunView], Iterable[Plain]]
-"""How a vocabulary says a notice, from what was told before it and with it."""
+
+class Projection:
+    """One vocabulary over one session: feed `take` its notices, in order. A derived class has the words."""
+
+    opening: ClassVar[JsonEvent | None] = None
+    """The first event of a run without a seen start, but for the id of the session."""
+
+    def __init__(self, told: RunView) -> None:
+        self.told = told
+
+    @classmethod
+    def of(cls, session: str) -> Self:
+        """A projection of *session*."""
+        return cls(RunView(session=session))
+
+    def take(self, notice: Notice) -> Events:
+        """The events of *notice*."""
+        self.told, events = self.project(self.told, notice)
+        return events
+
+    def project(self, told: RunView, notice: Notice) -> tuple[RunView, Events]:
+        """What has been *told* with *notice*, and the events of it. Pure: nothing of `self` changes."""
+        after = follow(told, notice)
+        events = tuple(self.events(told, notice, after))
+        if events and not told.begun and not isinstance(notice, RunStarted) and self.opening is not None:
+            # The run was taken over, or its start was dropped on the way: readers still need a beginning.
+            events = ({**self.opening, "session_id": told.session}, *events)
+        if isinstance(notice, RunEnded):
+            return RunView(session=told.session), events
+        if events and not after.begun:
+            after = attrs.evolve(after, begun=True)
+        return after, events
+
+    def events(self, before: RunView, notice: Notice, after: RunView) -> Iterable[JsonEvent]:
+        """The events of *notice*, by what was told *before* it and *after* it."""
+        raise NotImplementedError
 
 
-def tell(told: RunView, notice: Notice, say: Say, opening: Events) -> tuple[RunView, Events]:
+def compaction_events(
+    before: RunView, notice: CompactionStarted | Compacted | CompactionFailed, size_key: str, fault: JsonEvent
+) -> Iterator[JsonEvent]:
     """
-    What has been told with *notice*, and the events that *say* has for it.
-
-    A run begins with its `RunStarted`. Where that was not seen (the run was taken over, or the notice was
-    dropped on its way here) *opening* comes before the first event in its place.
+    The start or the end of a compaction, with its size in *size_key*; *fault* if it failed before it began.
     """
-    after = follow(told, notice)
-    events = tuple(say(told, notice, after))
-    if events and not told.begun and not isinstance(notice, RunStarted):
-        events = (*opening, *events)
-    if isinstance(notice, RunEnded):
-        return RunView(session=told.session), events
-    if events and not after.begun:
-        after = attrs.evolve(after, begun=True)
-    return after, events
+    match notice:
+        case CompactionStarted(size=size, reason=reason):
+            # Starts and ends come in pairs: one that is begun anew goes on.
+            if before.compacting is None:
+                yield {"type": "compaction_start", size_key: size, "reason": reason}
+        case Compacted():
+            yield _compaction_end(notice.before, notice.after)
+        case CompactionFailed(reason=reason):
+            yield from compaction_cut(before, reason)
+            if before.compacting is None:
+                yield fault
+
+
+def compaction_cut(before: RunView, error: str) -> Events:
+    """The end, by *error*, of a compaction that is under way."""
+    size = before.compacting
+    return () if size is None else (_compaction_end(size, size, error),)
+
+
+def _compaction_end(before: int, after: int, error: str | None = None) -> JsonEvent:
+    return {"type": "compaction_end", "tokens_before": before, "tokens_after": after, "error": error}

@@ -7,21 +7,11 @@ The `sdk` messages: what a program that drives an agent reads.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import attrs
 
-from ..effects.messages import (
-    Finish,
-    Message,
-    Outcome,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-)
+from ..effects.messages import Finish, Message, Outcome, Part, Reasoning, Role, Text, ToolCall
 from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -37,33 +27,20 @@ from ..effects.notices import (
     TurnEnded,
 )
 from ..effects.usage import Usage
-from .json_events import (
-    BUDGET,
-    MODES,
-    SUCCESS,
-    WORDS,
-    Events,
-    Plain,
-    shown,
-    subtype,
-)
-from .run_view import RunView, tell
+from .json_events import BUDGET, MODE_WORDS, REASON_WORDS, SUCCESS, JsonEvent, shown, subtype
+from .run_view import Projection, RunView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OF_CHILDREN = frozenset({"assistant", "stream_event", "tool_progress"})
-"""What is passed on of a child: it is part of its parent's run and has none of its own."""
+"""The types of messages that a child passes on: it has no run of its own for the reader."""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Voice:
-    """
-    How it is said: *partial* with a `stream_event` for each delta.
-
-    *budget* is the subtype of a result that ran into one, *parent* the call that a child speaks from.
-    """
+class SdkStyle:
+    """*partial*: each delta is an event. *budget* is a subtype, *parent* the call that a child works on."""
 
     partial: bool = False
     budget: str = BUDGET
@@ -71,12 +48,14 @@ class Voice:
 
 
 @final
-class SdkMessages:
+class SdkMessages(Projection):
     """The `sdk` messages of one session: feed `take` its notices, in order."""
 
-    def __init__(self, told: RunView, voice: Voice) -> None:
-        self.told = told
-        self.voice = voice
+    opening: ClassVar[JsonEvent | None] = {"type": "system", "subtype": "init"}
+
+    def __init__(self, told: RunView, style: SdkStyle = SdkStyle()) -> None:
+        super().__init__(told)
+        self.style = style
 
     @classmethod
     def of(cls, session: str, *, include_partial: bool = False, budget_subtype: str = BUDGET) -> SdkMessages:
@@ -86,59 +65,48 @@ class SdkMessages:
         *budget_subtype* is the subtype of the result of a run that used up a budget, for readers that know it
         as `error_max_budget_usd`.
         """
-        return cls(RunView(session=session), Voice(partial=include_partial, budget=budget_subtype))
+        return cls(RunView(session=session), SdkStyle(partial=include_partial, budget=budget_subtype))
 
-    def take(self, notice: Notice) -> Events:
-        """The messages that *notice* is."""
-        self.told, messages = project(self.told, notice, self.voice)
-        return messages
-
-
-def project(told: RunView, notice: Notice, voice: Voice = Voice()) -> tuple[RunView, Events]:
-    """What has been *told* with *notice*, and the messages that it is in this *voice*."""
-    opening: Plain = {"type": "system", "subtype": "init", "session_id": told.session}
-    return tell(told, notice, partial(_say, voice), (opening,))
+    def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
+        """The messages of *notice*."""
+        return _say(self.style, before, notice, after)
 
 
-def _say(voice: Voice, before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
+def _say(style: SdkStyle, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
     match notice:
         case RunStarted():
-            yield _init(notice, after)
+            yield {
+                "type": "system",
+                "subtype": "init",
+                "session_id": after.session,
+                "run_id": notice.run,
+                "model": notice.model,
+                "tools": list(notice.tools),
+                "cwd": notice.cwd,
+                "permissionMode": MODE_WORDS[notice.mode],
+            }
         case TextDelta() | ReasoningDelta() | AnswerDropped():
-            if voice.partial:
-                yield _stream_event(voice, notice, after)
+            if style.partial:
+                yield _stream_event(style, notice, after)
         case ToolStarted() | AgentStarted() | CallSettled():
-            yield _progress(voice, notice, after)
+            yield _progress(style, notice, after)
         case AgentNoticed():
-            yield from _of_child(voice, before, notice, after)
+            yield from _of_child(style, before, notice, after)
         case Compacted():
             yield _boundary(notice, after)
         case RunEnded():
-            yield from _assistants(voice, before, notice, after)
-            yield _result(voice, notice, after)
+            yield from _assistants(style, before, notice, after)
+            yield _result(style, notice, after)
         case _:
-            yield from _assistants(voice, before, notice, after)
+            yield from _assistants(style, before, notice, after)
 
 
-def _init(notice: RunStarted, told: RunView) -> Plain:
-    return {
-        "type": "system",
-        "subtype": "init",
-        "session_id": told.session,
-        "run_id": notice.run,
-        "model": notice.model,
-        "tools": list(notice.tools),
-        "cwd": notice.cwd,
-        "permissionMode": MODES[notice.mode],
-    }
+def _of(style: SdkStyle, told: RunView, name: str) -> JsonEvent:
+    return {"type": name, "session_id": told.session, "parent_tool_use_id": style.parent}
 
 
-def _of(voice: Voice, told: RunView, name: str) -> Plain:
-    return {"type": name, "session_id": told.session, "parent_tool_use_id": voice.parent}
-
-
-def _of_child(voice: Voice, before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[Plain]:
-    child = attrs.evolve(voice, parent=notice.call)
+def _of_child(style: SdkStyle, before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[JsonEvent]:
+    child = attrs.evolve(style, parent=notice.call)
     said = _say(child, before.child(notice.call), notice.notice, after.child(notice.call))
     yield from (message for message in said if message["type"] in OF_CHILDREN)
 
@@ -146,22 +114,24 @@ def _of_child(voice: Voice, before: RunView, notice: AgentNoticed, after: RunVie
 # Answers
 
 
-def _stream_event(voice: Voice, notice: TextDelta | ReasoningDelta | AnswerDropped, told: RunView) -> Plain:
-    event: Plain
+def _stream_event(
+    style: SdkStyle, notice: TextDelta | ReasoningDelta | AnswerDropped, told: RunView
+) -> JsonEvent:
+    event: JsonEvent
     match notice:
         case TextDelta(text):
-            delta: Plain = {"type": "text_delta", "text": text}
+            delta: JsonEvent = {"type": "text_delta", "text": text}
             event = {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
         case ReasoningDelta(text):
             delta = {"type": "thinking_delta", "thinking": text}
             event = {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
         case AnswerDropped():
             event = {"type": "message_dropped"}
-    return {**_of(voice, told, "stream_event"), "event": event}
+    return {**_of(style, told, "stream_event"), "event": event}
 
 
-def _assistants(voice: Voice, before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
-    """The answers that are over with *notice*: whole, or because it shows that somebody cut one short."""
+def _assistants(style: SdkStyle, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
+    """The answers that *notice* ends, whole or cut short."""
     usage = notice.usage if isinstance(notice, TurnEnded) else Usage()
     for message in after.messages.slice(len(before.messages), len(after.messages)):
         if message.role is Role.ASSISTANT:
@@ -174,15 +144,15 @@ def _assistants(voice: Voice, before: RunView, notice: Notice, after: RunView) -
                 **_stop(message),
                 "usage": _usage(usage),
             }
-            yield {**_of(voice, before, "assistant"), "message": said}
+            yield {**_of(style, before, "assistant"), "message": said}
 
 
-def _stop(message: Message) -> Plain:
+def _stop(message: Message) -> JsonEvent:
     finish = next(part for part in message.parts if isinstance(part, Finish))
     return {"stop_reason": finish.reason.value, "stop_sequence": finish.sequence or None}
 
 
-def _block(part: Part) -> Iterator[Plain]:
+def _block(part: Part) -> Iterator[JsonEvent]:
     match part:
         case Text(text=text):
             yield {"type": "text", "text": text}
@@ -197,11 +167,11 @@ def _block(part: Part) -> Iterator[Plain]:
 # Calls
 
 
-def _progress(voice: Voice, notice: ToolStarted | AgentStarted | CallSettled, told: RunView) -> Plain:
+def _progress(style: SdkStyle, notice: ToolStarted | AgentStarted | CallSettled, told: RunView) -> JsonEvent:
     """The start of a call, at 0 seconds, or its end, which has an outcome."""
     ended = notice if isinstance(notice, CallSettled) else None
     return {
-        **_of(voice, told, "tool_progress"),
+        **_of(style, told, "tool_progress"),
         "tool_use_id": notice.call,
         "tool_name": told.tool(notice),
         "elapsed_time_seconds": 0.0 if ended is None else ended.seconds,
@@ -212,8 +182,8 @@ def _progress(voice: Voice, notice: ToolStarted | AgentStarted | CallSettled, to
 # The whole run
 
 
-def _boundary(notice: Compacted, told: RunView) -> Plain:
-    metadata: Plain = {"trigger": "auto", "pre_tokens": notice.before, "post_tokens": notice.after}
+def _boundary(notice: Compacted, told: RunView) -> JsonEvent:
+    metadata: JsonEvent = {"trigger": "auto", "pre_tokens": notice.before, "post_tokens": notice.after}
     return {
         "type": "system",
         "subtype": "compact_boundary",
@@ -222,15 +192,15 @@ def _boundary(notice: Compacted, told: RunView) -> Plain:
     }
 
 
-def _result(voice: Voice, notice: RunEnded, told: RunView) -> Plain:
-    named, spent = subtype(notice.reason, voice.budget), notice.spent
+def _result(style: SdkStyle, notice: RunEnded, told: RunView) -> JsonEvent:
+    named, spent = subtype(notice.reason, style.budget), notice.spent
     answer = told.last_answer
     return {
         "type": "result",
         "subtype": named,
         "session_id": told.session,
         "is_error": named != SUCCESS,
-        "exit_reason": WORDS[notice.reason].exit,
+        "exit_reason": REASON_WORDS[notice.reason].exit,
         "num_turns": spent.turns,
         "duration_ms": round(told.lasted(notice) * 1000),
         "total_cost_usd": float(spent.cost),
@@ -242,14 +212,14 @@ def _result(voice: Voice, notice: RunEnded, told: RunView) -> Plain:
     }
 
 
-def _denials(told: RunView) -> list[Plain]:
-    """The calls that were denied, and what was wished."""
-    wishes = {call.id: call for message in told.messages for call in message.calls}
+def _denials(told: RunView) -> list[JsonEvent]:
+    """The denied calls and their arguments."""
+    calls = {call.id: call for message in told.messages for call in message.calls}
     return [
         {
             "tool_name": result.name,
             "tool_use_id": result.call,
-            "tool_input": shown(wishes[result.call].arguments) if result.call in wishes else None,
+            "tool_input": shown(calls[result.call].arguments) if result.call in calls else None,
         }
         for message in told.messages
         for result in message.results
@@ -257,8 +227,8 @@ def _denials(told: RunView) -> list[Plain]:
     ]
 
 
-def _usage(usage: Usage) -> Plain:
-    """Tokens as these messages count them: what a cache held is no part of the input."""
+def _usage(usage: Usage) -> JsonEvent:
+    """Tokens as these messages count them: cached input is no part of the input."""
     return {
         "input_tokens": max(0, usage.input - usage.cached - usage.cache_write),
         "output_tokens": usage.output,

@@ -1,13 +1,13 @@
 """
-The `sse` events: what a web client is sent, one frame each (`to_sse`).
+The `sse` events, for a web client: one frame each, by `to_sse`.
 
 `init` is the first event of a run and `done`, which always has the usage, the last. Secrets in arguments are
-left out and long results cut short, since this goes over a network to somebody's screen.
+left out and long results are cut, since these events go over a network to a screen.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 from ..effects.events import Approve, ApproveAlways
 from ..effects.messages import Outcome
@@ -36,43 +36,37 @@ from ..effects.notices import (
     ToolStarted,
     Warned,
 )
-from .json_events import BROKEN, WORDS, Events, Plain, redacted
-from .run_view import RunView, tell
+from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, redacted
+from .run_view import Projection, RunView, compaction_cut, compaction_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST = 50_000
+MAX_RESULT_SENT = 50_000
 """Characters of a result that are sent."""
 
 
 @final
-class SseEvents:
+class SseEvents(Projection):
     """The `sse` events of one session: feed `take` its notices, in order."""
 
-    def __init__(self, told: RunView) -> None:
-        self.told = told
+    opening: ClassVar[JsonEvent | None] = {"type": "init"}
 
-    @classmethod
-    def of(cls, session: str) -> SseEvents:
-        """Events of *session*."""
-        return cls(RunView(session=session))
-
-    def take(self, notice: Notice) -> Events:
-        """The events that *notice* is."""
-        self.told, events = project(self.told, notice)
-        return events
+    def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
+        """The events of *notice*."""
+        return _say(before, notice, after)
 
 
-def project(told: RunView, notice: Notice) -> tuple[RunView, Events]:
-    """What has been *told* with *notice*, and the events that it is."""
-    return tell(told, notice, _say, ({"type": "init", "session_id": told.session},))
-
-
-def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
+def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
     match notice:
         case RunStarted():
-            yield _init(notice, after)
+            yield {
+                "type": "init",
+                "session_id": after.session,
+                "run_id": notice.run,
+                "model": notice.model,
+                "timestamp": notice.at,
+            }
         case TextDelta(text):
             yield {"type": "text_delta", "content": text}
         case ToolStarted() | AgentStarted() | ToolOutput() | CallSettled():
@@ -80,7 +74,7 @@ def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
         case ApprovalRequested():
             yield _question(notice)
         case ApprovalResolved(decision=Approve() | ApproveAlways(), request=request):
-            # A no is told by the result of its call.
+            # A no shows in the result of its call.
             yield {
                 "type": "approved",
                 "resource_type": "tool_call",
@@ -89,28 +83,21 @@ def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
         case AgentNoticed():
             yield from _of_child(notice, after)
         case CompactionStarted() | Compacted() | CompactionFailed():
-            yield from _compacted(before, notice)
+            reason = notice.reason if isinstance(notice, CompactionFailed) else ""
+            yield from compaction_events(
+                before, notice, "estimated_tokens", _warning("compaction_failed", reason)
+            )
         case RunEnded():
             yield from _ended(before, notice)
         case _:
             yield from _warned(before, notice)
 
 
-def _init(notice: RunStarted, told: RunView) -> Plain:
-    return {
-        "type": "init",
-        "session_id": told.session,
-        "run_id": notice.run,
-        "model": notice.model,
-        "timestamp": notice.at,
-    }
-
-
 # Calls
 
 
-def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView) -> Plain:
-    of: Plain = {"tool_id": notice.call, "tool_name": told.tool(notice)}
+def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView) -> JsonEvent:
+    of: JsonEvent = {"tool_id": notice.call, "tool_name": told.tool(notice)}
     match notice:
         case ToolStarted(arguments=arguments):
             return {"type": "tool_call_start", **of, "parameters": redacted(arguments)}
@@ -126,7 +113,7 @@ def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told:
             return {"type": "tool_call_result", **of, **_result(notice)}
 
 
-def _result(notice: CallSettled) -> Plain:
+def _result(notice: CallSettled) -> JsonEvent:
     fine = notice.outcome is Outcome.OK
     return {
         "status": "success" if fine else "error",
@@ -137,11 +124,11 @@ def _result(notice: CallSettled) -> Plain:
 
 
 def _cut(text: str) -> str:
-    left = len(text) - LONGEST
-    return text if left <= 0 else f"{text[:LONGEST]}\n[{left} more characters]"
+    left = len(text) - MAX_RESULT_SENT
+    return text if left <= 0 else f"{text[:MAX_RESULT_SENT]}\n[{left} more characters]"
 
 
-def _question(notice: ApprovalRequested) -> Plain:
+def _question(notice: ApprovalRequested) -> JsonEvent:
     """A question; its answer has to name the *correlationId*."""
     return {
         "type": "confirmation_required",
@@ -159,28 +146,28 @@ def _question(notice: ApprovalRequested) -> Plain:
 # A child
 
 
-def _of_child(notice: AgentNoticed, told: RunView) -> Iterator[Plain]:
-    """What is passed on of a child: what it says, its tools, and how it ended."""
+def _of_child(notice: AgentNoticed, told: RunView) -> Iterator[JsonEvent]:
+    """The events of a child that are passed on: its text, its tools and its end."""
     agent = told.batch.agents.get(notice.call, "")
-    of: Plain = {"type": "subagent_event", "parent_tool_id": notice.call, "agent_name": agent}
+    of: JsonEvent = {"type": "subagent_event", "parent_tool_id": notice.call, "agent_name": agent}
     for said in _child_said(notice.notice):
         yield of | said
 
 
-def _child_said(notice: Notice) -> Iterator[Plain]:
+def _child_said(notice: Notice) -> Iterator[JsonEvent]:
     match notice:
         case TextDelta(text):
             yield {"event_type": "thought", "content": text}
         case ToolStarted(call=call, tool=tool, arguments=arguments):
-            of: Plain = {"tool_id": call, "tool_name": tool}
+            of: JsonEvent = {"tool_id": call, "tool_name": tool}
             yield {"event_type": "tool_call_start", **of, "parameters": redacted(arguments)}
         case CallSettled(call=call, tool=tool):
             of = {"tool_id": call, "tool_name": tool}
             yield {"event_type": "tool_call_end", **of, **_result(notice)}
-        case RunEnded(reason=reason) if reason in BROKEN:
+        case RunEnded(reason=reason) if reason in ERROR_ENDS:
             yield {"event_type": "error", "message": notice.detail or reason.value}
         case RunEnded(reason=reason):
-            yield {"event_type": "complete", "reason": WORDS[reason].done}
+            yield {"event_type": "complete", "reason": REASON_WORDS[reason].done}
         case _:
             pass
 
@@ -188,31 +175,11 @@ def _child_said(notice: Notice) -> Iterator[Plain]:
 # The whole run
 
 
-def _compacted(before: RunView, notice: CompactionStarted | Compacted | CompactionFailed) -> Iterator[Plain]:
-    """Starts and ends come in pairs: one that is begun anew goes on, one that never began had no end."""
-    match notice:
-        case CompactionStarted(size=size, reason=reason):
-            if before.compacting is None:
-                yield {"type": "compaction_start", "estimated_tokens": size, "reason": reason}
-        case Compacted():
-            yield _compaction_end(notice.before, notice.after)
-        case CompactionFailed(reason=reason):
-            if before.compacting is None:
-                yield _warning("compaction_failed", reason)
-            else:
-                yield _compaction_end(before.compacting, before.compacting, reason)
-
-
-def _compaction_end(before: int, after: int, error: str | None = None) -> Plain:
-    return {"type": "compaction_end", "tokens_before": before, "tokens_after": after, "error": error}
-
-
-def _ended(before: RunView, notice: RunEnded) -> Iterator[Plain]:
+def _ended(before: RunView, notice: RunEnded) -> Iterator[JsonEvent]:
     reason, spent = notice.reason, notice.spent
-    words, usage = WORDS[reason], spent.usage
-    if before.compacting is not None:
-        yield _compaction_end(before.compacting, before.compacting, reason.value)
-    if reason in BROKEN:
+    words, usage = REASON_WORDS[reason], spent.usage
+    yield from compaction_cut(before, reason.value)
+    if reason in ERROR_ENDS:
         yield {"type": "error", "message": notice.detail or reason.value}
     yield {
         "type": "done",
@@ -233,25 +200,29 @@ def _ended(before: RunView, notice: RunEnded) -> Iterator[Plain]:
     }
 
 
-def _warned(before: RunView, notice: Notice) -> Iterator[Plain]:
-    """What a client should know and the run goes on after; *code* is for programs."""
+def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
+    """Warnings, after which the run continues; *code* is for programs."""
     match notice:
         case Warned(text=text):
             yield _warning("warned", text)
         case AnswerDropped():
-            void: Plain = {"characters": before.answer.characters}
+            void: JsonEvent = {"characters": before.answer.characters}
             yield _warning("answer_dropped", "the last text is void") | void
         case RetryScheduled(message=message, attempt=attempt, due=due):
-            retry: Plain = {"attempt": attempt, "due": due}
+            retry: JsonEvent = {"attempt": attempt, "due": due}
             yield _warning("retry", f"{notice.failure.value}: {message}") | retry
         case RequestDelayed(reason=reason, due=due):
             yield _warning("held", reason) | {"due": due}
         case FallbackUsed(message=message):
-            models: Plain = {"model": notice.model, "instead_of": notice.instead_of}
+            models: JsonEvent = {"model": notice.model, "instead_of": notice.instead_of}
             yield _warning("fell_back", f"{notice.failure.value}: {message}") | models
         case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
-            # One that was stopped is told by the error that ends the run.
-            what: Plain = {"stage": notice.stage.value, "tools": list(notice.tools), "count": notice.count}
+            # A stop shows in the error that ends the run.
+            what: JsonEvent = {
+                "stage": notice.stage.value,
+                "tools": list(notice.tools),
+                "count": notice.count,
+            }
             yield _warning("loop_detected", text) | what
         case SettingRefused(reason=reason):
             yield _warning("setting_refused", reason)
@@ -261,5 +232,5 @@ def _warned(before: RunView, notice: Notice) -> Iterator[Plain]:
             pass
 
 
-def _warning(code: str, message: str) -> Plain:
+def _warning(code: str, message: str) -> JsonEvent:
     return {"type": "warning", "code": code, "message": message}

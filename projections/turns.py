@@ -1,24 +1,16 @@
 """
-The `turns` events: what a terminal or a chat window draws an agent from, turn by turn.
+The `turns` events, from which a terminal or a chat window draws an agent, turn by turn.
 
 `agent_start` is the first event of a run and `agent_end` or `agent_abort` the last. `turn_end` comes after an
-answer that has calls, and before they run; the last answer has none, and its run's end in its place. What a
-child does is an event of its own inside a `sub_agent_event`.
+answer that has calls, and before they run; the last answer has none, and its run's end in its place. The
+events of a child stand inside a `sub_agent_event`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, ClassVar, final
 
-from ..effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Reasoning,
-    Role,
-    ToolCall,
-    ToolResult,
-)
+from ..effects.messages import Binary, Message, Outcome, Reasoning, Role, ToolCall, ToolResult
 from ..effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -44,8 +36,8 @@ from ..effects.notices import (
     ToolStarted,
     TurnEnded,
 )
-from .json_events import BROKEN, STOPPED, Events, Plain, shown
-from .run_view import RunView, tell
+from .json_events import ERROR_ENDS, WANTED_ENDS, JsonEvent, shown
+from .run_view import Projection, RunView, compaction_cut, compaction_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,36 +46,30 @@ UNRUN = frozenset({Outcome.SKIPPED, Outcome.DENIED, Outcome.CANCELLED, Outcome.E
 """Outcomes that a call can have without having been started."""
 
 OWN = frozenset({"agent_start", "agent_end", "agent_abort", "message_queued", "message_applied"})
-"""Events of a child's that are not passed on: the start and the end of its call say as much."""
+"""The events of a child that are not passed on: its call has a start and an end."""
 
 
 @final
-class TurnEvents:
+class TurnEvents(Projection):
     """The `turns` events of one session: feed `take` its notices, in order."""
 
-    def __init__(self, told: RunView) -> None:
-        self.told = told
+    opening: ClassVar[JsonEvent | None] = {"type": "agent_start"}
 
-    @classmethod
-    def of(cls, session: str) -> TurnEvents:
-        """Events of *session*."""
-        return cls(RunView(session=session))
-
-    def take(self, notice: Notice) -> Events:
-        """The events that *notice* is."""
-        self.told, events = project(self.told, notice)
-        return events
+    def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
+        """The events of *notice*."""
+        return _say(before, notice, after)
 
 
-def project(told: RunView, notice: Notice) -> tuple[RunView, Events]:
-    """What has been *told* with *notice*, and the events that it is."""
-    return tell(told, notice, _say, ({"type": "agent_start", "session_id": told.session},))
-
-
-def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
+def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
     match notice:
         case RunStarted():
-            yield _start(notice, after)
+            yield {
+                "type": "agent_start",
+                "session_id": after.session,
+                "run_id": notice.run,
+                "model": notice.model,
+                "tools": list(notice.tools),
+            }
         case TextDelta() | ReasoningDelta():
             yield from _delta(before, notice, after)
         case AnswerDropped():
@@ -96,47 +82,38 @@ def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[Plain]:
         case AgentNoticed():
             yield from _of_child(before, notice, after)
         case CompactionStarted() | Compacted() | CompactionFailed():
-            yield from _compacted(before, notice)
+            reason = notice.reason if isinstance(notice, CompactionFailed) else ""
+            yield from compaction_events(before, notice, "tokens", _error(reason, fatal=False))
         case RunEnded():
             yield from _ended(before, notice, after)
         case _:
             yield from _besides(notice)
 
 
-def _start(notice: RunStarted, told: RunView) -> Plain:
-    return {
-        "type": "agent_start",
-        "session_id": told.session,
-        "run_id": notice.run,
-        "model": notice.model,
-        "tools": list(notice.tools),
-    }
-
-
 # Answers
 
 
-def _delta(before: RunView, notice: TextDelta | ReasoningDelta, after: RunView) -> Iterator[Plain]:
-    """A bit of an answer; where it begins a block of text or thought, that first."""
+def _delta(before: RunView, notice: TextDelta | ReasoningDelta, after: RunView) -> Iterator[JsonEvent]:
+    """A piece of an answer, behind the start of its block of text or thought."""
     kind = "message" if isinstance(notice, TextDelta) else "thinking"
     if after.answer.blocks > before.answer.blocks:
         yield {"type": f"{kind}_start"}
     yield {"type": f"{kind}_delta", "delta": notice.text}
 
 
-def _turn_end(told: RunView) -> Plain:
+def _turn_end(told: RunView) -> JsonEvent:
     """An answer with calls; *tool_results* are none yet."""
     answer = told.last_answer
     message = None if answer is None else next(_messages(answer))
     return {"type": "turn_end", "message": message, "tool_results": []}
 
 
-def _messages(message: Message) -> Iterator[Plain]:
-    """*message* as it is told: one for each result, where it is made of results."""
+def _messages(message: Message) -> Iterator[JsonEvent]:
+    """*message*; a message of results becomes one for each result."""
     if message.role is Role.TOOL:
         yield from (_tool_result(result) for result in message.results)
         return
-    said: Plain = {"role": message.role.value, "content": message.text}
+    said: JsonEvent = {"role": message.role.value, "content": message.text}
     if message.role is Role.ASSISTANT:
         thoughts = [part.text for part in message.parts if isinstance(part, Reasoning)]
         said |= {"thinking": "".join(thoughts), "tool_calls": [_tool_call(call) for call in message.calls]}
@@ -146,11 +123,11 @@ def _messages(message: Message) -> Iterator[Plain]:
     yield said
 
 
-def _tool_call(call: ToolCall) -> Plain:
+def _tool_call(call: ToolCall) -> JsonEvent:
     return {"call_id": call.id, "tool": call.name, "arguments": shown(call.arguments)}
 
 
-def _tool_result(result: ToolResult) -> Plain:
+def _tool_result(result: ToolResult) -> JsonEvent:
     return {
         "role": "tool_result",
         "call_id": result.call,
@@ -163,13 +140,15 @@ def _tool_result(result: ToolResult) -> Plain:
 # Calls
 
 
-def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView) -> Iterator[Plain]:
-    of: Plain = {"call_id": notice.call, "tool": told.tool(notice)}
+def _called(
+    notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView
+) -> Iterator[JsonEvent]:
+    of: JsonEvent = {"call_id": notice.call, "tool": told.tool(notice)}
     match notice:
         case ToolStarted(arguments=arguments):
             yield {"type": "tool_execution_start", **of, "arguments": shown(arguments)}
         case AgentStarted(agent=agent, prompt=prompt):
-            task: Plain = {"agent": agent, "prompt": prompt}
+            task: JsonEvent = {"agent": agent, "prompt": prompt}
             yield {"type": "tool_execution_start", **of, "arguments": task}
             yield {"type": "sub_agent_start", "call_id": notice.call, **task}
         case ToolOutput(text=text):
@@ -179,17 +158,17 @@ def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told:
             if _never_ran(notice, told):
                 yield {"type": "tool_skipped", **of, "reason": content}
             else:
-                end: Plain = {"is_error": outcome is not Outcome.OK, "seconds": notice.seconds}
+                end: JsonEvent = {"is_error": outcome is not Outcome.OK, "seconds": notice.seconds}
                 yield {"type": "tool_execution_end", **of, **end, "result": content}
 
 
 def _never_ran(notice: CallSettled, told: RunView) -> bool:
-    """Whether its answer was seen and its start was not, although it may have had none."""
+    """Whether the call of *notice* ended without a start, although its answer was seen."""
     batch = told.batch
     return notice.call in batch.calls and notice.call not in batch.started and notice.outcome in UNRUN
 
 
-def _of_child(before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[Plain]:
+def _of_child(before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[JsonEvent]:
     call, agent = notice.call, after.batch.agents.get(notice.call, "")
     for event in _say(before.child(call), notice.notice, after.child(call)):
         if event["type"] not in OWN:
@@ -199,33 +178,13 @@ def _of_child(before: RunView, notice: AgentNoticed, after: RunView) -> Iterator
 # The whole run
 
 
-def _compacted(before: RunView, notice: CompactionStarted | Compacted | CompactionFailed) -> Iterator[Plain]:
-    """Starts and ends come in pairs: one that is begun anew goes on, one that never began had no end."""
-    match notice:
-        case CompactionStarted(size=size, reason=reason):
-            if before.compacting is None:
-                yield {"type": "compaction_start", "tokens": size, "reason": reason}
-        case Compacted():
-            yield _compaction_end(notice.before, notice.after)
-        case CompactionFailed(reason=reason):
-            if before.compacting is None:
-                yield _error(reason, fatal=False)
-            else:
-                yield _compaction_end(before.compacting, before.compacting, reason)
-
-
-def _compaction_end(before: int, after: int, error: str | None = None) -> Plain:
-    return {"type": "compaction_end", "tokens_before": before, "tokens_after": after, "error": error}
-
-
-def _ended(before: RunView, notice: RunEnded, after: RunView) -> Iterator[Plain]:
+def _ended(before: RunView, notice: RunEnded, after: RunView) -> Iterator[JsonEvent]:
     reason, spent, usage = notice.reason, notice.spent, notice.spent.usage
-    if before.compacting is not None:
-        yield _compaction_end(before.compacting, before.compacting, reason.value)
-    if reason in BROKEN:
+    yield from compaction_cut(before, reason.value)
+    if reason in ERROR_ENDS:
         yield _error(notice.detail or reason.value, fatal=True)
     yield {
-        "type": "agent_abort" if reason in STOPPED else "agent_end",
+        "type": "agent_abort" if reason in WANTED_ENDS else "agent_end",
         "reason": reason.value,
         "messages": [plain for message in after.messages for plain in _messages(message)],
         "usage": {
@@ -242,8 +201,8 @@ def _ended(before: RunView, notice: RunEnded, after: RunView) -> Iterator[Plain]
     }
 
 
-def _besides(notice: Notice) -> Iterator[Plain]:
-    """What came in from outside, what could not, and what else was not as it should be."""
+def _besides(notice: Notice) -> Iterator[JsonEvent]:
+    """Inputs, refusals and other faults."""
     match notice:
         case InputReceived(id=sender):
             yield {"type": "message_queued", "id": sender}
@@ -258,7 +217,7 @@ def _besides(notice: Notice) -> Iterator[Plain]:
             why = f"{notice.failure.value}: {message}"
             yield _error(f"{model} is asked instead of {other}: {why}", fatal=False)
         case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
-            yield _error(text, fatal=False)  # one that was stopped is told by the error that ends the run
+            yield _error(text, fatal=False)  # a stop shows in the error that ends the run
         case RetryScheduled(attempt=attempt, due=due, message=message):
             why = f"{notice.failure.value}: {message}"
             yield {"type": "retry", "attempt": attempt, "due": due, "reason": why}
@@ -266,6 +225,6 @@ def _besides(notice: Notice) -> Iterator[Plain]:
             pass
 
 
-def _error(message: str, *, fatal: bool) -> Plain:
-    """What went wrong; after a *fatal* error the run ends."""
+def _error(message: str, *, fatal: bool) -> JsonEvent:
+    """An error; after a *fatal* one the run ends."""
     return {"type": "error", "message": message, "fatal": fatal}

@@ -1,4 +1,4 @@
-"""The settings that belong to no word of the machine's: hooks that are commands, the session, the log."""
+"""The classes of settings that only `Settings` has: presets, commands as hooks, the session, the log."""
 
 from __future__ import annotations
 
@@ -27,18 +27,15 @@ if TYPE_CHECKING:
 
     from ..performers.hooks import HookReturn
 
-# What a setting may be written as, in one line of text: a rule.
-
-
-Where = tuple[tuple[str, str], ...]
+ArgumentGlobs = tuple[tuple[str, str], ...]
 """For each named argument a glob, as a `Rule` has them."""
 
+# A glob may hold commas itself, so only a comma before the next argument ends one.
 _NEXT = re.compile(r",(?=\w+=)")
-"""Ends an argument's glob, which may itself have commas: the next one has to follow."""
 
 
-def pairs(text: str) -> Where | None:
-    """The arguments of ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for anything else."""
+def pairs(text: str) -> ArgumentGlobs | None:
+    """The globs in ``ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for any other text."""
     parts = [part.partition("=") for part in _NEXT.split(text)]
     if not all(name and equals for name, equals, _ in parts):
         return None
@@ -46,7 +43,7 @@ def pairs(text: str) -> Where | None:
 
 
 def rule(text: str, verdict: Verdict) -> Rule | None:
-    """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for anything else."""
+    """The rule ``TOOL`` or ``TOOL:ARGUMENT=GLOB[,ARGUMENT=GLOB]``; None for any other text."""
     tool, colon, rest = text.partition(":")
     where = pairs(rest) if colon else ()
     if not tool.strip() or where is None:
@@ -55,14 +52,14 @@ def rule(text: str, verdict: Verdict) -> Rule | None:
 
 
 def judged_rule(text: str) -> Rule | None:
-    """The rule that a verdict stands before, as `Rule` itself is written; None for anything else."""
+    """The rule ``VERDICT TOOL[:ARGUMENT=GLOB,...]``; None for any other text."""
     verdict, _, rest = text.strip().partition(" ")
     return rule(rest.strip(), Verdict(verdict)) if verdict in tuple(Verdict) else None
 
 
 @final
 class Preset(StrEnum):
-    """A whole policy by name, which single settings of the policy are laid over."""
+    """A whole policy by name; single settings of the policy are laid over it."""
 
     DEFAULT = "default"
     SDK = "sdk"
@@ -83,12 +80,12 @@ POLICIES: Mapping[Preset, Policy] = {
     Preset.CONFIRMED: config.CONFIRMED,
     Preset.SINGLETON: config.SINGLETON,
 }
-"""What each preset stands for."""
+"""The policy of each preset."""
 
 
 @final
 class Prices(StrEnum):
-    """Where the price of a model comes from that has none of its own: nowhere, or the list `genai_prices`."""
+    """The source of the price of a model without one: none, or the list `genai_prices`."""
 
     OWN = "own"
     GENAI = "genai"
@@ -96,7 +93,7 @@ class Prices(StrEnum):
 
 @final
 class Level(StrEnum):
-    """How much is logged: nothing, each step, or each piece of a stream too."""
+    """How much is logged: nothing, each step, or each piece of a stream, too."""
 
     OFF = "off"
     INFO = "info"
@@ -118,10 +115,9 @@ def _program(_: object, __: attrs.Attribute[tuple[str, ...]], command: tuple[str
 @attrs.frozen(kw_only=True)
 class CommandHook:
     """
-    A hook that is a program: *command* and its arguments, asked *at* a place, as `command_hook` says.
+    A program as a hook: *command* and its arguments, asked *at* a place; see `command_hook`.
 
-    *tool* and *where* are globs and say about which calls. *timeout* is in seconds. It is called *name*, or
-    as its program is where that is empty.
+    The globs *tool* and *where* select calls. *timeout* is in seconds. The default *name* is the program's.
     """
 
     at: Hook = attrs.field(converter=Hook)
@@ -133,18 +129,18 @@ class CommandHook:
 
     @property
     def called(self) -> str:
-        """Its name, or its program's."""
+        """Its name, or that of its program."""
         return self.name or Path(self.command[0]).name
 
     def made(self, cwd: Path, name: str) -> HostHook[Awaitable[HookReturn]]:
         """
-        The hook, called *name* and run in *cwd*; raises `ConfigError` where its program is not there.
+        The hook, called *name* and run in *cwd*; raises `ConfigError` if its program is missing.
 
-        It would guard nothing then. The program is looked for from here, not from *cwd*.
+        The program is looked for from the current directory, not from *cwd*.
         """
         program, *more = self.command
         found = shutil.which(os.path.expanduser(program))  # noqa: PTH111  # a Path forgets the ./ before a name
-        if found is None:
+        if found is None:  # a hook that cannot run would guard nothing
             msg = f"hooks: the program {program!r} of {self.at} is not there, or may not be run"
             raise ConfigError(msg)
         return command_hook(
@@ -162,11 +158,9 @@ class CommandHook:
 @attrs.frozen(kw_only=True)
 class SessionSettings:
     """
-    Which conversation this is.
+    The session to open: a new one called *id*, the one to *resume*, or the *latest* of the working directory.
 
-    *id* is what to call a new session, *resume* names one that is there to go on with; with *latest* that is
-    the newest one of the working directory. Without *persist* nothing of it is kept. *titles* says how
-    sessions get theirs.
+    Without *persist* it is not stored. *titles* says how sessions get theirs.
     """
 
     id: str | None = None
@@ -176,11 +170,7 @@ class SessionSettings:
     titles: Titles = attrs.field(default=Titles.INLINE, converter=Titles)
 
     def __attrs_post_init__(self) -> None:
-        told = [
-            name
-            for name, value in (("id", self.id), ("resume", self.resume), ("latest", self.latest))
-            if value
-        ]
+        told = [name for name in ("id", "resume", "latest") if getattr(self, name)]
         if len(told) > 1:
             msg = f"SessionSettings.{told[0]} must stand alone: {' and '.join(told)} each name a session"
             raise ConfigError(msg)
@@ -190,9 +180,9 @@ class SessionSettings:
 @attrs.frozen(kw_only=True)
 class Debug:
     """
-    What is logged of each step: at *level*, as lines of JSON, into *file* or to stderr.
+    The log of steps at *level*, as lines of JSON, in *file* or on stderr.
 
-    A *file* without a level logs everything.
+    With a *file* and no level, everything is logged.
     """
 
     file: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
@@ -204,12 +194,10 @@ class Debug:
     )
 
     def begin(self) -> None:
-        """
-        Log from now on, in this whole process, unless the host has configured structlog: then that holds.
-        """
+        """Log from now on, in the whole process; if the host has configured structlog, that holds instead."""
         if self.level is Level.OFF:
             return
-        import structlog  # noqa: PLC0415  # needed by those only who log
+        import structlog  # noqa: PLC0415  # 30 ms, for a log only
 
         if structlog.is_configured():
             return
@@ -238,9 +226,9 @@ class Debug:
 @final
 class _Appended:
     """
-    The end of *file*, opened for each line: nothing is held, so the file may be moved away meanwhile.
+    The end of *file*, opened for each line, so that the file may be moved away.
 
-    What cannot be written any more is let go of: a log is not worth a run.
+    A line that cannot be written is dropped: a log is not worth a run.
     """
 
     def __init__(self, file: Path) -> None:
@@ -252,4 +240,4 @@ class _Appended:
             lines.write(text)
 
     def flush(self) -> None:
-        """It was written when it was added."""
+        """Lines are not buffered."""

@@ -1,9 +1,9 @@
 """
-The keys of all settings, as the classes have them.
+The keys of all settings, read off the classes that hold them.
 
 A key is the way to a setting: ``limits.usd`` in a file is ``usd`` in the table ``limits``, and
-``TURNWHEEL_LIMITS__USD`` in the environment. Agents are told by name, so their keys have a ``NAME`` in them;
-the keys of what a list holds have ``[]``.
+``TURNWHEEL_LIMITS__USD`` in the environment. The keys of agents have a ``NAME`` in them, and the keys of
+items of a list ``[]``. The class of all settings is an argument, *root*: this module does not know it.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ import attrs
 
 from ..effects.config import ChildSpec
 from ..effects.permissions import Rule
-from ..effects.validators import (
-    not_empty,
-    not_negative,
-    positive,
-    share,
-)
-from .settings import SECRET, Settings
+from ..effects.validators import not_empty, not_negative, positive, share
 
-PREFIX = "TURNWHEEL_"
-"""What a variable of the environment begins with that is a setting."""
+Way = tuple[str, ...]
+"""The way to a setting, such as ``("limits", "usd")``; items of a list have their number in it."""
+
+SECRET = {"secret": True}
+"""The metadata of a setting that is never shown."""
+
+ENV_PREFIX = "TURNWHEEL_"
+"""The beginning of a variable that is a setting."""
 
 NESTED = "__"
-"""What stands in a variable for the dot of a key."""
+"""Stands in a variable for the dot of a key."""
 
-NAME = "NAME"
+ANY_NAME = "NAME"
 """Stands in a key for the name of an agent."""
 
 ITEM = "[]"
 """Stands behind a key for each item of its list."""
 
-NONE = "none"
-"""What is written for no limit, where there is one by default: TOML has no word of its own."""
+NONE_WORD = "none"
+"""The word for no limit, if there is one by default; TOML has none."""
 
 NEAR = 0.75
-"""How much a name must look like one of ours to be taken for a slip of the pen, from 0 to 1."""
+"""The likeness to a key, from 0 to 1, from which on a name is taken for a misspelt key."""
 
-ELSEWHERE: Mapping[str, str] = {
+OTHER_NAMES: Mapping[str, str] = {
     "additional_dirs": "directories",
     "auto_title": "session.titles",
     "allowed_tools": "rules",
@@ -71,25 +71,22 @@ ELSEWHERE: Mapping[str, str] = {
     "setting_sources": "instructions",
     "system_prompt": "system",
 }
-"""What a setting is called elsewhere, and what it is called here."""
+"""Names that other tools have for a setting, and its key."""
 
 NOT_DATA: Mapping[str, str] = {
     "can_use_tool": "it is code, and handed to Settings.agent as its approver",
-    "context": "a run is stopped with Session.interrupt, or by cancelling whoever waits for it",
+    "context": "a run is stopped with Session.interrupt, or by cancelling the task that waits for it",
     "mcp_servers": "tools of MCP servers cannot be had yet",
 }
-"""What is a setting elsewhere and none here, and why."""
-
-Area = Settings | ChildSpec
-"""Where keys stand: any of the classes with settings, of which these two are looked at specially."""
+"""Settings of other tools that are none here, and why."""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Key:
+class SettingKey:
     """A setting: the *path* to it, its *kind*, and whether it may be *none*."""
 
-    path: tuple[str, ...]
+    path: Way
     kind: Any
     optional: bool
     attribute: attrs.Attribute[Any]
@@ -99,7 +96,7 @@ class Key:
 
     @property
     def variable(self) -> str:
-        """What it is called in the environment; empty for what is told with the list that it is in."""
+        """Its name in the environment; empty for a part of a list, which is one value."""
         return "" if ITEM in self.path else variable(self.path)
 
     @property
@@ -109,13 +106,13 @@ class Key:
 
     @property
     def accepts(self) -> str:
-        """What it takes, in words."""
+        """The values that it accepts, in words."""
         return accepts(self.kind, self.attribute, optional=self.optional)
 
 
-def variable(path: tuple[str, ...]) -> str:
-    """What the setting at *path* is called in the environment."""
-    return PREFIX + NESTED.join(path).upper()
+def variable(path: Way) -> str:
+    """The name in the environment of the setting at *path*."""
+    return ENV_PREFIX + NESTED.join(path).upper()
 
 
 def bare(annotation: Any) -> tuple[Any, bool]:  # noqa: ANN401  # an annotation
@@ -127,7 +124,7 @@ def bare(annotation: Any) -> tuple[Any, bool]:  # noqa: ANN401  # an annotation
 
 
 def item_of(kind: Any) -> Any:  # noqa: ANN401  # an annotation
-    """What *kind* is a list of; None where it is no list."""
+    """The kind of the items of the list *kind*; None if it is no list."""
     return get_args(kind)[0] if get_origin(kind) is tuple else None
 
 
@@ -141,26 +138,26 @@ def fields_of(area: type) -> Mapping[str, tuple[Any, bool, attrs.Attribute[Any]]
 
 
 def is_area(kind: Any) -> bool:  # noqa: ANN401  # an annotation
-    """Whether *kind* is a table of settings of its own; a rule is written in one line."""
+    """Whether *kind* is a table of settings; a rule is not, as it is written in one line."""
     return isinstance(kind, type) and attrs.has(kind) and kind is not Rule
 
 
-def keys(area: type = Settings, path: tuple[str, ...] = ()) -> Iterator[Key]:
-    """The keys of *area*, which stands at *path*, and of all that is in it."""
+def keys(area: type, path: Way = ()) -> Iterator[SettingKey]:
+    """The keys of *area*, which stands at *path*, and of the tables in it."""
     for name, (kind, optional, attribute) in fields_of(area).items():
         here = (*path, name)
         if kind == tuple[ChildSpec, ...]:
-            named = (*here, NAME)
+            named = (*here, ANY_NAME)
             yield from (key for key in keys(ChildSpec, named) if key.path != (*named, "name"))
         elif is_area(kind):
             yield from keys(kind, here)
         else:
-            yield Key(path=here, kind=kind, optional=optional, attribute=attribute)
+            yield SettingKey(path=here, kind=kind, optional=optional, attribute=attribute)
             if is_area(item_of(kind)):
                 yield from keys(item_of(kind), (*here, ITEM))
 
 
-WORDS: Mapping[Any, str] = {
+KIND_NAMES: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -170,14 +167,14 @@ WORDS: Mapping[Any, str] = {
     Rule: "a rule such as 'allow write:path=docs/*'",
     tuple[tuple[str, str], ...]: "a table of globs by the names of arguments",
 }
-"""What the kinds of settings are, in words."""
+"""The kinds of settings, in words."""
 
 SEVERAL: Mapping[Any, str] = {
     str: "texts",
     Path: "paths",
     Rule: "rules such as 'allow write:path=docs/*'",
 }
-"""As `WORDS`, for lists of them."""
+"""As `KIND_NAMES`, for the items of a list."""
 
 MORE: Mapping[Any, str] = {
     positive: " above 0",
@@ -185,18 +182,18 @@ MORE: Mapping[Any, str] = {
     share: " above 0 and at most 1",
     not_empty: " that is not empty",
 }
-"""What the checks ask for beyond that."""
+"""The words that a validator adds."""
 
 
 def accepts(kind: Any, attribute: attrs.Attribute[Any] | None = None, *, optional: bool = False) -> str:  # noqa: ANN401  # an annotation
-    """What a setting of *kind* takes, in words; *optional*: it may be none as well."""
+    """The values that a setting of *kind* accepts, in words; *optional*: none, too."""
     said = _words(kind) + ("" if attribute is None else MORE.get(attribute.validator, ""))
-    return f"{said}, or {NONE!r}" if optional and kind not in {str, Path} else said
+    return f"{said}, or {NONE_WORD!r}" if optional and kind not in {str, Path} else said
 
 
 def _words(kind: Any) -> str:  # noqa: ANN401  # an annotation
-    if kind in WORDS:
-        return WORDS[kind]
+    if kind in KIND_NAMES:
+        return KIND_NAMES[kind]
     item = item_of(kind)
     if item is not None:
         return f"a list of {SEVERAL[item] if item in SEVERAL else f'tables with some of {_names(item)}'}"
@@ -209,19 +206,19 @@ def _names(area: type) -> str:
     return ", ".join(fields_of(area))
 
 
-def meant(way: tuple[str, ...], area: type) -> str:
-    """What to say to what is told at the end of *way*, where *area* knows no such setting."""
+def suggestion(root: type, way: Way, area: type) -> str:
+    """A hint at what the unknown setting of *area* at the end of *way* may mean."""
     if way[-1] in NOT_DATA:
         return NOT_DATA[way[-1]]
-    if way[-1] in ELSEWHERE:
-        return f"it is {ELSEWHERE[way[-1]]} here"
-    near = nearest(way)
+    if way[-1] in OTHER_NAMES:
+        return f"it is {OTHER_NAMES[way[-1]]} here"
+    near = nearest(root, way)
     return f"there are {_names(area)}" if near is None else f"did you mean {near}?"
 
 
-def nearest(way: tuple[str, ...]) -> str | None:
-    """The key of the setting, or of the table, that looks most like *way*; None where none does."""
-    ways: set[tuple[str, ...]] = {key.path[:end] for key in keys() for end in range(1, len(key.path) + 1)}
+def nearest(root: type, way: Way) -> str | None:
+    """The key of the setting or table that looks most like *way*; None if none does."""
+    ways = {key.path[:end] for key in keys(root) for end in range(1, len(key.path) + 1)}
     ordered = sorted(sorted(ways), key=len)
     for each in ordered:
         if each[-1] == way[-1] and len(each) > 1:

@@ -1,81 +1,142 @@
 """
-From what was told to `Settings`: every value checked where it stands, and all faults told at once.
+Reads settings from a file, the environment and Python, by precedence, and finds all mistakes at once.
 
-The converter is cattrs' with its detailed validation. Each setting is read by a hook of its own, which also
-runs the checks of its class: a class would stop at the first value that fails.
+Theory of operation. Each source becomes a `Layer`: for each key its value and its source. Layers are laid
+over each other key by key; a list is one value. The result becomes a tree of tables, of which a `_Reader`
+makes objects. It runs the checks of each class value by value, since a class stops at its first fault, and
+names the source of each fault. The class of all settings is an argument, *root*: this module knows only its
+parts.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from types import GenericAlias
-from typing import Any, cast, final
+from typing import Any, TypeVar, cast, final
 
 import attrs
-import cattrs
-from cattrs.errors import AttributeValidationNote
-from cattrs.gen import make_dict_structure_fn, override
 
-from ..effects.config import ChildSpec, ModelSpec
-from ..effects.errors import ConfigError, TurnwheelError
+from ..effects.config import ChildSpec, Loops, ModelSpec, Policy
+from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import Rule
-from .areas import judged_rule
+from ..effects.validators import within
+from .areas import ArgumentGlobs, CommandHook, Debug, Level, Preset, judged_rule
 from .keys import (
-    NONE,
+    ENV_PREFIX,
+    NESTED,
+    NONE_WORD,
+    NOT_DATA,
+    OTHER_NAMES,
+    SECRET,
+    Way,
     accepts,
     fields_of,
     is_area,
     item_of,
-    meant,
-)
-from .settings import SECRET, Settings
-from .sources import (
-    AGENTS,
-    FALSE,
-    TRUE,
-    Layer,
-    Text,
-    toml,
+    nearest,
+    suggestion,
+    variable,
 )
 
-MOST = 100
-"""Characters shown of a value that is not accepted."""
+T = TypeVar("T")
+
+FILE = "turnwheel.toml"
+"""The file that is read if it is there and no other one is named."""
+
+MAX_SETTINGS = 1_000_000
+"""Bytes of a settings file: a thousand times those of a usual one."""
+
+MAX_SHOWN_VALUE = 100
+"""Characters of a wrong value in a fault."""
+
+AGENTS = tuple[ChildSpec, ...]
+"""The kind of the one list that is written as a table, by the names of its items."""
+
+ARGUMENT = "argument"
+"""The source of settings in Python."""
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"0", "false", "no", "off"})
+"""The words of a variable for true and for false."""
 
 FACTORY: type = type(attrs.Factory(list))
-"""The kind of default that is made of the other settings of its table."""
-
-Way = tuple[str, ...]
-"""The way to a value, with the numbers of what is in lists."""
+"""The type of a default that depends on the other settings of its table."""
 
 
 @final
-class _Refused(Exception):
-    """A value is not *accepted*."""
+class EnvText(str):
+    """The text of a variable, which may stand for a value of any kind."""
 
-    def __init__(self, accepted: str, value: object) -> None:
-        super().__init__(accepted, value)
-        self.accepted = accepted
-        self.value = value
+    __slots__ = ()
 
 
-def read(told: Layer) -> Settings:
-    """The settings that were *told*; raises one `ConfigError` for all that is wrong with them."""
-    try:
-        settings = _converter.structure(_tree(told), Settings)
-    except cattrs.BaseValidationError as error:
-        faults = [fault for way, each in _faults(error, ()) for fault in _said(way, each, told)]
-        raise ConfigError(_together(faults)) from error
-    return attrs.evolve(settings, sources={".".join(way): each.source for way, each in told.items()})
+@final
+@attrs.frozen
+class Source:
+    """The *value* of a setting, and the *source* that gave it."""
+
+    value: object
+    source: str
+
+    def place(self, key: str) -> str:
+        """The source and *key*, for an error."""
+        if self.source.startswith(ENV_PREFIX):
+            here = variable(tuple(key.split("."))) == self.source
+            return self.source if here else f"{self.source}: {key}"
+        return f"{self.source} {key}" if self.source == ARGUMENT else f"{self.source}: {key}"
+
+
+Layer = dict[Way, Source]
+"""The settings of one source, by the way to each."""
+
+
+def read(
+    root: type[T], file: str | os.PathLike[str] | None, env: Mapping[str, str], told: Mapping[str, object]
+) -> tuple[T, dict[str, str]]:
+    """
+    The *root* of all settings, from *told* over *env* over *file* over the defaults, and the source of each.
+
+    Raises one `ConfigError` for all mistakes.
+    """
+    merged: Layer = {}
+    for layer in (_of_file(root, file), _of_environment(root, env), dict(_flat(told, root, (), ARGUMENT))):
+        _lay(layer, over=merged, root=root)
+    whole = _of_preset(merged[("preset",)]) if ("preset",) in merged else {}
+    _lay(merged, over=whole, root=root)
+    reader = _Reader(root, whole)
+    made = reader.table(_tree(whole), root, ())
+    if reader.faults:
+        several = f"{len(reader.faults)} settings are wrong:"
+        raise ConfigError(
+            "\n  ".join(reader.faults if len(reader.faults) == 1 else [several, *reader.faults])
+        )
+    return cast("T", made), {".".join(way): each.source for way, each in whole.items()}
+
+
+# Layers
+
+
+def _lay(layer: Layer, *, over: Layer, root: type) -> None:
+    """Lay *layer* over another one, which loses the settings that it replaces."""
+    for way, told in layer.items():
+        gone = way
+        if way[-1] == "name" and _kind(root, way[:-1]) is ModelSpec:
+            # Price and window belong to a model: a layer that names another one drops them.
+            gone = () if way in over and over[way].value == told.value else way[:-1]
+        elif isinstance(told.value, dict):
+            gone = ()  # a table adds to the one below
+        for below in [known for known in over if gone and known[: len(gone)] == gone]:
+            del over[below]
+    over.update(layer)
 
 
 def _tree(told: Layer) -> dict[str, object]:
-    """What was *told* as tables in tables."""
+    """The settings of a layer as tables in tables."""
     tree: dict[str, object] = {}
     for way in sorted(told, key=len):
         table: Any = tree
@@ -86,244 +147,325 @@ def _tree(told: Layer) -> dict[str, object]:
     return tree
 
 
+def _kind(root: type, way: Way) -> Any:  # noqa: ANN401  # an annotation
+    """The kind of the setting at the end of *way*; None if there is no such setting."""
+    kind: Any = root
+    for name in way:
+        if kind == AGENTS:
+            kind = ChildSpec
+        elif is_area(kind) and name in fields_of(kind):
+            kind = fields_of(kind)[name][0]
+        else:
+            return None
+    return kind
+
+
+def _flat(value: object, kind: Any, way: Way, source: str) -> Iterator[tuple[Way, Source]]:  # noqa: ANN401  # an annotation
+    """The settings in *value*, which stands at the end of *way* and is of *kind*."""
+    value = _written_out(value, kind)
+    if not _is_table(kind) or not isinstance(value, Mapping):
+        yield way, Source(value, source)
+        return
+    if way and not value:
+        yield way, Source({}, source)
+    for name, each in value.items():
+        inner = ChildSpec if kind == AGENTS else fields_of(kind).get(name, (None,))[0]
+        yield from _flat(each, inner, (*way, str(name)), source)
+
+
+def _is_table(kind: Any) -> bool:  # noqa: ANN401  # an annotation
+    return kind == AGENTS or is_area(kind)
+
+
+def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotation
+    """The table that a short form stands for; any other *value* as it is."""
+    if kind is ModelSpec and isinstance(value, str):
+        return {"name": value}
+    if kind is Debug and isinstance(value, str | bool):
+        text = str(value).lower()
+        return {"level": Level.DEBUG if text in TRUE else Level.OFF if text in FALSE else text}
+    if kind is Loops and (value is False or (isinstance(value, EnvText) and value.lower() in FALSE)):
+        return Loops.never()
+    return value
+
+
+def _of_preset(preset: Source) -> Layer:
+    """The settings of a preset, where they differ from the usual policy."""
+    if preset.value not in tuple(Preset):
+        return {}
+    policy, usual = Preset(str(preset.value)).policy, Policy()
+    return {
+        ("policy", name): Source(getattr(policy, name), f"preset {preset.value}")
+        for name in fields_of(Policy)
+        if getattr(policy, name) != getattr(usual, name)
+    }
+
+
+# The file
+
+
+def _of_file(root: type, file: str | os.PathLike[str] | None) -> Layer:
+    import tomllib  # noqa: PLC0415  # 5 ms, for a file only
+
+    path = Path(FILE if file is None else file).expanduser()
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(MAX_SETTINGS + 1)
+        within(f"the file of settings {str(path)!r}", len(data), MAX_SETTINGS, "bytes")
+        told = tomllib.loads(data.decode().replace("\r", "\n"), parse_float=Decimal)
+    except TooLarge as error:
+        raise ConfigError(str(error)) from error
+    except FileNotFoundError as error:
+        if file is None:
+            return {}
+        msg = f"there is no file of settings {str(path)!r}"
+        raise ConfigError(msg) from error
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"the settings in {str(path)!r} cannot be read: {error}"
+        raise ConfigError(msg) from error
+    except (ValueError, RecursionError) as error:  # also huge numbers and deep nesting
+        msg = f"the settings in {str(path)!r} are no TOML: {error}"
+        raise ConfigError(msg) from error
+    return {
+        way: attrs.evolve(each, value=_based(each.value, _kind(root, way), path.parent))
+        for way, each in _flat(told, root, (), str(path))
+    }
+
+
+def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  # an annotation
+    """*value* with its paths as seen from here: in a file they begin at its *folder*."""
+    match value:
+        case str() if kind is Path:
+            return str(folder / Path(value).expanduser())
+        case [*items] if item_of(kind) in {Path, CommandHook}:
+            return [_based(item, item_of(kind), folder) for item in items]
+        case {"command": [str(program), *more]} if kind is CommandHook and "/" in program:
+            seen = str(folder.absolute() / Path(program).expanduser())
+            return {**cast("dict[str, object]", value), "command": [seen, *more]}
+        case _:
+            return value
+
+
+# The environment
+
+
+def _of_environment(root: type, env: Mapping[str, str]) -> Layer:
+    told: Layer = {}
+    for name in sorted(env):
+        way = tuple(name.removeprefix(ENV_PREFIX).lower().split(NESTED))
+        if name.startswith(ENV_PREFIX) and env[name].strip() and _is_ours(root, way):
+            kind, text = _kind(root, way), env[name]
+            table = _is_table(kind) and text.lstrip().startswith("{")
+            told.update(_flat(_toml(text) if table else EnvText(text), kind, way, name))
+    return told
+
+
+def _toml(text: str) -> object:
+    """The value of *text* in TOML; *text* itself if it is none."""
+    import tomllib  # noqa: PLC0415  # 5 ms, for a list or a table only
+
+    try:
+        return tomllib.loads(f"value = {text}", parse_float=Decimal)["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _is_ours(root: type, way: Way) -> bool:
+    """Whether the variable of *way* is for turnwheel."""
+    # A misspelt one is, or it would be lost silently. But the prefix is not ours alone: where a service is
+    # called turnwheel, Kubernetes sets TURNWHEEL_PORT.
+    first, *more = way
+    known = more or _kind(root, way) is not None or first in {*OTHER_NAMES, *NOT_DATA}
+    return bool(known) or nearest(root, way) is not None
+
+
 # Values
 
 
-def _refuse(kind: Any, value: object) -> _Refused:  # noqa: ANN401  # an annotation
-    return _Refused(accepts(kind), value)
+class _Refused(ValueError):
+    """A value that its kind does not accept; `int` and enums raise a plain ValueError."""
 
 
 def _text(value: object, kind: type[str]) -> str:
     if not isinstance(value, str):
-        raise _refuse(kind, value)
-    try:
-        return kind(value) if issubclass(kind, StrEnum) else str(value)
-    except ValueError as error:
-        raise _refuse(kind, value) from error
+        raise _Refused
+    return kind(value) if issubclass(kind, StrEnum) else str(value)
 
 
-def _bool(value: object, kind: Any) -> bool:  # noqa: ANN401  # an annotation
-    if isinstance(value, Text) and value.strip().lower() in TRUE | FALSE:
+def _bool(value: object) -> bool:
+    if isinstance(value, EnvText) and value.strip().lower() in TRUE | FALSE:
         return value.strip().lower() in TRUE
     if not isinstance(value, bool):
-        raise _refuse(kind, value)
+        raise _Refused
     return value
 
 
-def _int(value: object, kind: Any) -> int:  # noqa: ANN401  # an annotation
-    if isinstance(value, Text):
-        try:
-            return int(value)
-        except ValueError as error:
-            raise _refuse(kind, value) from error
+def _int(value: object) -> int:
+    if isinstance(value, EnvText):
+        return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _refuse(kind, value)
+        raise _Refused
     return value
 
 
-def _decimal(value: object, kind: Any) -> Decimal:  # noqa: ANN401  # an annotation
+def _decimal(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise _refuse(kind, value)
-    try:
-        number = Decimal(str(value).strip())
-    except InvalidOperation as error:
-        raise _refuse(kind, value) from error
+        raise _Refused
+    number = Decimal(str(value).strip())
     if not number.is_finite():
-        raise _refuse(kind, value)
+        raise _Refused
     return number
 
 
-def _float(value: object, kind: Any) -> float:  # noqa: ANN401  # an annotation
-    if isinstance(value, str) and not isinstance(value, Text):
-        raise _refuse(kind, value)
-    number = float(_decimal(value, kind))
+def _float(value: object) -> float:
+    if isinstance(value, str) and not isinstance(value, EnvText):
+        raise _Refused
+    number = float(_decimal(value))
     if not math.isfinite(number):
-        raise _refuse(kind, value)
+        raise _Refused
     return number
 
 
-def _path(value: object, kind: type[Path]) -> Path:
+def _path(value: object) -> Path:
     if not isinstance(value, str | Path):
-        raise _refuse(kind, value)
+        raise _Refused
     return Path(value).expanduser()
 
 
-def _rule(value: object, kind: type[Rule]) -> Rule:
+def _rule(value: object) -> Rule:
     made = value if isinstance(value, Rule) else judged_rule(value) if isinstance(value, str) else None
     if made is None:
-        raise _refuse(kind, value)
+        raise _Refused
     return made
 
 
-def _where(value: object, kind: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401  # an annotation
+def _globs(value: object) -> ArgumentGlobs:
     pairs = tuple(value.items()) if isinstance(value, Mapping) else value
     if not isinstance(pairs, tuple) or not all(isinstance(part, str) for pair in pairs for part in pair):
-        raise _refuse(kind, value)
-    return cast("tuple[tuple[str, str], ...]", pairs)
+        raise _Refused
+    return cast("ArgumentGlobs", pairs)
 
 
-def _tuple(value: object, kind: Any) -> tuple[Any, ...]:  # noqa: ANN401  # an annotation
-    if isinstance(value, Text):
-        listed = toml(value) if value.lstrip().startswith("[") else None
+_VALUES: Mapping[Any, Callable[[object], object]] = {
+    bool: _bool,
+    int: _int,
+    float: _float,
+    Decimal: _decimal,
+    Path: _path,
+    Rule: _rule,
+    ArgumentGlobs: _globs,
+}
+
+
+@final
+class _Reader:
+    """Makes objects of tables; `faults` collects every fault, each with its source."""
+
+    def __init__(self, root: type, told: Layer) -> None:
+        self._root = root
+        self._told = told
+        self.faults: list[str] = []
+
+    def table(self, value: object, area: type, way: Way) -> object:
+        """The *area* object of the table *value* at the end of *way*; None behind a fault."""
+        value = _written_out(value, area)
+        if isinstance(value, area):
+            return value
+        if not isinstance(value, Mapping):
+            raise _Refused
+        before = len(self.faults)
+        made: dict[str, object] = {}
+        for name, (_, _, attribute) in fields_of(area).items():
+            if name in value:
+                made[name] = self._setting(value[name], area, name, (*way, name))
+            elif attribute.default is attrs.NOTHING:
+                self._fault((*way, name), "is missing")
+        for name in sorted(map(str, value.keys() - fields_of(area).keys())):
+            unknown = (*way, name)
+            self._fault(unknown, f"is not known: {suggestion(self._root, unknown, area)}")
+        try:
+            return None if len(self.faults) > before else area(**made)
+        except TurnwheelError as error:
+            # A check of several settings together, which names the one that it is about.
+            about = re.fullmatch(r"\w+\.(\w+) (.*)", str(error), re.DOTALL)
+            name, problem = about.groups() if about else ("", str(error))
+            self._fault((*way, name) if name else way, problem)
+            return None
+
+    def _setting(self, value: object, area: type, name: str, way: Way) -> object:
+        """The *value* of the setting *name* of *area*, checked as its class does."""
+        kind, optional, attribute = fields_of(area)[name]
+        if optional and (value is None or (value == NONE_WORD and kind not in {str, Path})):
+            return None
+        before = len(self.faults)
+        try:
+            made = self._value(_over_default(value, kind, attribute), kind, way)
+            if len(self.faults) == before and not is_area(kind):
+                if attribute.converter is not None:
+                    made = cast("Any", attribute.converter)(made)
+                if attribute.validator is not None:
+                    attribute.validator(object.__new__(area), attribute, made)
+        except (ValueError, ArithmeticError, TurnwheelError):
+            self._refuse(way, accepts(kind, attribute, optional=optional and not is_area(kind)), value)
+            return None
+        return made
+
+    def _value(self, value: object, kind: Any, way: Way) -> object:  # noqa: ANN401  # an annotation
+        if kind == AGENTS and isinstance(value, Mapping):
+            named = {
+                name: {**each, "name": name} if isinstance(each, Mapping) else each
+                for name, each in value.items()
+            }
+            return tuple([self._item(each, ChildSpec, (*way, name)) for name, each in named.items()])
+        if kind in _VALUES:
+            return _VALUES[kind](value)
+        if (item := item_of(kind)) is not None:
+            return tuple([self._item(each, item, (*way, f"[{at}]")) for at, each in enumerate(_items(value))])
+        return self.table(value, kind, way) if is_area(kind) else _text(value, kind)
+
+    def _item(self, value: object, kind: Any, way: Way) -> object:  # noqa: ANN401  # an annotation
+        try:
+            return self._value(value, kind, way)
+        except (ValueError, ArithmeticError):
+            self._refuse(way, accepts(kind), value)
+            return None
+
+    def _refuse(self, way: Way, accepted: str, value: object) -> None:
+        shown = str(value) if isinstance(value, Decimal) else repr(value)
+        shown = shown if len(shown) <= MAX_SHOWN_VALUE else f"{shown[:MAX_SHOWN_VALUE]}..."
+        if way[0] in fields_of(self._root) and fields_of(self._root)[way[0]][2].metadata == SECRET:
+            shown = "a value that is not shown"
+        self._fault(way, f"must be {accepted}; got {shown}")
+
+    def _fault(self, way: Way, problem: str) -> None:
+        """Add *problem* of the setting at the end of *way*, with its source, or that of its table."""
+        key = ".".join(way).replace(".[", "[")
+        at = [self._told[way[:end]] for end in range(len(way), 0, -1) if way[:end] in self._told]
+        beside = [each for known, each in self._told.items() if known[: len(way) - 1] == way[:-1]]
+        self.faults.append(f"{(at or beside)[0].place(key) if at or beside else key} {problem}")
+
+
+def _items(value: object) -> Sequence[object]:
+    """The items of a list; a variable writes it with commas, or as in TOML."""
+    if isinstance(value, EnvText):
         value = (
-            [Text(part.strip()) for part in value.split(",") if part.strip()] if listed is None else listed
+            _toml(value)
+            if value.lstrip().startswith("[")
+            else [EnvText(part.strip()) for part in value.split(",") if part.strip()]
         )
     if not isinstance(value, list | tuple):
-        raise _refuse(kind, value)
-    return tuple(_structure(value, GenericAlias(list, (item_of(kind),))))
+        raise _Refused
+    return value
 
 
-def _children(value: object, kind: Any) -> tuple[ChildSpec, ...]:  # noqa: ANN401  # an annotation
-    """Agents by name, each of which is told the name it stands under."""
-    if not isinstance(value, Mapping):
-        return _tuple(value, kind)
-    named = {
-        name: {**each, "name": name} if isinstance(each, Mapping) else each for name, each in value.items()
-    }
-    return tuple(_structure(named, dict[str, ChildSpec]).values())
-
-
-# Settings and tables of them
-
-
-def _setting(value: object, _: object, *, area: type, attribute: attrs.Attribute[Any]) -> object:
-    """The *value* of a setting of *area*, checked as its class does."""
-    kind, optional, _ = fields_of(area)[attribute.name]
-    if optional and (value is None or (value == NONE and kind not in {str, Path})):
-        return None
-    if is_area(kind):
-        return _structure(_over_default(value, kind, attribute), kind)
-    try:
-        made = _structure(value, kind)
-        if attribute.converter is not None:
-            made = cast("Any", attribute.converter)(made)
-        if attribute.validator is not None:
-            attribute.validator(object.__new__(area), attribute, made)
-    except (_Refused, TurnwheelError) as error:  # a fault within a list is an error of its own kind
-        raise _Refused(accepts(kind, attribute, optional=optional), value) from error
-    return made
-
-
-def _over_default(value: object, kind: type, attribute: attrs.Attribute[Any]) -> object:
-    """A table over the default of its own setting, where that is not what its class has by itself."""
+def _over_default(value: object, kind: Any, attribute: attrs.Attribute[Any]) -> object:  # noqa: ANN401  # an annotation
+    """A table over the default of its own setting, where that differs from the defaults of its class."""
     usual = attribute.default
-    if not isinstance(value, Mapping) or not isinstance(usual, kind) or "name" in value:
-        return value  # another model is not what the usual one is
+    if not is_area(kind) or not isinstance(value, Mapping) or not isinstance(usual, kind) or "name" in value:
+        return value  # a model with a name is another one than the default
     own = {
         name: getattr(usual, name)
         for name, (_, _, each) in fields_of(kind).items()
         if not isinstance(each.default, FACTORY) and getattr(usual, name) != each.default
     }
     return own | dict(value)
-
-
-def _table(value: object, kind: type, *, made: Callable[[Any, Any], Any]) -> object:
-    """A table of settings, read by what cattrs has *made* for its class."""
-    if isinstance(value, kind):
-        return value
-    if kind is ModelSpec and isinstance(value, str):
-        return ModelSpec(name=value) if value.strip() else _table({"name": value}, kind, made=made)
-    if not isinstance(value, Mapping):
-        raise _refuse(kind, value)
-    return made(dict(value), kind)
-
-
-def _reader(area: type) -> Callable[[Any, Any], Any]:
-    """What reads tables of the class *area*."""
-    hooks: dict[str, Any] = {
-        name: override(struct_hook=partial(_setting, area=area, attribute=attribute))
-        if name in fields_of(area)
-        else override(omit=True)
-        for name, attribute in attrs.fields_dict(area).items()
-    }
-    return partial(_table, made=make_dict_structure_fn(area, _converter, **hooks))
-
-
-def _is_list(kind: Any) -> bool:  # noqa: ANN401  # an annotation
-    return item_of(kind) is not None
-
-
-def _make_converter() -> cattrs.Converter:
-    made = cattrs.Converter(detailed_validation=True, forbid_extra_keys=True)
-    leaves: dict[Any, Callable[[Any, Any], Any]] = {
-        str: _text,  # enums of texts, too
-        bool: _bool,
-        int: _int,
-        float: _float,
-        Decimal: _decimal,
-        Path: _path,
-    }
-    for kind, hook in leaves.items():
-        made.register_structure_hook(kind, hook)
-    made.register_structure_hook_factory(is_area, _reader)
-    # The last that fits is asked first.
-    made.register_structure_hook_func(_is_list, _tuple)
-    made.register_structure_hook_func(lambda kind: kind == tuple[tuple[str, str], ...], _where)
-    made.register_structure_hook_func(lambda kind: kind == AGENTS, _children)
-    made.register_structure_hook_func(lambda kind: kind is Rule, _rule)
-    return made
-
-
-_converter = _make_converter()
-
-_structure: Callable[..., Any] = _converter.structure
-
-
-# What is wrong
-
-
-def _faults(error: Exception, way: Way) -> Iterator[tuple[Way, Exception]]:
-    """Each single fault of *error*, and the way to what it is about."""
-    if not isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
-        yield way, error
-        return
-    noted, rest = error.group_exceptions()
-    for each, note in noted:
-        name = note.name if isinstance(note, AttributeValidationNote) else note.index
-        yield from _faults(each, (*way, f"[{name}]" if isinstance(name, int) else name))
-    for each in rest:
-        yield from _faults(each, way)
-
-
-def _said(way: Way, error: Exception, told: Layer) -> Iterator[str]:
-    """What to say of *error*, which is about the setting at the end of *way*."""
-    match error:
-        case _Refused(accepted=accepted, value=value):
-            yield f"{_place(way, told)} must be {accepted}; got {_shown(way, value)}"
-        case cattrs.ForbiddenExtraKeysError(extra_fields=extra, cl=area):
-            for name in sorted(extra):
-                unknown = (*way, name)
-                yield f"{_place(unknown, told)} is not known: {meant(unknown, area)}"
-        case KeyError():
-            yield f"{_place(way, told)} is missing"
-        case _:
-            # A check of several settings together, which names the one that it is about.
-            about = re.fullmatch(r"\w+\.(\w+) (.*)", str(error), re.DOTALL)
-            name, problem = about.groups() if about else ("", str(error))
-            yield f"{_place((*way, name) if name else way, told)} {problem}"
-
-
-def _place(way: Way, told: Layer) -> str:
-    """Where the setting at the end of *way* was told, or what it stands in, or what stands beside it."""
-    for end in range(len(way), 0, -1):
-        if way[:end] in told:
-            return told[way[:end]].place(_key(way))
-    beside = [each for known, each in told.items() if known[: len(way) - 1] == way[:-1]]
-    return beside[0].place(_key(way)) if beside else _key(way)
-
-
-def _key(way: Way) -> str:
-    return ".".join(way).replace(".[", "[")
-
-
-def _shown(way: Way, value: object) -> str:
-    if way[0] in fields_of(Settings) and fields_of(Settings)[way[0]][2].metadata == SECRET:
-        return "a value that is not shown"
-    said = str(value) if isinstance(value, Decimal) else repr(value)
-    return said if len(said) <= MOST else f"{said[:MOST]}..."
-
-
-def _together(faults: list[str]) -> str:
-    if len(faults) == 1:
-        return faults[0]
-    return "\n  ".join([f"{len(faults)} settings are wrong:", *faults])

@@ -1,31 +1,31 @@
-"""`Settings`: all that can be told of an agent as data, and the agent that follows from it."""
+"""`Settings`: an agent as data, and the agent and the session that they describe."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, final
 
 import attrs
 
-from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries
-from ..effects.errors import ArgumentError, UnknownSession
+from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
+from ..effects.errors import ArgumentError, ConfigError, UnknownSession
 from ..effects.permissions import Rule
 from ..effects.secrets import Secrets
 from ..effects.validators import of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent
+from ..engine.prices import price_of
 from ..engine.session.delivery import Delivery
 from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.stores.sqlite import SQLiteStore
+from ..performers.tools.builtin import builtin_tools
 from ..performers.tools.decorator import Tool
-from .areas import (
-    CommandHook,
-    Debug,
-    Preset,
-    Prices,
-    SessionSettings,
-)
-from .parts import agent_of
+from .areas import CommandHook, Debug, Preset, Prices, SessionSettings
+from .keys import SECRET
+from .reading import read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,19 +42,43 @@ if TYPE_CHECKING:
     from ..performers.secrets import Vault
     from ..performers.stores.base import Store
 
+Tools = list[Tool[..., Any]]
+
 T = TypeVar("T", ModelSpec, Limits, Policy, Retries, Compaction, Loops)
-"""A table of settings that all stand side by side."""
+"""A table of settings without tables in it."""
 
-FILE = "turnwheel.toml"
-"""The file that is read where no other one is named, if it is there."""
 
-SECRET = {"secret": True}
-"""Marks a setting that is never shown."""
+_SAME = (
+    *(
+        "api_key",
+        "base_url",
+        "betas",
+        "compaction",
+        "cwd",
+        "directories",
+        "fallback",
+        "instructions",
+        "limits",
+    ),
+    *(
+        "loops",
+        "policy",
+        "requests_at_once",
+        "retries",
+        "rules",
+        "secrets",
+        "session_limits",
+        "stop",
+        "system",
+    ),
+    "watch",
+)
+"""The settings that `Agent` takes as they are, under the same names."""
 
 
 @final
 class Host(TypedDict, total=False):
-    """What an agent is given that is no data; what is given here wins over a setting."""
+    """The parts of an agent that are no data; they win over settings."""
 
     approver: Callable[[AskApproval], Awaitable[Decision | None]] | None
     client: httpx.AsyncClient | None
@@ -96,20 +120,9 @@ def _policy(settings: Settings) -> Policy:
 @attrs.frozen(kw_only=True)
 class Settings:
     """
-    All that can be told of an agent as data. What needs code is handed to `agent`.
+    All of an agent that is data. Code is handed to `agent`; docs/settings.md describes each setting.
 
-    *model*, *models* and *fallback* are whom to ask, at *base_url* with *api_key* where those are not the
-    provider's own, with *betas* as features asked for by name and *requests_at_once* at most; *prices* says
-    where the price of a model comes from that has none. *system* and the files *instructions* tell it who it
-    is, *stop* are stop sequences. *tools* are the built-in ones it is offered, as globs, without
-    *disallowed_tools*; *rules* judge their calls, *hooks* have a say. *agents* may be started by the model;
-    *agent_name* makes this agent one of them. *cwd* and *directories* are what file tools may touch. *limits*
-    are each run's, *session_limits* those of all runs of a session. *policy*, *retries*, *compaction* and
-    *loops* say how it goes about its work; a *preset* is a whole policy that the policy's own settings are
-    laid over. *secrets* says what is kept out of sight. *store* is the file that keeps sessions, *session*
-    says which one. *watch* is what those are told who look on, *debug* the log.
-
-    Each setting has a key, such as ``limits.usd``; *sources* says where those came from that were told.
+    Each setting has a key, such as ``limits.usd``. *sources* has the source of each one that was set.
     """
 
     model: ModelSpec = attrs.field(
@@ -159,20 +172,17 @@ class Settings:
         **told: Any,  # noqa: ANN401  # settings as they are, or as a file would have them
     ) -> Settings:
         """
-        The settings that are *told*, over those of the environment, over those of *file*, over the defaults.
+        The settings in *told*, over the environment, over *file*, over the defaults.
 
-        Without *file* it is ``turnwheel.toml`` in the working directory, if that is there. *env* is the
-        process's environment unless told; in it ``TURNWHEEL_LIMITS__USD`` is ``limits.usd``. A table that is
-        told as a mapping is laid over the one below it, one that is told as an object takes its place.
-        Raises one `ConfigError` for all that is wrong.
+        Without *file*, ``turnwheel.toml`` in the working directory is read if it is there. Without *env*, the
+        environment of the process is; in it ``TURNWHEEL_LIMITS__USD`` is ``limits.usd``. A mapping is laid
+        over the table below it, an object replaces that table. Raises one `ConfigError` for all mistakes.
         """
-        from .reading import read  # noqa: PLC0415  # it needs cattrs and tomllib, which most agents do not
-        from .sources import layers  # noqa: PLC0415  # as above
-
-        return read(layers(file, os.environ if env is None else env, told))
+        settings, sources = read(cls, file, os.environ if env is None else env, told)
+        return attrs.evolve(settings, sources=sources)
 
     def told(self, key: str) -> bool:
-        """Whether *key*, or anything below it, was told: by a file, by the environment or in Python."""
+        """Whether a file, the environment or Python set *key*, or a key below it."""
         parts = key.split(".")
         whole = (".".join(parts[:end]) for end in range(1, len(parts) + 1))
         return any(each in self.sources for each in whole) or any(
@@ -180,7 +190,7 @@ class Settings:
         )
 
     def over(self, area: str, base: T) -> T:
-        """*base* with what was told of *area* in its place, such as ``limits`` over some `Limits`."""
+        """*base* with those settings of *area* that were set, such as ``limits`` over some `Limits`."""
         mine = getattr(self, area)
         told = [each.name for each in attrs.fields(type(base)) if self.told(f"{area}.{each.name}")]
         return attrs.evolve(base, **{name: getattr(mine, name) for name in told})
@@ -193,20 +203,34 @@ class Settings:
         **host: Unpack[Host],
     ) -> Agent:
         """
-        The agent that follows from these settings, with *tools* and *hooks* of the host's besides theirs.
+        The agent of these settings, with *tools* and *hooks* besides theirs.
 
-        It keeps sessions in a store of its own where *store* is set and *persist* is, which is `Agent.store`
-        and to be closed by whoever closes the agent. Raises `ConfigError` where settings do not fit
-        together, or fit no tool.
+        With *store* and *persist* it has a store of its own, `Agent.store`, which the caller closes with the
+        agent. Raises `ConfigError` if settings do not fit together, or fit no tool.
         """
         self.debug.begin()
-        return agent_of(self, tools, hooks, host)
+        changed, offered = _as_named(self, _offered(self, tools))
+        kept = changed.store if changed.session.persist else None
+        # The settings that an agent has under the same name; `host` wins over the store.
+        same = {name: getattr(changed, name) for name in _SAME}
+        given: dict[str, Any] = {"store": None if kept is None else SQLiteStore(kept.expanduser()), **host}
+        return Agent(
+            model=_model(changed),
+            models=tuple([spec for spec in changed.models if spec.name != changed.model.name]),
+            tools=offered,
+            hooks=(*_made(changed), *hooks),
+            children=changed.agents,
+            prices=price_of if changed.prices is Prices.GENAI else None,
+            titles=changed.session.titles,
+            **same,
+            **given,
+        )
 
     async def open(self, agent: Agent) -> Session:
         """
-        The session of *agent* that these settings name; a new one where they name none.
+        The session of *agent* that these settings name, or a new one.
 
-        Raises `UnknownSession` where the one to go on with is not in its store.
+        Raises `UnknownSession` if the session to resume is not in the store of *agent*.
         """
         name, store = self.session.id, agent.store
         if self.session.resume is not None:
@@ -218,3 +242,92 @@ class Settings:
 
             name = await latest(store, agent.cwd)
         return agent.session(name)
+
+
+def _made(settings: Settings) -> Iterator[HostHook[Any]]:
+    """The hooks of *settings*; several of one program get a number in their names."""
+    seen: Counter[str] = Counter()
+    for hook in settings.hooks:
+        seen[hook.called] += 1
+        number = seen[hook.called]
+        yield hook.made(settings.cwd, hook.called if number == 1 else f"{hook.called}-{number}")
+
+
+def _model(settings: Settings) -> ModelSpec:
+    """The model of *settings*; if only its name was set, the one of that name among *models*."""
+    model = settings.model
+    if model != ModelSpec(name=model.name):
+        return model
+    return next((spec for spec in settings.models if spec.name == model.name), model)
+
+
+def _offered(settings: Settings, more: Iterable[Tool[..., Any]]) -> Tools:
+    """
+    The built-in tools that *settings* name and *more* of the host's, without the disallowed ones.
+
+    Raises `ConfigError` for a glob that fits no tool.
+    """
+    mine = builtin_tools() if settings.tools or settings.disallowed_tools else ()
+    given = [*more]
+    _fits("tools", settings.tools, mine)
+    _fits("disallowed_tools", settings.disallowed_tools, (*mine, *given))
+    there = [*(tool for tool in mine if _named(tool, settings.tools)), *given]
+    return [tool for tool in there if not _named(tool, settings.disallowed_tools)]
+
+
+def _named(tool: Tool[..., Any], globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(tool.spec.name, glob) for glob in globs)
+
+
+def _fits(key: str, globs: Iterable[str], tools: Sequence[Tool[..., Any]]) -> None:
+    for glob in globs:
+        # A misspelt glob would let in the tool that it was to keep out.
+        if not any(_named(tool, (glob,)) for tool in tools):
+            names = ", ".join(tool.spec.name for tool in tools)
+            msg = f"{key} must be names or globs of tools, which are {names}; got {glob!r}"
+            raise ConfigError(msg)
+
+
+def _as_named(settings: Settings, tools: Tools) -> tuple[Settings, Tools]:
+    """
+    *settings* and *tools* of the child that `agent_name` names; as they are if it names none.
+
+    That agent has the child's tools only and the stricter limits of both, and starts no children.
+    """
+    if not settings.agent_name:
+        return settings, tools
+    child = _child(settings)
+    kept = [tool for tool in tools if _has(child, tool)]
+    changed = attrs.evolve(
+        settings,
+        agent_name="",
+        agents=(),
+        model=child.model or settings.model,
+        system=child.system or settings.system,
+        instructions=child.instructions or settings.instructions,
+        limits=_stricter(settings.limits, child.limits),
+    )
+    return changed, kept
+
+
+def _child(settings: Settings) -> ChildSpec:
+    for child in settings.agents:
+        if child.name == settings.agent_name:
+            return child
+    names = ", ".join(child.name for child in settings.agents) or "none"
+    msg = f"agent_name must be one of the agents, which are: {names}; got {settings.agent_name!r}"
+    raise ConfigError(msg)
+
+
+def _has(child: ChildSpec, tool: Tool[..., Any]) -> bool:
+    if child.tools is None:
+        return tool.spec.side_effect is SideEffect.READ_ONLY
+    return tool.spec.name in child.tools
+
+
+def _stricter(one: Limits, other: Limits) -> Limits:
+    """The lower one of each limit."""
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in attrs.fields_dict(Limits)}
+    return Limits(
+        **{name: min((x for x in pair if x is not None), default=None) for name, pair in pairs.items()}
+    )

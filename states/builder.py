@@ -1,4 +1,8 @@
-"""What comes in from outside and leaves a state as it is: prompts and steers that wait, changed settings."""
+"""What all handlers build their transitions with: effects, ids, hooks, and inputs that move nothing."""
+
+# A handler never touches the memory. It collects effects in a draft, and those that are records are folded
+# when the whole transition is known to be legal. So a bug in a handler raises, and leaves state and memory
+# as they were; and a record of this step is not yet in the memory that the handler sees.
 
 from __future__ import annotations
 
@@ -36,6 +40,8 @@ class Draft:
 
     def __init__(self, ctx: Context) -> None:
         self._run = ctx.memory.run
+        # Ids are counted and not drawn. So a replay makes the same ones, and an id is the idempotency key
+        # of its request.
         self._first = self._next = ctx.memory.next_id
         self.effects: list[Effect] = []
 
@@ -51,6 +57,8 @@ class Draft:
 
     def to(self, state: S) -> tuple[S, tuple[Effect, ...]]:
         """The transition to *state* with everything collected."""
+        # Last among the effects, and only where an id was made: the record is what keeps two requests from
+        # one id after a crash.
         if self._next != self._first:
             self.effects.append(UseIds(next=self._next))
         return state, tuple(self.effects)
@@ -75,25 +83,25 @@ def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, ca
 
 
 def record_answers(hook: Hook, event: HookAnswered, draft: Draft, call: str = "") -> Opinion:
-    """What the hooks said, which is told to whoever watches; the context they add is kept."""
+    """The opinion of the hooks, which watchers see; the context that they add is kept."""
     said = opinion(event.said)
     draft.add(HookEnded(request=event.request, hook=hook, said=event.said, call=call))
+    # Also of a hook that denies: what it knows may be what the model needs to do better.
     draft.add(*[AddContext(text=text) for text in said.context])
     return said
 
 
 def received(state: State, ctx: Context) -> tuple[Effect, ...]:
-    """
-    The effects of *ctx*'s event, which does not move *state*.
-
-    An input waits in the mail, a setting holds from the next time it is looked at, and anything else does not
-    apply here.
-    """
+    """The effects of *ctx*'s event, which does not move *state*."""
+    # An input waits in the mail, a setting holds from the next time it is looked at, and anything else does
+    # not apply here.
     event = ctx.event
     match event:
         case UserSent() | UserSteered():
+            # It is in the mail already: `Memory.receive` puts it there before any handler runs.
             return (InputReceived(id=event.id),)
         case ControlReceived(change=change):
+            # Refused and not an error. The sender may be another process, which cannot be raised at.
             if why := inputs.refusal(ctx.config, change):
                 return (SettingRefused(change=change, reason=why),)
             return (change, SettingChanged(change=change))

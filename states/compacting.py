@@ -1,10 +1,19 @@
-"""
-Compacting: the context is being shrunk.
+"""Compacting: the context is being made smaller. A model summarises what is old; the summary replaces it."""
 
-A model summarises what is old; the summary takes its place. It must make the context smaller, or says that
-it cannot. What follows a failure depends on why it was tried: a context over its threshold goes on as it is,
-an answer that was cut off or refused for its size cannot.
-"""
+# Theory of operation.
+#
+# There are three reasons to be here, and they differ in what a failure means. Over the threshold there is
+# room for an answer yet, so a run goes on with its context as it is. After an answer that was cut at its
+# token limit, and after a request that was refused for its size, it cannot: without a smaller context the
+# run ends.
+#
+# A summary is a model call, and it can fail in all the ways of one. It is also dangerous in a way of its
+# own: it replaces what the model knows. So it must have come to its own end, must say something, and must
+# be smaller than what it replaces. And it is bounded: by tries without an answer in between, and by
+# failures in a row. A summary that cannot succeed would otherwise be paid for before each turn.
+#
+# What the summary covers is fixed when it is planned (`Plan.cut`). Messages do not come in while one is
+# written, since people's words wait in the mail until `thinking.go`.
 
 from __future__ import annotations
 
@@ -38,78 +47,51 @@ from ..effects.notices import (
 )
 from ..effects.permissions import Verdict
 from ..effects.pieces import TextPiece
-from ..effects.records import (
-    AddUsage,
-    AppendMessage,
-    CountCompaction,
-    ReplaceHistory,
-)
-from ..effects.requests import (
-    CallModel,
-    Cancel,
-    Purpose,
-    SetTimer,
-    Transcript,
-)
+from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
+from ..effects.requests import CallModel, Cancel, Purpose, SetTimer, Transcript
 from .batch.batch import Stopping
 from .builder import Draft, ask_hooks, received
 from .rules import compaction, model_messages
 from .rules.hooks import asked_at, opinion, told
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, wait
-from .rules.token_estimates import (
-    history_size,
-    message_size,
-    saved,
-    usage_of,
-)
-from .state import (
-    Compacting,
-    CompactReason,
-    Consulting,
-    End,
-    Go,
-    Pausing,
-    Plan,
-    Summary,
-    Thinking,
-    Weigh,
-)
+from .rules.token_estimates import history_size, message_size, saved, usage_of
+from .state import Compacting, CompactReason, Consulting, End, Go, Pausing, Plan, Summary, Thinking, Weigh
 
 if TYPE_CHECKING:
     from ..effects import Effect
     from ..effects.config import ModelSpec
     from .context import Context
 
+# Compactions, without an answer in between, of a conversation that was refused for its size.
 TRIES_OF_LARGE = 2
-"""Compactions, without an answer in between, of a conversation that was refused for its size."""
 
+# How often a summary is tried of half as much, where what there is to read is too much for its model.
 SMALLER_TRIES = 3
-"""How often a summary is tried of half as much, where what there is to read is too much for its model."""
 
-WHOLE = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
-"""Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place."""
+# Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place.
+WHOLE_SUMMARY = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 
-Step = tuple[Compacting | Thinking, tuple["Effect", ...]]
+CompactingStep = tuple[Compacting | Thinking, tuple["Effect", ...]]
 
 
 def handle(  # noqa: PLR0911  # one return for each kind of event
     state: Compacting, ctx: Context
-) -> Step:
+) -> CompactingStep:
     """What *ctx*'s event does while the context is being shrunk."""
     event, stage = ctx.event, state.stage
     match event:
         case Entered() if isinstance(stage, Weigh):
             return _weigh(state, ctx)
+        # As in `streaming`: pieces that repeat or skip some are of a stream that was taken up again.
         case ModelStreamed(request=request) if (
             isinstance(stage, Summary)
             and request == stage.request
             and event.before == stage.pieces.count
             and event.fits
         ):
-            pieces = stage.pieces.extend(event.pieces, event.count)
-            gathered = Summary(request=stage.request, model=stage.model, plan=stage.plan, pieces=pieces)
-            return Compacting(reason=state.reason, stage=gathered, stopping=state.stopping), ()
+            gathered = attrs.evolve(stage, pieces=stage.pieces.extend(event.pieces, event.count))
+            return attrs.evolve(state, stage=gathered), ()
         case ModelFinished() | ModelFailed() if isinstance(stage, Summary) and event.request == stage.request:
             return _answered(state, stage, event, ctx)
         case HookAnswered(request=request) if isinstance(stage, Consulting) and request == stage.request:
@@ -118,6 +100,8 @@ def handle(  # noqa: PLR0911  # one return for each kind of event
             return _interrupted(state, stage, ctx)
         case TimerFired(request=request) if isinstance(stage, Pausing) and request == stage.request:
             return _summarise(state, stage.plan, Draft(ctx), ctx)
+        # A steer waits for a summary that is being written, since it can only be read after it. It does not
+        # wait for a pause between two tries.
         case UserSteered(how=Steering.NOW) if isinstance(stage, Pausing):
             draft = Draft(ctx)
             draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
@@ -130,7 +114,7 @@ def handle(  # noqa: PLR0911  # one return for each kind of event
             return state, received(state, ctx)
 
 
-def _weigh(state: Compacting, ctx: Context) -> Step:
+def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
     """Decide whether a summary is worth asking for, and where the cut goes."""
     config, memory = ctx.config, ctx.memory
     draft = Draft(ctx)
@@ -139,23 +123,29 @@ def _weigh(state: Compacting, ctx: Context) -> Step:
         return draft.to(Thinking(stage=End(reason=reason)))
     if state.reason is CompactReason.MAX_TOKENS and not _worth_it(ctx):
         return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS)))
-    if memory.compactions >= (TRIES_OF_LARGE if state.reason is CompactReason.OVERFLOW else 1):
-        return _left_alone(state, "a summary was tried just before", draft, ctx)
+    if memory.progress.compactions >= (TRIES_OF_LARGE if state.reason is CompactReason.OVERFLOW else 1):
+        # A conversation that was refused for its size may need a second, tighter one. For the other reasons
+        # a summary that did not help does not help by being repeated.
+        return _failed(state, "a summary was tried just before", draft, ctx, asked=False)
     window = ctx.model.window
     if state.reason is CompactReason.OVERFLOW:
-        window = min(window, memory.size)  # it is smaller than it was taken for
+        window = min(window, memory.conversation.size)  # it is smaller than it was taken for
     cut = ctx.cut(window)
     if cut == 0:
-        return _left_alone(state, "there is nothing old enough to summarise", draft, ctx)
+        return _failed(state, "there is nothing old enough to summarise", draft, ctx, asked=False)
+    # Hooks are asked last, when all else speaks for a summary: they are told what is going to happen, and
+    # not what might.
     names = asked_at(config, Hook.PRE_COMPACT)
     if not names:
         return _summarise(state, _plan(cut, (), ctx), draft, ctx)
-    request = ask_hooks(Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.size), draft)
+    request = ask_hooks(
+        Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.conversation.size), draft
+    )
     return draft.to(Compacting(reason=state.reason, stage=Consulting(request=request, cut=cut)))
 
 
-def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Context) -> Step:
-    """The hooks answered: what they add is for whoever summarises; one may be against it, or end the run."""
+def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Context) -> CompactingStep:
+    """The hooks answered: what they add is for the summary; one may be against it, or end the run."""
     draft = Draft(ctx)
     said = opinion(event.said)
     draft.add(HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
@@ -163,7 +153,7 @@ def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Conte
         draft.add(InterruptRequested())
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     if said.verdict is Verdict.DENY:
-        return _left_alone(state, f"a hook denied it: {said.because}", draft, ctx)
+        return _failed(state, f"a hook denied it: {said.because}", draft, ctx, asked=False)
     return _summarise(state, _plan(stage.cut, said.context, ctx), draft, ctx)
 
 
@@ -179,20 +169,22 @@ def _summariser(ctx: Context) -> ModelSpec:
     return ctx.config.spec(name) if name else ctx.model
 
 
-def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Step:
+def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> CompactingStep:
     """Ask for the summary that *plan* describes."""
     memory, model = ctx.memory, _summariser(ctx).name
     request = draft.new_id()
+    # Only the first try is news: a watcher learns of a retry from `RetryScheduled`.
     if plan.attempt == 1:
-        draft.add(CompactionStarted(size=memory.size, reason=state.reason))
+        draft.add(CompactionStarted(size=memory.conversation.size, reason=state.reason))
     draft.add(
         CallModel(
             id=request,
             model=model,
+            # As one text and not as messages: a model that is shown a conversation goes on with it.
             view=Transcript(revision=memory.history.revision, length=plan.cut, limit=plan.limit),
             purpose=Purpose.SUMMARY,
             max_output=ctx.config.compaction.tokens,
-            instructions="\n".join([compaction.INSTRUCTIONS, *plan.wishes]),
+            instructions="\n".join([compaction.SUMMARY_INSTRUCTIONS, *plan.wishes]),
             attempt=plan.attempt,
         ),
     )
@@ -208,14 +200,17 @@ def _worth_it(ctx: Context) -> bool:
         case OnMaxTokens.STOP:
             return False
         case OnMaxTokens.COMPACT_OVER_THRESHOLD:
-            return compaction.due(ctx.memory.size, ctx.model.window, policy.compact_at)
+            return compaction.due(ctx.memory.conversation.size, ctx.model.window, policy.compact_at)
 
 
-def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context) -> Step:
+def _answered(
+    state: Compacting, stage: Summary, event: ModelFinished | ModelFailed, ctx: Context
+) -> CompactingStep:
     """
     The summary came, or did not. Whatever it cost is in the account; a summary is no turn.
     """
     draft = Draft(ctx)
+    # The account first, whatever follows: an answer that is of no use was paid for, too.
     last = event.pieces if isinstance(event, ModelFinished) else ()
     pieces = stage.pieces.extend(last, len(last)).pieces
     begun = isinstance(event, ModelFinished) or event.failure is Failure.LOST or bool(pieces)
@@ -223,9 +218,11 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, event.seconds)))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+    # Neither is a failure of the summary. Weighed again, since the process that goes on may have another
+    # configuration.
     if isinstance(event, ModelFailed) and event.failure in {Failure.LOST, Failure.UNBEGUN}:
         return draft.to(Compacting(reason=state.reason))
-    if isinstance(event, ModelFinished) and event.stop not in WHOLE:
+    if isinstance(event, ModelFinished) and event.stop not in WHOLE_SUMMARY:
         return _failed(state, f"the summary ended with {event.stop}", draft, ctx)
     if isinstance(event, ModelFailed):
         return _refused(state, stage, event, draft, ctx)
@@ -233,15 +230,21 @@ def _answered(state: Compacting, stage: Summary, event: ModelFinished | ModelFai
     return _summarised(state, stage, text, draft, ctx)
 
 
-def _refused(state: Compacting, stage: Summary, event: ModelFailed, draft: Draft, ctx: Context) -> Step:
+def _refused(
+    state: Compacting, stage: Summary, event: ModelFailed, draft: Draft, ctx: Context
+) -> CompactingStep:
     """Ask for the summary again, later or with less to read, where that may help."""
     plan = stage.plan
     again = attrs.evolve(plan, attempt=plan.attempt + 1)
     if event.failure is Failure.OVERFLOW and plan.attempt < SMALLER_TRIES:
+        # The summariser's window is smaller than it is configured to be. Half of what it could not read is
+        # found sooner than the right number.
         less = min(plan.limit, _read(stage, ctx)) // 2
         return _summarise(state, attrs.evolve(again, limit=less), draft, ctx)
     delay = wait(ctx.config.retries, event, plan.attempt)
-    own = not ctx.config.compaction.model and not ctx.memory.fallback
+    # A model that is configured for summaries is not replaced: it was chosen for a reason, and the run's own
+    # model can go on without a summary.
+    own = not ctx.config.compaction.model and not ctx.memory.progress.fallback
     if own and may_fall_back(ctx.config, stage.model, event, delay):
         draft.add(*fall_back(ctx.config, stage.model, event))
         return draft.to(Compacting(reason=state.reason))
@@ -258,28 +261,27 @@ def _refused(state: Compacting, stage: Summary, event: ModelFailed, draft: Draft
 
 
 def _read(stage: Summary, ctx: Context) -> int:
-    """How many tokens whoever summarises has to read, as estimated."""
+    """How many tokens the summariser has to read, as estimated."""
     return min(stage.plan.limit, history_size(ctx.memory.history.slice(0, stage.plan.cut)))
 
 
-def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> Step:
-    """
-    Put the summary in the place of what it covers, if that makes the context smaller.
-
-    Only the part that was cut is compared, as it was shown: the rest stays as it is. Without this a talkative
-    summary could make things worse at each attempt.
-    """
+def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx: Context) -> CompactingStep:
+    """Put the summary in the place of what it covers, if that makes the context smaller."""
+    # Only the part that was cut is compared, as it was shown: the rest stays as it is. Without this a
+    # talkative summary could make things worse at each attempt.
     memory, cut = ctx.memory, stage.plan.cut
+    history, cleared = memory.history, memory.conversation.cleared
     summary = compaction.summary_message(text, ctx.now)
-    old = history_size(memory.history.slice(0, cut)) - saved(memory.history, 0, min(cut, memory.cleared))
+    old = history_size(history.slice(0, cut)) - saved(history, 0, min(cut, cleared))
     if not text.strip():
         return _failed(state, "the summary was empty", draft, ctx)
     if message_size(summary) >= old:
         return _failed(state, "the summary was not smaller than what it was to replace", draft, ctx)
-    shown = history_size(memory.history) - saved(memory.history, 0, memory.cleared)
+    shown = history_size(history) - saved(history, 0, cleared)
     draft.add(
         ReplaceHistory(head=(summary,), keep=cut),
-        CountCompaction(attempts=memory.compactions + 1, failures=0),
+        # One success ends the row of failures, and still counts as a try until a turn is completed.
+        CountCompaction(attempts=memory.progress.compactions + 1, failures=0),
         Compacted(before=shown, after=shown - old + message_size(summary)),
     )
     if state.reason is CompactReason.MAX_TOKENS:
@@ -288,33 +290,25 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
     return draft.to(Thinking(stage=Go()))
 
 
-def _failed(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
-    """No summary came of it. Counted, so that the same failure is not paid for again and again."""
-    return _goes_on(state, why, ctx.memory.compaction_failures + 1, draft, ctx)
-
-
-def _left_alone(state: Compacting, why: str, draft: Draft, ctx: Context) -> Step:
-    """No summary was asked for: another time it may be, so that is no failure."""
-    return _goes_on(state, why, ctx.memory.compaction_failures, draft, ctx)
-
-
-def _goes_on(state: Compacting, why: str, failures: int, draft: Draft, ctx: Context) -> Step:
+def _failed(state: Compacting, why: str, draft: Draft, ctx: Context, *, asked: bool = True) -> CompactingStep:
     """The context stays as it is, and the run goes on where it can."""
-    draft.add(
-        CompactionFailed(reason=why),
-        CountCompaction(attempts=ctx.memory.compactions + 1, failures=failures),
-    )
+    # Counted, so that the same failure is not paid for again and again. Where no summary was *asked* for,
+    # none has failed: another time it may be worth one.
+    attempts = ctx.memory.progress.compactions + 1
+    failures = ctx.memory.session.compaction_failures + asked
+    draft.add(CompactionFailed(reason=why), CountCompaction(attempts=attempts, failures=failures))
     match state.reason:
         case CompactReason.THRESHOLD:
             return draft.to(Thinking(stage=Go()))
         case CompactReason.MAX_TOKENS:
+            # The history ends with a cut-off answer. To ask again with as little room would cut the next one.
             return draft.to(Thinking(stage=End(reason=DoneReason.MAX_TOKENS, detail=why)))
         case CompactReason.OVERFLOW:
             detail = f"the conversation is larger than the model's window, and {why}"
             return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
 
 
-def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> Step:
+def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> CompactingStep:
     """Cancel the summary and wait for its end, which tells what was used; asked twice, do not wait."""
     draft = Draft(ctx)
     if state.stopping:

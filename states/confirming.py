@@ -1,29 +1,19 @@
-"""
-Confirming: a person is being asked.
+"""Confirming: a person is being asked."""
 
-An answer names the request it answers, so several questions may be open and be answered in any order; a tool
-that was started before goes on meanwhile. How a batch goes on is the same under its three names; see `calls`.
-"""
+# An answer names the request that it answers. So several questions may be open and be answered in any
+# order, and a tool that was started before goes on meanwhile: a person may take a day.
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .batch.step import step
-from .state import (
-    Confirming,
-    Dispatching,
-    Executing,
-    Thinking,
-)
+from .batch.step import BatchStep, step
 
 if TYPE_CHECKING:
-    from ..effects import Effect
     from .context import Context
+    from .state import Confirming
 
 
-def handle(
-    state: Confirming, ctx: Context
-) -> tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]:
+def handle(state: Confirming, ctx: Context) -> BatchStep:
     """What *ctx*'s event does while a question is open."""
     return step(state, ctx)

@@ -1,24 +1,24 @@
-"""
-What a transition may look at besides its state, and how the memory changes: by folding records.
+"""What a transition may look at besides its state, and how the memory changes: by folding records."""
 
-The memory is the fold of all records, plus mail that `Memory.receive` put in and `TakeMail` takes out. It
-never holds callables, the clock, open requests (they belong to the state) or the configuration.
-"""
+# The memory is the fold of all records, and of the inputs that `receive` puts into the mail. Nothing else
+# ever writes to it. So a journal of events is enough to have it back, and two machines that were fed the
+# same events are equal.
+#
+# It never holds callables, the clock, open requests (they belong to the state) or the configuration. A run
+# can therefore be taken over by another process, under another configuration, at any step.
+#
+# Its groups follow how long things last. The next run goes on with the session and the conversation. A branch
+# goes on with the session as it is and with the conversation as it was. A run's own progress ends with it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
 from ..effects import is_record
 from ..effects.config import Config, ModelSpec, Steering
-from ..effects.events import (
-    ControlReceived,
-    Event,
-    UserSent,
-    UserSteered,
-)
+from ..effects.events import ControlReceived, Event, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Role
 from ..effects.permissions import PermissionMode, Rule
@@ -32,6 +32,7 @@ from ..effects.records import (
     CountContinue,
     GrantRule,
     MailKind,
+    Record,
     ReplaceHistory,
     SetInstructions,
     SetMode,
@@ -44,37 +45,19 @@ from ..effects.records import (
 )
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
-from .rules.token_estimates import (
-    history_size,
-    message_size,
-    results_in,
-    saved,
-)
+from .rules.token_estimates import history_size, message_size, results_in, saved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ..effects import Effect
 
+# How many inputs are remembered by their id, so that a repeated post is one input.
+# A bounded number: a session that lives for years would carry the id of each message it was ever sent.
 RECALL = 1_000
-"""How many inputs are remembered by their id, so that a repeated post is one input."""
 
-USUAL = (AppendMessage, AddUsage, UseIds)
-"""The records of every turn."""
-
-ConversationRecord = ReplaceHistory | ClearResults | CountCompaction
-"""The records of a conversation that is made smaller."""
-
-SettingRecord = SetModel | SetMode | SetThinking | SetInstructions | GrantRule | UseFallback
-"""The records of what holds from now on."""
-
-RareRecord = (
-    ConversationRecord | SettingRecord | TakeMail | AddContext | ClearContext | CountContinue | WithdrawTool
-)
-"""All other records."""
-
+# The events that carry an id of their sender's.
 INPUTS = UserSent | UserSteered | ControlReceived
-"""The events that carry an id of their sender's."""
 
 
 @final
@@ -110,7 +93,7 @@ class Mail:
 @final
 @attrs.frozen(kw_only=True)
 class AsConfigured:
-    """Nobody has changed it."""
+    """No person has changed it."""
 
 
 @final
@@ -121,166 +104,215 @@ class NotBegun:
 
 @final
 @attrs.frozen(kw_only=True)
-class Memory:
+class ConversationMemory:
     """
-    What a run knows. *size* is the running estimate of the conversation in tokens.
+    The history, and what a model is shown of it. The next run goes on with it; a branch goes back to it.
 
-    *instructions* stand behind the system prompt through the whole session. *thinking* is the last change a
-    person made to the model's budget, and *chosen* says which of model and mode a person has set.
-    *fallback* is the model that is asked instead, in this run, or empty. *granted* are rules a person gave
-    for good. *compactions* counts those since the last completed response, *compaction_failures* the failed
-    ones in a row, *continues* how often hooks made this run go on. Tool results in messages before index
-    *cleared* are not shown any more, *results* are; *withdrawn* are tools that are not offered. *received*
-    are the ids of the latest inputs. *earlier* is what the session spent before this run.
+    *size* is the running estimate in tokens. Tool results in messages before index *cleared* are not shown
+    any more, *results* are. *pending_context* are texts of hooks for the next model call.
     """
 
-    run: str
-    model: str
     history: History = attrs.field(factory=History.of)
-    next_id: int = 1
     size: int = 0
-    spent: Spent = Spent()
-    mode: PermissionMode = PermissionMode.DEFAULT
-    thinking: SetThinking | AsConfigured = AsConfigured()
-    instructions: SetInstructions | NotBegun = NotBegun()
-    mail: tuple[Mail, ...] = ()
-    received: tuple[str, ...] = ()
-    pending_context: tuple[str, ...] = ()
-    granted: tuple[Rule, ...] = ()
-    compactions: int = 0
-    compaction_failures: int = 0
-    continues: int = 0
-    chosen: tuple[str, ...] = ()
-    fallback: str = ""
     cleared: int = 0
     results: int = 0
+    pending_context: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, history: History) -> ConversationMemory:
+        """The memory of a conversation of which a model is shown all."""
+        return cls(history=history, size=history_size(history), results=results_in(history))
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SessionMemory:
+    """
+    What outlives each run, and what going back to an earlier end does not undo.
+
+    *chosen* says which of *model* and *mode* a person has set; *thinking* is the last change a person made to
+    the model's budget. *instructions* stand behind the system prompt. *granted* are rules that a person gave
+    for good. *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
+    """
+
+    model: str
+    mode: PermissionMode = PermissionMode.DEFAULT
+    chosen: tuple[str, ...] = ()
+    thinking: SetThinking | AsConfigured = AsConfigured()
+    instructions: SetInstructions | NotBegun = NotBegun()
+    granted: tuple[Rule, ...] = ()
+    mail: tuple[Mail, ...] = ()
+    received: tuple[str, ...] = ()
+    compaction_failures: int = 0
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunProgress:
+    """
+    What one run has met with: the next one begins with none of it.
+
+    *compactions* counts those since the last completed answer, *continues* how often hooks made this run go
+    on. *fallback* is the model that is asked instead, or empty; *withdrawn* are tools that are not offered.
+    """
+
+    compactions: int = 0
+    continues: int = 0
+    fallback: str = ""
     withdrawn: tuple[WithdrawTool, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Memory:
+    """
+    What a run knows, in three groups by how long they last.
+
+    *run* begins the ids of its requests; those with a number below *next_id* are in use. *spent* is what this
+    run spent, *earlier* what its session spent before.
+    """
+
+    # Every step changes the id or the account. They stand here and not in a group, since each group that
+    # changes is one copy more, and a copy is most of what a step costs.
+    run: str
+    next_id: int = 1
+    spent: Spent = Spent()
+    session: SessionMemory
+    conversation: ConversationMemory = attrs.field(factory=ConversationMemory)
+    progress: RunProgress = RunProgress()
     earlier: Spent = Spent()
+
+    @property
+    def history(self) -> History:
+        """The messages of the conversation, in order."""
+        return self.conversation.history
 
     def receive(self, event: Event) -> Memory:
         """This memory with the mail that *event* brings; a repeated post is one input."""
         if not isinstance(event, INPUTS) or self.has(event):
             return self
-        received = (*self.received[1 - RECALL :], event.id)
-        if isinstance(event, ControlReceived):
-            return attrs.evolve(self, received=received)
-        return attrs.evolve(self, mail=(*self.mail, Mail.of(event)), received=received)
+        mail = self.session.mail
+        if not isinstance(event, ControlReceived):  # which is done at once, so it never waits
+            mail = (*mail, Mail.of(event))
+        # A sender that got no receipt posts again, with the same id. The second post must change nothing.
+        received = (*self.session.received[1 - RECALL :], event.id)
+        return attrs.evolve(self, session=attrs.evolve(self.session, mail=mail, received=received))
 
     def has(self, event: Event) -> bool:
         """Whether *event* is an input that came before."""
-        return isinstance(event, INPUTS) and event.id in self.received
+        return isinstance(event, INPUTS) and event.id in self.session.received
 
     def waiting(self, lane: MailKind) -> tuple[Mail, ...]:
-        """What waits in *lane*, in the order it came."""
-        return tuple([mail for mail in self.mail if mail.lane is lane])
+        """The inputs that wait in *lane*, in the order in which they came."""
+        return tuple([mail for mail in self.session.mail if mail.lane is lane])
 
     def record(self, effects: Iterable[Effect]) -> Memory:
         """This memory after the records among *effects*, in their order."""
-        memory = self
-        usual: list[AppendMessage | AddUsage | UseIds] = []
-        for effect in effects:
-            if not is_record(effect):
-                continue
-            if isinstance(effect, USUAL):
-                usual.append(effect)
-            else:
-                memory, usual = _fold(_fold_usual(memory, usual), effect), []
-        return _fold_usual(memory, usual)
+        records = [effect for effect in effects if is_record(effect)]
+        if not records:
+            return self  # a piece of an answer has none, and comes a hundred times a second
+        next_id, spent = self.next_id, self.spent
+        conversation, session, progress = self.conversation, self.session, self.progress
+        for record in records:
+            match record:
+                case UseIds():
+                    next_id = record.next
+                case AddUsage():
+                    spent += record.spent
+                case _:
+                    session = _fold_session(session, record)
+                    progress = _fold_progress(progress, record)
+            conversation = _fold_conversation(conversation, record)
+        return attrs.evolve(
+            self,
+            next_id=next_id,
+            spent=spent,
+            conversation=conversation,
+            session=session,
+            progress=progress,
+        )
 
 
-def _fold_usual(memory: Memory, records: Sequence[AppendMessage | AddUsage | UseIds]) -> Memory:
-    """
-    *memory* after those *records* that every turn has, all at once: a copy for each is most of what it costs.
-    """
-    if not records:
-        return memory
-    history, size, results = memory.history, memory.size, memory.results
-    spent, next_id = memory.spent, memory.next_id
-    for record in records:
-        if isinstance(record, AppendMessage):
-            message = record.message
-            history, size = history.append(message), size + message_size(message)
-            results += len(message.parts) if message.role is Role.TOOL else 0
-        elif isinstance(record, AddUsage):
+# Each group folds the records that concern it and passes over the others: a few concern two groups.
+
+
+def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationMemory:  # noqa: PLR0911  # one return for each kind of record
+    match record:
+        case AppendMessage(message=message):
+            return attrs.evolve(
+                now,
+                history=now.history.append(message),
+                size=now.size + message_size(message),
+                results=now.results + (len(message.parts) if message.role is Role.TOOL else 0),
+            )
+        case AddUsage(context=context) if context:
             # A model's own count is better than our estimate, which only bridges to the next one.
-            spent, size = spent + record.spent, record.context or size
-        else:
-            next_id = record.next
-    return attrs.evolve(memory, history=history, size=size, results=results, spent=spent, next_id=next_id)
-
-
-def _fold(  # noqa: PLR0911  # one return for each kind of record
-    memory: Memory, record: RareRecord
-) -> Memory:
-    match record:
-        case ReplaceHistory() | ClearResults() | CountCompaction():
-            return _fold_conversation(memory, record)
-        case TakeMail():
-            left = tuple([mail for mail in memory.mail if mail.id not in record.ids])
-            return attrs.evolve(memory, mail=left)
-        case AddContext():
-            return attrs.evolve(memory, pending_context=(*memory.pending_context, record.text))
-        case ClearContext():
-            return attrs.evolve(memory, pending_context=())
-        case CountContinue():
-            return attrs.evolve(memory, continues=memory.continues + 1)
-        case WithdrawTool():
-            others = tuple([one for one in memory.withdrawn if one.tool != record.tool])
-            return attrs.evolve(memory, withdrawn=(*others, record))
-        case SetModel() | SetMode() | SetThinking() | SetInstructions() | GrantRule() | UseFallback():
-            return _fold_settings(memory, record)
-        case _:
-            assert_never(record)
-
-
-def _fold_conversation(memory: Memory, record: ConversationRecord) -> Memory:
-    match record:
+            return attrs.evolve(now, size=context)
+        # The size is counted anew and not subtracted from: estimates add up, and a summary is the moment to
+        # begin again.
         case ReplaceHistory():
-            history = memory.history.replace(record.head, record.keep)
-            cleared = max(0, memory.cleared - record.keep + len(record.head))
-            return attrs.evolve(
-                memory,
-                history=history,
-                size=history_size(history) - saved(history, 0, cleared),
-                cleared=cleared,
-                results=results_in(history.slice(cleared, len(history))),
-            )
-        case ClearResults():
-            less = saved(memory.history, memory.cleared, record.before)
-            gone = results_in(memory.history.slice(memory.cleared, record.before))
-            return attrs.evolve(
-                memory,
-                size=max(0, memory.size - less),
-                cleared=record.before,
-                results=memory.results - gone,
-            )
-        case CountCompaction():
-            return attrs.evolve(memory, compactions=record.attempts, compaction_failures=record.failures)
+            history = now.history.replace(record.head, record.keep)
+            cleared = max(0, now.cleared - record.keep + len(record.head))
+            size = history_size(history) - saved(history, 0, cleared)
+            results = results_in(history.slice(cleared, len(history)))
+            return attrs.evolve(now, history=history, size=size, cleared=cleared, results=results)
+        case ClearResults(before=before):
+            # The old size may be a model's own count, so what was saved by estimate may be more than all of
+            # it.
+            size = max(0, now.size - saved(now.history, now.cleared, before))
+            results = now.results - results_in(now.history.slice(now.cleared, before))
+            return attrs.evolve(now, size=size, cleared=before, results=results)
+        case AddContext():
+            return attrs.evolve(now, pending_context=(*now.pending_context, record.text))
+        case ClearContext():
+            return attrs.evolve(now, pending_context=())
         case _:
-            assert_never(record)
+            return now
+
+
+def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa: PLR0911  # one return for each kind of record
+    match record:
+        case TakeMail():
+            return attrs.evolve(now, mail=tuple([mail for mail in now.mail if mail.id not in record.ids]))
+        case SetModel():
+            return attrs.evolve(now, model=record.model, chosen=_with(now.chosen, "model"))
+        case SetMode():
+            return attrs.evolve(now, mode=record.mode, chosen=_with(now.chosen, "mode"))
+        case SetThinking():
+            return attrs.evolve(now, thinking=record)
+        case SetInstructions():
+            return attrs.evolve(now, instructions=record)
+        case GrantRule():
+            # Behind the others, never in place of one: a grant can only add to what is allowed.
+            return attrs.evolve(now, granted=(*now.granted, record.rule))
+        case CountCompaction():
+            return attrs.evolve(now, compaction_failures=record.failures)
+        case _:
+            return now
+
+
+def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # one return for each kind of record
+    match record:
+        case CountCompaction():
+            return attrs.evolve(now, compactions=record.attempts)
+        case CountContinue():
+            return attrs.evolve(now, continues=now.continues + 1)
+        case UseFallback():
+            return attrs.evolve(now, fallback=record.model)
+        case SetModel():
+            # A person's choice beats the model that took over when another failed.
+            return attrs.evolve(now, fallback="")
+        case WithdrawTool():
+            # A tool that is taken away again begins a new term; two entries for it would end at different
+            # turns.
+            others = [one for one in now.withdrawn if one.tool != record.tool]
+            return attrs.evolve(now, withdrawn=(*others, record))
+        case _:
+            return now
 
 
 def _with(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:
     return chosen if name in chosen else (*chosen, name)
-
-
-def _fold_settings(memory: Memory, record: SettingRecord) -> Memory:
-    match record:
-        case SetModel():
-            chosen = _with(memory.chosen, "model")
-            return attrs.evolve(memory, model=record.model, chosen=chosen, fallback="")
-        case UseFallback():
-            return attrs.evolve(memory, fallback=record.model)
-        case SetMode():
-            return attrs.evolve(memory, mode=record.mode, chosen=_with(memory.chosen, "mode"))
-        case SetThinking():
-            return attrs.evolve(memory, thinking=record)
-        case SetInstructions():
-            return attrs.evolve(memory, instructions=record)
-        case GrantRule():
-            return attrs.evolve(memory, granted=(*memory.granted, record.rule))
-        case _:
-            assert_never(record)
 
 
 @final
@@ -300,29 +332,33 @@ class Context:
     @property
     def model(self) -> ModelSpec:
         """The model in use, as it is configured."""
-        return self.config.spec(self.memory.fallback or self.memory.model)
+        return self.config.spec(self.memory.progress.fallback or self.memory.session.model)
 
     @property
     def system(self) -> str:
         """The system prompt: as configured, and the session's instructions behind it."""
-        read = self.memory.instructions
+        read = self.memory.session.instructions
+        # Instructions of files come second: the caller's own prompt says what the agent is, theirs where it
+        # works.
         texts = (self.config.system, read.text if isinstance(read, SetInstructions) else "")
         return "\n\n".join([text for text in texts if text])
 
     @property
     def thinking(self) -> int | None:
         """How many tokens the model may think: what a person said last, else what its configuration says."""
-        chosen = self.memory.thinking
+        # `SetThinking(None)` is a choice too: it takes the configured budget away.
+        chosen = self.memory.session.thinking
         return chosen.tokens if isinstance(chosen, SetThinking) else self.model.thinking
 
     def cut(self, window: int) -> int:
         """Where the conversation is cut to fit a *window* of so many tokens; see `compaction.cut_of`."""
-        memory = self.memory
-        shown = history_size(memory.history) - saved(memory.history, 0, memory.cleared)
-        return cut_of(memory.history, shown, memory.size, window, self.config)
+        now = self.memory.conversation
+        shown = history_size(now.history) - saved(now.history, 0, now.cleared)
+        return cut_of(now.history, shown, now.size, window, self.config)
 
     def spent_on(self, model: str, usage: Usage, seconds: float, turns: int = 0) -> Spent:
         """The account of one call of *model*; one that is not configured has no price here."""
+        # By the model that was asked, which after a fallback or a change is not the one in use now.
         price = self.config.spec(model).price
         return Spent(
             turns=turns,

@@ -1,28 +1,19 @@
-"""
-Executing: tools are at work, or about to be.
+"""Executing: tools are at work, or about to be."""
 
-How a batch goes on is the same under its three names; see `calls`.
-"""
+# A batch goes on the same way under each of its three names; `batch.step` has it. The name is for those who
+# look on: it says what the run is waiting for, and a tool is the last of the three that is named.
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .batch.step import step
-from .state import (
-    Confirming,
-    Dispatching,
-    Executing,
-    Thinking,
-)
+from .batch.step import BatchStep, step
 
 if TYPE_CHECKING:
-    from ..effects import Effect
     from .context import Context
+    from .state import Executing
 
 
-def handle(
-    state: Executing, ctx: Context
-) -> tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]:
+def handle(state: Executing, ctx: Context) -> BatchStep:
     """What *ctx*'s event does while tools are at work."""
     return step(state, ctx)

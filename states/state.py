@@ -1,16 +1,14 @@
-"""
-The seven states, on one page: the discriminated union that says where an agent is.
+"""The seven states, on one page: the discriminated union that says where an agent is."""
 
-Rules of this file:
-
-- No flags. What a state waits for is a closed union or an enum field with a name, so "what is it waiting
-  for?" has one answer and no combination of fields is meaningless.
-- A state names every request that is open, and nothing that the memory knows already.
-- `label` is the name the table uses: the state and, where it has them, its stage.
-
-One handler module per state decides what happens next: `thinking`, `streaming`, `executing`, `confirming`,
-`dispatching`, `compacting`, `done`.
-"""
+# Rules of this file:
+#
+# - No flags. What a state waits for is a closed union or an enum field with a name. So there is one answer to
+# - A state names every request that is open, and nothing that the memory knows already. After a crash the
+# - `label` is the name that the table uses: the state and, where it has them, its stage.
+# - A state is written to snapshots field by field, and the label of each step to the journal. So a field or a
+#
+# One handler module per state decides what happens next: `thinking`, `streaming`, `executing`,
+# `confirming`, `dispatching`, `compacting`, `done`.
 
 from __future__ import annotations
 
@@ -106,11 +104,11 @@ class End:
     detail: str = ""
 
 
+# Stages that wait for an answer to their *request*.
 Waiting = Reading | Opening | Admitting | Retry | Ending
-"""Stages that wait for an answer to their *request*."""
 
+# Where in its thinking an agent is.
 Stage = Start | Prompt | Steer | Go | End | Waiting
-"""Where in its thinking an agent is."""
 
 
 @final
@@ -140,6 +138,8 @@ class Streaming:
     request: str
     model: str
     attempt: int = 1
+    # As they were at the time of the request. A tool that is configured later was not seen by the model,
+    # and a call to it is a guess.
     offered: tuple[str, ...] = ()
     pieces: Rope = attrs.field(factory=Rope.of)
     stopping: Stopping = Stopping.NONE
@@ -155,60 +155,42 @@ class Streaming:
         return (self.request,)
 
 
+@attrs.frozen(kw_only=True)
+class _OfBatch:
+    """One batch of calls, under one of three names."""
+
+    batch: Batch
+
+    @property
+    def label(self) -> str:
+        """The table's name for this."""
+        return f"{type(self).__name__.lower()}{self.batch.suffix}"
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The ids of the requests that are open."""
+        return self.batch.open
+
+
 @final
 @attrs.frozen(kw_only=True)
-class Executing:
+class Executing(_OfBatch):
     """Tools are at work, or about to be."""
 
-    batch: Batch
-
-    @property
-    def label(self) -> str:
-        """The table's name for this."""
-        return f"executing{self.batch.suffix}"
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return self.batch.open
-
 
 @final
 @attrs.frozen(kw_only=True)
-class Confirming:
+class Confirming(_OfBatch):
     """At least one question is open; other calls of the batch may be at work meanwhile."""
 
-    batch: Batch
-
-    @property
-    def label(self) -> str:
-        """The table's name for this."""
-        return f"confirming{self.batch.suffix}"
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return self.batch.open
-
 
 @final
 @attrs.frozen(kw_only=True)
-class Dispatching:
-    """No question is open and at least one child agent is at work."""
-
-    batch: Batch
-
-    @property
-    def label(self) -> str:
-        """The table's name for this."""
-        return f"dispatching{self.batch.suffix}"
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """The ids of the requests that are open."""
-        return self.batch.open
+class Dispatching(_OfBatch):
+    """A child agent is at work, and no question is open."""
 
 
+# Kept to the end of a compaction, since it says what a failure leads to.
 class CompactReason(StrEnum):
     """Why the context is being shrunk."""
 
@@ -238,7 +220,7 @@ class Plan:
     """
     A summary of the messages before index *cut*, with the *wishes* of hooks.
 
-    *limit* is how many tokens of them are shown to whoever summarises. *attempt* counts the tries from 1.
+    *limit* is how many tokens of them are shown to the summariser. *attempt* counts the tries from 1.
     """
 
     cut: int
@@ -268,8 +250,8 @@ class Pausing:
     plan: Plan
 
 
+# Where a compaction is.
 CompactStage = Weigh | Consulting | Summary | Pausing
-"""Where a compaction is."""
 
 
 @final
@@ -312,5 +294,5 @@ class Done:
         return ()
 
 
+# Where an agent is: exactly one of seven.
 State = Thinking | Streaming | Executing | Confirming | Dispatching | Compacting | Done
-"""Where an agent is: exactly one of seven."""

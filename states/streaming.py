@@ -1,29 +1,29 @@
-"""
-Streaming: a model answers.
+"""Streaming: a model answers. Pieces fold into the state; the whole answer becomes a message and a batch."""
 
-Pieces fold into the state as they come. When the answer is whole its message enters the history and its
-calls become a batch; where it fails nothing of it is kept, unless a person stopped it and read what there
-was.
-"""
+# Theory of operation.
+#
+# Nothing of an answer enters the history before the answer is whole. So an answer that fails leaves no trace
+# that the next request would have to work around: no half message, no call without a result. What was
+# streamed is in this state alone, as a rope, and a journal keeps it as one merged event.
+#
+# There are two exceptions, and both keep text that a person has read. An answer that a person cut is kept as
+# far as it came, without its calls. An answer that came whole although it had been cancelled is kept with its
+# calls, which get results at once: they do not run, and no call may stay without a result.
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from ..effects.config import Steering
-from ..effects.events import (
-    Failure,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    UserSteered,
-)
+from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
 from ..effects.messages import (
     Finish,
     Message,
     Outcome,
     Part,
+    Reasoning,
     Role,
     StopReason,
     Text,
@@ -41,55 +41,46 @@ from ..effects.notices import (
     TurnEnded,
     Warned,
 )
-from ..effects.pieces import Piece, ReasoningPiece, TextPiece
-from ..effects.records import (
-    AddUsage,
-    AppendMessage,
-    ClearContext,
-    CountCompaction,
-)
+from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel, SetTimer
 from .batch.batch import Batch, Call, Stopping
 from .batch.settle import tell
 from .builder import Draft, received
 from .rules import model_messages
-from .rules.answer_parts import (
-    TRUSTED,
-    Wishes,
-    parts_of,
-    wishes,
-)
 from .rules.retry import fall_back, may_fall_back, wait
+from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
-from .state import (
-    Compacting,
-    CompactReason,
-    End,
-    Executing,
-    Go,
-    Retry,
-    Streaming,
-    Thinking,
-)
+from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ..effects import Effect
     from .context import Context
 
-NAMED = 10
-"""Calls that were left out whose names are told; there may be thousands of others."""
+# Ends after which calls may run. A finish reason is no reliable sign of calls, in either direction: some
+# servers say `stop` and send calls. So calls that are there win over an `END_TURN`. After a cut or a refusal
+# none of them can be trusted, since the last one may be missing its end and the others their context.
+TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.UNKNOWN})
 
-Step = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
+# Calls of one answer that are kept: more than any provider documents, and few enough to look at each.
+MAX_CALLS = 128
+
+# Names of dropped calls in a warning; there may be thousands of others.
+NAMED_CALLS = 10
+
+StreamingStep = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
 
 
-def handle(state: Streaming, ctx: Context) -> Step:
+def handle(state: Streaming, ctx: Context) -> StreamingStep:
     """What *ctx*'s event does while a model answers."""
     event = ctx.event
     match event:
+        # `before` must be what has been seen: a resumed stream, or an answer of a lost process, may repeat
+        # pieces or skip some, and text that is doubled or has a gap is worse than an answer asked for again.
         case ModelStreamed(request=state.request, before=state.pieces.count) if event.fits:
-            return _streamed(state, event)
+            return _gathered(state, event), tuple(deltas(event.pieces))
         case ModelFinished(request=state.request):
             return _finished(state, event, ctx)
         case ModelFailed(request=state.request):
@@ -97,25 +88,17 @@ def handle(state: Streaming, ctx: Context) -> Step:
         case Interrupted():
             return _interrupted(state, ctx)
         case UserSteered(how=Steering.NOW) if state.stopping is Stopping.NONE:
+            # The answer's own end is still waited for: it says what was used, and that was paid for.
             draft = Draft(ctx)
             draft.add(InputReceived(id=event.id), Cancel(request=state.request))
-            return draft.to(_stopping(state, Stopping.HURRIED))
+            return draft.to(attrs.evolve(state, stopping=Stopping.HURRIED))
         case _:
             return state, received(state, ctx)
 
 
-def deltas(pieces: Iterable[Piece]) -> list[Effect]:
-    """What a watcher sees of *pieces*: text and thinking, as they arrived."""
-    return [
-        TextDelta(piece.text) if isinstance(piece, TextPiece) else ReasoningDelta(piece.text)
-        for piece in pieces
-        if isinstance(piece, TextPiece | ReasoningPiece) and piece.text
-    ]
-
-
-def _streamed(state: Streaming, event: ModelStreamed) -> Step:
-    # The hot path: one of these per network chunk, so the state is built directly.
-    following = Streaming(
+def _gathered(state: Streaming, event: ModelStreamed) -> Streaming:
+    # Written out and not evolved, which takes three times as long: this step comes a hundred times a second.
+    return Streaming(
         request=state.request,
         model=state.model,
         attempt=state.attempt,
@@ -123,78 +106,58 @@ def _streamed(state: Streaming, event: ModelStreamed) -> Step:
         pieces=state.pieces.extend(event.pieces, event.count),
         stopping=state.stopping,
     )
-    return following, tuple(deltas(event.pieces))
 
 
-# The answer is whole
+def deltas(pieces: Iterable[Piece]) -> list[Effect]:
+    """What a watcher sees of *pieces*: text and thinking, as they arrived."""
+    # Calls are not shown as they grow: half of an argument is no information, and the whole call comes with
+    # the end of the turn.
+    return [
+        TextDelta(piece.text) if isinstance(piece, TextPiece) else ReasoningDelta(piece.text)
+        for piece in pieces
+        if not isinstance(piece, CallPiece) and piece.text
+    ]
 
 
-def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Step:
-    """
-    The answer is whole: one message, one account, one turn, and what its end asks for.
+# The answer is whole: one message, one account, one turn, and what its end asks for.
 
-    Calls get our own ids here. The message goes into the history before a call runs, so a run that is lost
-    in the middle of its tools still knows what the model wanted.
-    """
+
+def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> StreamingStep:
     draft = Draft(ctx)
     draft.add(*deltas(event.pieces))
     pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
     stop = StopReason.INTERRUPTED if state.stopping else event.stop
-    sorted_ = wishes(pieces, stop, state.offered)
+    kept, dropped = wishes(pieces, stop, state.offered)
+    # Calls get ids of our own. Those of the wire need not be unique, and some servers send none; they are
+    # only kept to be sent back.
     calls = {
         wish.index: ToolCall(
             id=draft.new_id(), wire_id=wish.wire_id, name=wish.name, arguments=wish.arguments
         )
-        for wish in sorted_.kept
+        for wish in kept
     }
+    # Before any call runs. A run that is lost in the middle of its tools still knows what the model wanted.
     _append(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), draft, ctx)
-    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=True)
+    memory = ctx.memory
+    usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
+    made = tuple(calls.values())
     draft.add(
         AddUsage(spent=spent, context=0 if usage.estimated else usage.total),
-        TurnEnded(
-            turn=ctx.memory.spent.turns + 1,
-            stop=stop,
-            usage=usage,
-            calls=tuple(calls.values()),
-            sequence=event.sequence,
-        ),
+        TurnEnded(turn=memory.spent.turns + 1, stop=stop, usage=usage, calls=made, sequence=event.sequence),
     )
-    if ctx.memory.pending_context:
+    if memory.conversation.pending_context:
+        # Not when it was sent: an answer that failed is asked for again, and needs it as much.
         draft.add(ClearContext())
-    if ctx.memory.compactions:
-        draft.add(CountCompaction(attempts=0, failures=ctx.memory.compaction_failures))
-    _warn(sorted_, stop, draft)
+    if memory.progress.compactions:
+        # A completed answer shows that the context fits again, so the next compaction may be tried.
+        draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
+    _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        batch = Batch(calls=tuple([Call(call=call) for call in calls.values()]), offered=state.offered)
+        batch = Batch(calls=tuple([Call(call=call) for call in made]), offered=state.offered)
         return draft.to(Executing(batch=batch))
-    return _after(state, stop, tuple(calls.values()), draft, ctx)
-
-
-def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
-    """Add the message; an empty answer counts as a turn and is not kept, since no provider takes it back."""
-    if parts:
-        message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
-        draft.add(AppendMessage(message=message))
-
-
-def _warn(sorted_: Wishes, stop: StopReason, draft: Draft) -> None:
-    """Tell whoever watches what was odd about the answer; the run goes on."""
-    if sorted_.dropped:
-        names = ", ".join(piece.name or "(no name)" for piece in sorted_.dropped[:NAMED])
-        if (more := len(sorted_.dropped) - NAMED) > 0:
-            names += f" and {more:,} more"
-        draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
-    if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
-        draft.add(Warned(text=f"the model's answer ended with {stop}"))
-
-
-def _after(
-    state: Streaming, stop: StopReason, calls: tuple[ToolCall, ...], draft: Draft, ctx: Context
-) -> Step:
-    """Where an answer without calls to run leads, by how it ended."""
     if calls:
-        _answer_unrun(state, calls, stop, draft, ctx)
+        _answer_unrun(state, made, stop, draft, ctx)
     match stop:
         case StopReason.MAX_TOKENS:
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
@@ -206,6 +169,83 @@ def _after(
             return draft.to(Thinking(stage=End(reason=DoneReason.END_TURN)))
 
 
+def wishes(
+    pieces: Iterable[Piece], stop: StopReason, offered: tuple[str, ...]
+) -> tuple[list[CallPiece], list[CallPiece]]:
+    """The calls among *pieces* that enter the history, and those that count as never made."""
+    kept: list[CallPiece] = []
+    dropped: list[CallPiece] = []
+    for piece in pieces:
+        if isinstance(piece, CallPiece):
+            wanted = len(kept) < MAX_CALLS and _keep(piece, stop, offered)
+            (kept if wanted else dropped).append(piece)
+    return kept, dropped
+
+
+def _keep(piece: CallPiece, stop: StopReason, offered: tuple[str, ...]) -> bool:
+    if not piece.name:
+        return False
+    if stop in TRUSTED:
+        # A model that means to call gets every call answered, so that it learns what was wrong with one.
+        # Where it claims to be finished, a call to a tool that was not offered is taken for the provider's
+        # own: some proxies show their server tools that way.
+        return stop is StopReason.TOOL_USE or piece.name in offered
+    # Only whole calls: arguments that were cut off may be valid JSON by chance, and mean something else.
+    # Empty ones are the likeliest accident of all.
+    return piece.name in offered and bool(piece.arguments) and arguments_of(piece.arguments) is not None
+
+
+def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Part, ...]:
+    """The parts of the message, in the order in which they began; *calls* are the kept ones by index."""
+    parts: list[Part] = []
+    for piece in pieces:
+        if isinstance(piece, CallPiece):
+            if piece.index in calls:
+                parts.append(calls[piece.index])
+        elif isinstance(piece, ReasoningPiece):
+            parts.append(Reasoning(text=piece.text, signature=piece.signature, redacted=piece.redacted))
+        elif piece.text:
+            parts.append(Text(text=piece.text))
+    # Thinking alone is no message: providers reject one when it is sent back.
+    return tuple(parts) if any(isinstance(part, Text | ToolCall) for part in parts) else ()
+
+
+def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
+    # An empty answer counts as a turn, since it was paid for, and is not kept: no provider takes it back.
+    if parts:
+        message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
+        draft.add(AppendMessage(message=message))
+
+
+def _warn(dropped: list[CallPiece], stop: StopReason, draft: Draft) -> None:
+    """Say what was odd about the answer; the run goes on."""
+    if dropped:
+        names = ", ".join(piece.name or "(no name)" for piece in dropped[:NAMED_CALLS])
+        if (more := len(dropped) - NAMED_CALLS) > 0:
+            names += f" and {more:,} more"
+        draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
+    if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
+        draft.add(Warned(text=f"the model's answer ended with {stop}"))
+
+
+def _answer_unrun(
+    state: Streaming, calls: tuple[ToolCall, ...], stop: StopReason, draft: Draft, ctx: Context
+) -> None:
+    """Whole calls that will not run get their results at once, so the history stays valid."""
+    outcome, content = Outcome.SKIPPED, model_messages.CUT_OFF
+    if stop is StopReason.INTERRUPTED and state.stopping is Stopping.HURRIED:
+        content = model_messages.SKIPPED_AFTER_STEER
+    elif stop is StopReason.INTERRUPTED:
+        outcome, content = Outcome.CANCELLED, model_messages.CANCELLED
+    results = [
+        ToolResult(call=call.id, wire_id=call.wire_id, name=call.name, content=content, outcome=outcome)
+        for call in calls
+    ]
+    for result in results:
+        tell(result, 0.0, draft)
+    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results), at=ctx.now)))
+
+
 def _stopped(state: Streaming) -> Thinking:
     """Where an answer leads that a person cut: to what they said instead, or to the end."""
     if state.stopping is Stopping.HURRIED:
@@ -213,54 +253,35 @@ def _stopped(state: Streaming) -> Thinking:
     return Thinking(stage=End(reason=DoneReason.INTERRUPTED))
 
 
-def _answer_unrun(
-    state: Streaming, calls: tuple[ToolCall, ...], stop: StopReason, draft: Draft, ctx: Context
-) -> None:
-    """Whole calls that will not run get their results at once, so the history stays valid."""
-    match stop, state.stopping:
-        case StopReason.INTERRUPTED, Stopping.HURRIED:
-            outcome, content = Outcome.SKIPPED, model_messages.SKIPPED_AFTER_STEER
-        case StopReason.INTERRUPTED, _:
-            outcome, content = Outcome.CANCELLED, model_messages.CANCELLED
-        case _:
-            outcome, content = Outcome.SKIPPED, model_messages.CUT_OFF
-    results = tuple(
-        [
-            ToolResult(call=call.id, wire_id=call.wire_id, name=call.name, content=content, outcome=outcome)
-            for call in calls
-        ]
-    )
-    for result in results:
-        tell(result, 0.0, draft)
-    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=results, at=ctx.now)))
+# The answer did not come to its end: try again later, shrink the context, or end.
 
 
-# The answer did not come to its end
-
-
-def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
-    """
-    Try again later, shrink the context, or end.
-
-    An answer of which something was seen is not asked for again: what was shown cannot be taken back, and a
-    second answer would be another one. A lost answer is the exception, since nobody is left who saw it.
-    """
-    draft = Draft(ctx)
-    _account_for_failure(state, event, draft, ctx)
+def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
+    draft, lost = Draft(ctx), event.failure is Failure.LOST
+    if state.pieces.count:
+        draft.add(AnswerDropped(request=state.request))
+    _account(state, event, draft, ctx)
     if event.failure is Failure.UNBEGUN:
+        # A worker that drains hands the request over before it is sent. That is no failure, so no attempt is
+        # counted and no time is lost.
         return draft.to(Thinking(stage=Go(), attempt=state.attempt))
     if event.failure is Failure.OVERFLOW:
         return draft.to(Compacting(reason=CompactReason.OVERFLOW))
-    lost = event.failure is Failure.LOST
+    # An answer of which something was seen is not asked for again: it cannot be taken back from a person who
+    # read it, and a second answer would be another one. A lost answer is the exception, since the process
+    # that showed it is gone.
     silent = lost or not state.pieces.count
     delay = wait(ctx.config.retries, event, state.attempt) if silent else None
-    if silent and not ctx.memory.fallback and may_fall_back(ctx.config, state.model, event, delay):
-        return _fall_back(state, event, draft, ctx)
+    if silent and not ctx.memory.progress.fallback and may_fall_back(ctx.config, state.model, event, delay):
+        # The other model is asked at once, and may fail as often as the first one might.
+        draft.add(*fall_back(ctx.config, state.model, event))
+        return draft.to(Thinking(stage=Go()))
     if delay is None:
         detail = f"{event.failure}: {event.message}"
         return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
-    timer = draft.new_id()
-    due = ctx.now + delay
+    # The wait is a request of its own and not a sleep in the driver, so it survives the process, a person can
+    # end it, and a test need not sit it out.
+    timer, due = draft.new_id(), ctx.now + delay
     attempt = state.attempt if lost else state.attempt + 1
     draft.add(
         SetTimer(id=timer, due=due),
@@ -269,58 +290,35 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
     return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=attempt))
 
 
-def _fall_back(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> Step:
-    """Ask the other model, at once; it may fail as often as the first one might."""
-    draft.add(*fall_back(ctx.config, state.model, event))
-    return draft.to(Thinking(stage=Go()))
-
-
-def _account_for_failure(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> None:
+def _account(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -> None:
     """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
-    if state.pieces.count:
-        draft.add(AnswerDropped(request=state.request))
-    usage = usage_of(event.usage, ctx.memory.size, state.pieces.pieces, begun=_begun(state, event))
-    if usage.total or event.seconds:
+    begun = state.pieces.count > 0 or event.failure is Failure.LOST
+    usage = usage_of(event.usage, ctx.memory.conversation.size, state.pieces.pieces, begun=begun)
+    if usage.total or event.seconds or state.stopping:
         draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
 
 
-def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> Step:
+def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
     """A person stopped the answer: the text that was read is kept, calls are not."""
     draft = Draft(ctx)
     pieces = state.pieces.pieces
+    # Thinking goes too: its signature comes last, and without one no provider takes it back.
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
     _append(state, parts, Finish(reason=StopReason.INTERRUPTED), draft, ctx)
-    usage = usage_of(event.usage, ctx.memory.size, pieces, begun=_begun(state, event))
-    draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
+    _account(state, event, draft, ctx)
     return draft.to(_stopped(state))
 
 
-def _begun(state: Streaming, event: ModelFailed) -> bool:
-    """Whether the answer that failed had begun: something came of it, or nobody is left who knows better."""
-    return state.pieces.count > 0 or event.failure is Failure.LOST
-
-
-def _interrupted(state: Streaming, ctx: Context) -> Step:
-    """Cancel the answer and wait for its end, which tells what was used; asked twice, do not wait."""
+def _interrupted(state: Streaming, ctx: Context) -> StreamingStep:
+    """Cancel the answer and wait for its end, which says what was used; the second time do not wait."""
     if state.stopping is Stopping.INTERRUPTED:
-        # Asked twice: the answer is not waited for. What was read is kept as if the stream had ended now.
-        gone = ModelFailed(
-            at=ctx.now, request=state.request, failure=Failure.CANCELLED, message="interrupted twice"
-        )
+        # A provider may take long to notice that its reader is gone. What was read is kept as if the stream
+        # had ended now, and what it costs is estimated.
+        message = "interrupted twice"
+        gone = ModelFailed(at=ctx.now, request=state.request, failure=Failure.CANCELLED, message=message)
         return _cut_short(state, gone, ctx)
     draft = Draft(ctx)
-    if state.stopping is Stopping.NONE:
+    if state.stopping is Stopping.NONE:  # a steer that could not wait has cancelled it already
         draft.add(Cancel(request=state.request))
     draft.add(InterruptRequested())
-    return draft.to(_stopping(state, Stopping.INTERRUPTED))
-
-
-def _stopping(state: Streaming, level: Stopping) -> Streaming:
-    return Streaming(
-        request=state.request,
-        model=state.model,
-        attempt=state.attempt,
-        offered=state.offered,
-        pieces=state.pieces,
-        stopping=level,
-    )
+    return draft.to(attrs.evolve(state, stopping=Stopping.INTERRUPTED))

@@ -1,31 +1,27 @@
-"""
-Thinking: between model calls.
+"""Thinking: between model calls. A turn's request leaves from exactly one place, and a run ends in one."""
 
-A turn's request leaves from `Go` and from nowhere else: a timer, a person or a finished batch only leads back
-there, so limits, steers and compaction are never bypassed. A run ends through `End` and through nothing else,
-so what it reports is all it used; only a hook's answer may stand between `End` and the end.
-"""
+# Theory of operation.
+#
+# Every way into a model call goes through the stage `Go`: a timer that fired, a person who could not wait, a
+# batch whose last result came and a summary that was written all lead back to it, and only `_call` below
+# makes a `CallModel` for a turn. So there is one place where limits are read, where people's words become
+# messages before the model is asked again, and where the context is weighed. A second place that asks a
+# model would have to repeat all of that, and would forget some of it.
+#
+# In the same way every end goes through the stage `End`. By then all records of the run are in the memory, so
+# the account that it reports is complete: children and answers that were cut off are in it.
+#
+# In between, hooks may have a say at four places. Each is a stage of its own (`Opening`, `Admitting`,
+# `Ending`; `Compacting` has the fourth), so that a process that is lost while they think asks them again.
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..effects.config import Steering
-from ..effects.events import (
-    Entered,
-    HookAnswered,
-    InstructionsRead,
-    Interrupted,
-    TimerFired,
-    UserSteered,
-)
+from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
 from ..effects.hooks import Hook
-from ..effects.messages import (
-    Finish,
-    Role,
-    StopReason,
-    user,
-)
+from ..effects.messages import Finish, Role, StopReason, user
 from ..effects.notices import (
     DoneReason,
     InputBlocked,
@@ -80,29 +76,97 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .context import Context, Memory
 
-# How a run begins: the session's instructions and hooks, once; then what is said, if it may come in.
+ThinkingStep = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
+
+# Ends that nothing forces. Before one of these a steer that came late is still answered, and a hook may make
+# the run go on; a limit, an error or an interrupt is not to be talked out of.
+NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
 
 
-AdmissionStep = tuple[Thinking, tuple["Effect", ...]]
+def handle(state: Thinking, ctx: Context) -> ThinkingStep:
+    """What *ctx*'s event does to a thinking agent."""
+    event, stage = ctx.event, state.stage
+    if isinstance(event, Entered):
+        return _entered(state, ctx)
+    if isinstance(stage, Waiting):
+        if isinstance(event, Interrupted):
+            return _interrupted(stage, ctx)
+        if isinstance(stage, Retry) and isinstance(event, UserSteered) and event.how is Steering.NOW:
+            # A wait for a provider may be an hour long. A person who says something now has a reason not to
+            # sit it out, so it is tried at once; the attempt is still counted.
+            draft = Draft(ctx)
+            draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
+            return draft.to(Thinking(stage=Go(), attempt=state.attempt))
+        # By its id and not by its type: a late answer to a request of an earlier stage is for nothing here.
+        if getattr(event, "request", None) == stage.request:
+            return _answered(state, stage, ctx)
+    return state, received(state, ctx)
 
 
-# The session, once
+def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
+    match state.stage:
+        case Start():
+            return _begin(ctx)
+        case Prompt():
+            return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce), state, ctx)
+        case Steer():
+            return _admit(tuple([mail.id for mail in ctx.memory.waiting(MailKind.STEER)]), state, ctx)
+        case Go():
+            return _go(state, ctx)
+        case End():
+            return _end(state.stage, ctx)
+        case Reading() | Opening() | Admitting() | Retry() | Ending():
+            return state, ignore(state, ctx)
 
 
-def began(ctx: Context) -> AdmissionStep:
-    """The run says what it works with; the first of a session reads its instructions and asks its hooks."""
+def _answered(state: Thinking, stage: Waiting, ctx: Context) -> ThinkingStep:
+    """What the answer to *stage*'s request leads to, if *ctx*'s event is one."""
+    match stage, ctx.event:
+        case Retry(), TimerFired():
+            return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
+        case Reading(), InstructionsRead() as event:
+            draft = Draft(ctx)
+            # A file that is missing is no reason not to work: it is said, and the others hold.
+            draft.add(*[Warned(text=fault) for fault in event.faults])
+            return _greet(event.text, draft, ctx)
+        case Opening(), HookAnswered() as event:
+            return _greeted(stage, event, ctx)
+        case Admitting(), HookAnswered() as event:
+            return _admitted(state, stage, event, ctx)
+        case Ending(), HookAnswered() as event:
+            return _may_end(stage, event, ctx)
+        case _:
+            return state, ignore(state, ctx)
+
+
+def _interrupted(stage: Waiting, ctx: Context) -> ThinkingStep:
+    draft = Draft(ctx)
+    draft.add(Cancel(request=stage.request), InterruptRequested())
+    if isinstance(stage, Reading | Opening | Admitting):
+        # A prompt that had not come in yet never will. Left in the mail it would begin the next run, which
+        # is the last thing that a person wants who has just said stop.
+        _block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
+    return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
+
+
+# The session begins, once: instruction files, then hooks.
+
+
+def _begin(ctx: Context) -> ThinkingStep:
     draft, config, memory = Draft(ctx), ctx.config, ctx.memory
     draft.add(
         RunStarted(
             run=memory.run,
-            model=memory.model,
+            model=memory.session.model,
             tools=tuple([tool.name for tool in config.tools]),
             at=ctx.now,
-            mode=memory.mode,
+            mode=memory.session.mode,
             cwd=config.cwd,
         )
     )
-    if isinstance(memory.instructions, SetInstructions):
+    if isinstance(memory.session.instructions, SetInstructions):
+        # An earlier run has begun the session. Files are not read again: a system prompt that changes in the
+        # middle of a conversation costs the provider's cache of all that came before.
         return draft.to(Thinking(stage=Prompt()))
     if not config.instructions:
         return _greet("", draft, ctx)
@@ -111,16 +175,10 @@ def began(ctx: Context) -> AdmissionStep:
     return draft.to(Thinking(stage=Reading(request=request)))
 
 
-def opened(event: InstructionsRead, ctx: Context) -> AdmissionStep:
-    """The instructions are read; they hold for the whole session, whatever becomes of the files."""
-    draft = Draft(ctx)
-    draft.add(*[Warned(text=fault) for fault in event.faults])
-    return _greet(event.text, draft, ctx)
-
-
-def _greet(instructions: str, draft: Draft, ctx: Context) -> AdmissionStep:
+def _greet(instructions: str, draft: Draft, ctx: Context) -> ThinkingStep:
     names = asked_at(ctx.config, Hook.SESSION_START)
     if not names:
+        # Set even where the text is empty: it also says that the session has begun.
         draft.add(SetInstructions(text=instructions))
         return draft.to(Thinking(stage=Prompt()))
     request = ask_hooks(Hook.SESSION_START, names, told(source=source_of(ctx.memory)), draft)
@@ -128,50 +186,48 @@ def _greet(instructions: str, draft: Draft, ctx: Context) -> AdmissionStep:
 
 
 def source_of(memory: Memory) -> str:
-    """What a session's hooks are told it begins with: nothing, or a conversation from elsewhere."""
+    """What a session's hooks are told that it begins with: nothing, or a conversation from elsewhere."""
     return "resume" if len(memory.history) else "startup"
 
 
-def greeted(stage: Opening, event: HookAnswered, ctx: Context) -> AdmissionStep:
-    """The session's hooks answered: it begins, or its first prompt does not come in."""
+def _greeted(stage: Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
     said = record_answers(Hook.SESSION_START, event, draft)
     if said.verdict is not Verdict.DENY:
-        # Only now has the session begun: one that was refused asks again.
+        # Only now has the session begun: one that was refused asks again in its next run.
         draft.add(SetInstructions(text=stage.instructions))
         return draft.to(Thinking(stage=Prompt()))
-    blocked(stage, said.because, draft, ctx)
+    _block(stage, said.because, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
 
 
-# What is said
+# Inputs come in: a prompt at the beginning of a run, steers before any later call.
 
 
-def admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> AdmissionStep:
+def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
     """The inputs *ids* become messages, where no hook is to be asked first."""
     draft = Draft(ctx)
     names = asked_at(ctx.config, Hook.USER_PROMPT_SUBMIT) if ids else ()
     if not names:
         return _let_in(ids, state, draft, ctx)
-    prompts = [mail.text for mail in ctx.memory.mail if mail.id in ids]
+    # The inputs stay in the mail until the hooks have answered. If the process is lost meanwhile, the answer
+    # is asked for again about the same ids, and no word of a person is gone.
+    prompts = [mail.text for mail in ctx.memory.session.mail if mail.id in ids]
     request = ask_hooks(Hook.USER_PROMPT_SUBMIT, names, told(prompts=prompts), draft)
     return draft.to(Thinking(stage=Admitting(request=request, ids=ids), attempt=state.attempt))
 
 
-def admitted(state: Thinking, stage: Admitting, event: HookAnswered, ctx: Context) -> AdmissionStep:
-    """
-    The hooks let the inputs in, or not.
-
-    Without its prompt a run has nothing to do, nor has one that would begin a conversation with nothing said;
-    without what was said on the way it goes on.
-    """
+def _admitted(state: Thinking, stage: Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
+    """The hooks let the inputs in, or not."""
     draft = Draft(ctx)
     said = record_answers(Hook.USER_PROMPT_SUBMIT, event, draft)
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
-    blocked(stage, said.because, draft, ctx)
-    prompted = any(mail.lane is MailKind.PROMPT for mail in ctx.memory.mail if mail.id in stage.ids)
+    _block(stage, said.because, draft, ctx)
+    prompted = any(mail.lane is MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids)
     if prompted or not ctx.memory.history:
+        # Without its prompt a run has nothing to do, nor has one that would begin a conversation with a steer
+        # that was blocked: no provider answers an empty list of messages.
         return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
     if said.interrupt:
         draft.add(InterruptRequested())
@@ -179,55 +235,62 @@ def admitted(state: Thinking, stage: Admitting, event: HookAnswered, ctx: Contex
     return _without(state, draft, ctx)
 
 
-def _without(state: Thinking, draft: Draft, ctx: Context) -> AdmissionStep:
-    """Go on without what was said on the way: there may be nothing left to answer, or an answer was cut."""
+def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
+    """Go on without a steer that was blocked: there may be nothing left to answer, or an answer was cut."""
     last = ctx.memory.history[-1]
     finish = last.parts[-1] if last.role is Role.ASSISTANT else None
     if isinstance(finish, Finish):
         if finish.reason is not StopReason.INTERRUPTED:
+            # The model had said all it had to say, and the steer was the only reason to ask it again. To ask
+            # all the same would send a history that ends with its own answer, which some providers refuse.
             stopped = finish.reason is StopReason.STOP_SEQUENCE
             reason = DoneReason.STOP_SEQUENCE if stopped else DoneReason.END_TURN
             return draft.to(Thinking(stage=End(reason=reason)))
+        # The steer cut this answer off. It is not to be lost for words that never came in.
         draft.add(AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -> AdmissionStep:
+def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
     if ids:
-        made = messages(ctx.memory.mail, ids)
+        made = messages(ctx.memory.session.mail, ids)
+        # Record and notice in one transition: a watcher never sees an input taken that a crash could still
+        # lose.
         draft.add(*[AppendMessage(message=message) for message in made])
         draft.add(TakeMail(ids=ids), InputTaken(ids=ids, messages=made))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def blocked(stage: Reading | Opening | Admitting, why: str, draft: Draft, ctx: Context) -> None:
-    """What this run was to begin with does not come in, and waits no longer."""
+def _block(stage: Reading | Opening | Admitting, why: str, draft: Draft, ctx: Context) -> None:
+    """Take the inputs that this run was to begin with out of the mail, unread."""
     if isinstance(stage, Admitting):
         ids = stage.ids
     else:
-        ids = next_prompt(ctx.memory.mail, ctx.config.policy.coalesce)
+        # No input was looked at yet. It is the one that `Prompt` would have taken, by the same rule.
+        ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
     draft.add(TakeMail(ids=ids), InputBlocked(ids=ids, reason=why))
 
 
-# Going: the one place from which a turn's request leaves.
+# The one place from which a turn's request leaves.
 
 
-CallStep = tuple[Thinking | Streaming | Compacting, tuple["Effect", ...]]
-
-
-def go(state: Thinking, ctx: Context) -> CallStep:
+def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     """Call the model, unless something stands against it."""
+    # The order matters. A limit comes first: what follows it costs tokens or makes promises. Steers come
+    # before the context is weighed, since they are a part of it. Old results are cleared before loops are
+    # looked for and before a summary is thought of: clearing is free, and may make a summary needless.
     config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         return draft.to(Thinking(stage=End(reason=reason)))
-    if memory.mail and memory.waiting(MailKind.STEER):
+    if memory.session.mail and memory.waiting(MailKind.STEER):
         return draft.to(Thinking(stage=Steer(), attempt=state.attempt))
-    before = compaction.before(config.compaction, memory.history, memory.cleared, memory.results)
+    talk = memory.conversation
+    before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
     if before is not None:
         return _clear(before, state, ctx)
-    loop = loops.found(memory.history, config, memory.withdrawn, memory.spent.turns)
+    loop = loops.found(memory.history, config, memory.progress.withdrawn, memory.spent.turns)
     if loop is not None and loop.acts:
-        return _looped(loop, state, ctx)
+        return _break_loop(loop, state, ctx)
     if _too_long(ctx):
         return draft.to(Compacting(reason=CompactReason.THRESHOLD))
     return _call(state, loop, ctx)
@@ -235,60 +298,60 @@ def go(state: Thinking, ctx: Context) -> CallStep:
 
 def _too_long(ctx: Context) -> bool:
     """Whether the conversation is to be shortened, and has something old that can be."""
-    config, memory, window = ctx.config, ctx.memory, ctx.model.window
-    if not compaction.wanted(memory.size, window, config, memory.compactions, memory.compaction_failures):
+    memory, window = ctx.memory, ctx.model.window
+    tried, failures = memory.progress.compactions, memory.session.compaction_failures
+    if not compaction.wanted(memory.conversation.size, window, ctx.config, tried, failures):
         return False
     return compaction.worth_it(memory.history, ctx.cut(window), window)
 
 
-def _clear(before: int, state: Thinking, ctx: Context) -> CallStep:
+def _clear(before: int, state: Thinking, ctx: Context) -> ThinkingStep:
     """From now on leave out old results, those in the messages before index *before*."""
-    draft, memory = Draft(ctx), ctx.memory
-    count = compaction.count(memory.history, memory.cleared, before)
-    if count:
-        draft.add(ResultsCleared(count=count, tokens=saved(memory.history, memory.cleared, before)))
+    draft, now = Draft(ctx), ctx.memory.conversation
+    if count := compaction.count(now.history, now.cleared, before):
+        draft.add(ResultsCleared(count=count, tokens=saved(now.history, now.cleared, before)))
+    # Recorded even where all of them were short and nothing is left out. Otherwise the next round would look
+    # at the same messages again, and the one after it.
     draft.add(ClearResults(before=before))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _looped(loop: loops.Loop, state: Thinking, ctx: Context) -> CallStep:
+def _break_loop(loop: loops.Loop, state: Thinking, ctx: Context) -> ThinkingStep:
     """The model was warned before; now its tools are taken away for a while, or the run ends."""
     draft = Draft(ctx)
-    draft.add(_told(loop))
+    draft.add(LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text))
     if loop.stage is LoopStage.STOPPED:
         return draft.to(Thinking(stage=End(reason=DoneReason.LOOP_DETECTED, detail=loop.text)))
+    # Taken away for some turns and not for good: the same tool may be what is needed once the model has
+    # tried something else. It goes on in `Go`, where the loop now counts as done and the call is made.
     until = ctx.memory.spent.turns + ctx.config.loops.turns
     draft.add(*[WithdrawTool(tool=tool, until=until, count=loop.count) for tool in loop.tools])
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _told(loop: loops.Loop) -> LoopDetected:
-    return LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text)
-
-
-def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> CallStep:
-    """
-    Ask the model, which reads what is to be said of a *loop* behind what hooks have to say.
-
-    Whoever watches is told of it once, and not again with each try. The request names a revision and a length
-    of the history instead of carrying it, so a turn costs the same however long it is.
-    """
+def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingStep:
+    """Ask the model, with a word about a *loop* behind the words of hooks."""
     memory, model, draft = ctx.memory, ctx.model.name, Draft(ctx)
-    history, said = memory.history, memory.pending_context
+    now, said = memory.conversation, memory.conversation.pending_context
     if loop is not None:
-        if not loop.done and state.attempt == 1:
-            draft.add(_told(loop))
+        if not loop.done and state.attempt == 1:  # a retry is no second detection
+            draft.add(LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text))
+        # In the instructions of this request only. A warning in the history would stay there, be summarised
+        # and confuse the model long after it has stopped repeating itself.
         said = (*said, loop.text)
     offered = tuple([tool.name for tool in ctx.config.tools])
-    if memory.withdrawn:
-        away = loops.away(memory.withdrawn, memory.spent.turns)
+    if memory.progress.withdrawn:
+        away = loops.away(memory.progress.withdrawn, memory.spent.turns)
         offered = tuple([tool for tool in offered if tool not in away])
     request = draft.new_id()
+    # The view names a revision and a length of the history instead of carrying it. So a request, and the
+    # entry that a journal keeps of it, costs the same at message 10 and at message 10,000.
+    view = Conversation(revision=now.history.revision, length=now.history.length, cleared=now.cleared)
     draft.add(
         CallModel(
             id=request,
             model=model,
-            view=Conversation(revision=history.revision, length=history.length, cleared=memory.cleared),
+            view=view,
             system=ctx.system,
             thinking=ctx.thinking,
             tools=offered,
@@ -300,113 +363,46 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> CallStep:
     return draft.to(Streaming(request=request, model=model, attempt=state.attempt, offered=offered))
 
 
-Step = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
-
-NATURAL = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
-"""Ends that nothing forces: a steer that came before them, or a hook, makes the run go on."""
+# The one place in which a run ends.
 
 
-def handle(state: Thinking, ctx: Context) -> Step:
-    """What *ctx*'s event does to a thinking agent."""
-    event, stage = ctx.event, state.stage
-    if isinstance(event, Entered):
-        return _entered(state, ctx)
-    if isinstance(stage, Waiting):
-        if isinstance(event, Interrupted):
-            return _interrupted(stage, ctx)
-        if isinstance(stage, Retry) and isinstance(event, UserSteered) and event.how is Steering.NOW:
-            draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
-            return draft.to(Thinking(stage=Go(), attempt=state.attempt))
-        if getattr(event, "request", None) == stage.request:
-            return _answered(state, stage, ctx)
-    return state, received(state, ctx)
-
-
-def _entered(state: Thinking, ctx: Context) -> Step:
-    match state.stage:
-        case Start():
-            return began(ctx)
-        case Prompt():
-            return admit(next_prompt(ctx.memory.mail, ctx.config.policy.coalesce), state, ctx)
-        case Steer():
-            return admit(tuple([mail.id for mail in ctx.memory.waiting(MailKind.STEER)]), state, ctx)
-        case Go():
-            return go(state, ctx)
-        case End():
-            return _end(state.stage, ctx)
-        case Reading() | Opening() | Admitting() | Retry() | Ending():
-            return state, ignore(state, ctx)
-
-
-def _answered(state: Thinking, stage: Waiting, ctx: Context) -> Step:
-    """What the answer to *stage*'s request leads to, if *ctx*'s event is one."""
-    match stage, ctx.event:
-        case Retry(), TimerFired():
-            return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
-        case Reading(), InstructionsRead() as event:
-            return opened(event, ctx)
-        case Opening(), HookAnswered() as event:
-            return greeted(stage, event, ctx)
-        case Admitting(), HookAnswered() as event:
-            return admitted(state, stage, event, ctx)
-        case Ending(), HookAnswered() as event:
-            return _may_end(stage, event, ctx)
-        case _:
-            return state, ignore(state, ctx)
-
-
-def _interrupted(stage: Waiting, ctx: Context) -> Step:
-    """What was waited for is given up; a prompt that had not come in yet never will."""
-    draft = Draft(ctx)
-    draft.add(Cancel(request=stage.request), InterruptRequested())
-    if isinstance(stage, Reading | Opening | Admitting):
-        blocked(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
-    return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-
-
-# The run ends
-
-
-def _end(stage: End, ctx: Context) -> Step:
-    """
-    End, unless somebody has said something before a natural end, or hooks are to be asked about it.
-
-    Everything the run used is in the memory now, children and cut streams included.
-    """
-    draft = Draft(ctx)
-    if stage.reason not in NATURAL:
-        return _done(stage.reason, stage.detail, draft, ctx)
+def _end(stage: End, ctx: Context) -> ThinkingStep:
+    draft, policy, continues = Draft(ctx), ctx.config.policy, ctx.memory.progress.continues
+    if stage.reason not in NATURAL_ENDS:
+        return _done(stage, draft, ctx)
+    # A steer that came while the last words were streamed has no other run to go to.
     if ctx.memory.waiting(MailKind.STEER):
         return draft.to(Thinking(stage=Go()))
-    hook = Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP
-    names = asked_at(ctx.config, hook)
+    names = asked_at(ctx.config, _stop_hook(ctx))
     if not names:
-        return _done(stage.reason, stage.detail, draft, ctx)
-    if ctx.memory.continues >= ctx.config.policy.continues:
-        draft.add(Warned(text=f"hooks made this run go on {ctx.memory.continues} times; it ends now"))
-        return _done(stage.reason, stage.detail, draft, ctx)
-    payload = told(reason=stage.reason, continued=ctx.memory.continues)
-    request = ask_hooks(hook, names, payload, draft)
+        return _done(stage, draft, ctx)
+    if continues >= policy.continues:
+        # A hook that always wants one more round would keep the run, and its bill, going for ever.
+        draft.add(Warned(text=f"hooks made this run go on {continues} times; it ends now"))
+        return _done(stage, draft, ctx)
+    request = ask_hooks(_stop_hook(ctx), names, told(reason=stage.reason, continued=continues), draft)
     return draft.to(Thinking(stage=Ending(request=request, reason=stage.reason, detail=stage.detail)))
 
 
-def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> Step:
-    """Go on where a hook wants to or somebody has said something meanwhile, and end otherwise."""
+def _stop_hook(ctx: Context) -> Hook:
+    return Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP
+
+
+def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
+    """Go on where a hook wants to or a person has said something meanwhile, and end otherwise."""
     draft = Draft(ctx)
-    said = record_answers(Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP, event, draft)
+    said = record_answers(_stop_hook(ctx), event, draft)
     if said.go_on is not None:
-        # The history ends with the model's answer; it goes on when it is told something.
-        draft.add(
-            AppendMessage(message=user(said.go_on or model_messages.CONTINUE, ctx.now)), CountContinue()
-        )
+        # The history ends with the model's own answer. It has to read something to have something to answer.
+        more = user(said.go_on or model_messages.CONTINUE, ctx.now)
+        draft.add(AppendMessage(message=more), CountContinue())
         return draft.to(Thinking(stage=Go()))
     if ctx.memory.waiting(MailKind.STEER):
         return draft.to(Thinking(stage=Go()))
-    return _done(stage.reason, stage.detail, draft, ctx)
+    return _done(stage, draft, ctx)
 
 
-def _done(reason: DoneReason, detail: str, draft: Draft, ctx: Context) -> Step:
-    memory = ctx.memory
-    draft.add(RunEnded(run=memory.run, reason=reason, spent=memory.spent, at=ctx.now, detail=detail))
-    return draft.to(Done(reason=reason, spent=memory.spent, detail=detail))
+def _done(stage: End | Ending, draft: Draft, ctx: Context) -> ThinkingStep:
+    run, spent = ctx.memory.run, ctx.memory.spent
+    draft.add(RunEnded(run=run, reason=stage.reason, spent=spent, at=ctx.now, detail=stage.detail))
+    return draft.to(Done(reason=stage.reason, spent=spent, detail=stage.detail))

@@ -1,4 +1,4 @@
-"""Clocks that stand still until they are told otherwise."""
+"""Clocks that move only when a test, or the code that it runs, moves them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import final
 @final
 class AutoClock:
     """
-    Time for tests: it starts at *now*, in seconds since the epoch, and moves only when somebody sleeps.
+    A clock that starts at *now* and moves when code sleeps, so waits cost nothing.
 
-    Whoever sleeps until a later time moves the clock there at once, so waits cost nothing and are seen in
-    `slept`, in seconds.
+    Times are seconds since the epoch. `slept` lists the waits, in seconds.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -28,7 +27,7 @@ class AutoClock:
         self._now += seconds
 
     async def sleep_until(self, due: float) -> None:
-        """Move to *due*, and let others run."""
+        """Move to *due*, and let other tasks run."""
         await asyncio.sleep(0)
         if due > self._now:
             self.slept.append(due - self._now)
@@ -37,7 +36,7 @@ class AutoClock:
 
 @final
 class ManualClock:
-    """Time that only a test moves, from *now* on: whoever sleeps is woken when their time has come."""
+    """A clock that only a test moves, from *now* on; a sleeper wakes when its time has come."""
 
     def __init__(self, now: float = 100.0) -> None:
         self._now = now

@@ -1,26 +1,20 @@
-"""A machine stepped by hand, in the words of a test: what is said, ended, answered, interrupted."""
+"""
+`MachineHarness`: a machine stepped by hand. A test feeds events by methods and asserts effects and state.
+
+Below it are a configuration with a tool of each kind, and the calls that a model makes of them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, TypeVar, final
 
 import attrs
 
 from ..effects import Effect
-from ..effects.config import (
-    Approval,
-    ChildSpec,
-    Config,
-    ModelSpec,
-    SideEffect,
-    Steering,
-    ToolKind,
-    ToolSpec,
-)
-from ..effects.errors import InternalError
+from ..effects.config import Approval, ChildSpec, Config, ModelSpec, SideEffect, Steering, ToolKind, ToolSpec
 from ..effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -28,7 +22,6 @@ from ..effects.events import (
     CallCancelled,
     ControlReceived,
     Decision,
-    Entered,
     Event,
     Failure,
     HookAnswered,
@@ -50,108 +43,34 @@ from ..effects.pieces import CallPiece, Piece, TextPiece
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
-from ..engine.machine import MAX_ENTERED, Machine
-from ..engine.transition import advance, ignored
-from ..states.batch.batch import (
-    Asked,
-    Batch,
-    Call,
-    Running,
-    RunningChild,
-    Settled,
-    Stopping,
-    Timer,
-)
+from ..engine.machine import Machine
+from ..engine.transition import ignored
+from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
 from ..states.context import Memory
-from ..states.state import Done, State
-
-# Throwing a machine away and restoring it, as a process that ends and another one do.
-
-
-KEY = bytes(range(32))
-"""A key for tests, which is no secret."""
-
-
-def restore_from_snapshot(machine: Machine) -> Machine:
-    """*machine*, written down, signed and read, over the history and the settings that it goes with."""
-    return Machine.restore(machine.snapshot(KEY), machine.config, machine.memory.history, KEY)
-
-
-# One transition with all that surrounds it: what the checks look at.
-
-
-Happening = Event | Config
-"""What can happen to a played machine: an event, or that it is gone on with under other settings."""
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Step:
-    """One transition under *config*: what was, what happened, what is and what is to be done."""
-
-    config: Config
-    state: State
-    memory: Memory
-    event: Event
-    following: State
-    remembered: Memory
-    effects: tuple[Effect, ...]
-
-    @property
-    def row(self) -> tuple[str, type[Event], str]:
-        """The row of the table this is."""
-        return self.state.label, type(self.event), self.following.label
-
-
-def step(config: Config, state: State, memory: Memory, event: Event) -> Step:
-    """The transition from *state* on *event*."""
-    following, remembered, effects = advance(config, state, memory, event)
-    return Step(
-        config=config,
-        state=state,
-        memory=memory,
-        event=event,
-        following=following,
-        remembered=remembered,
-        effects=effects,
-    )
-
-
-def steps(machine: Machine, event: Event | None) -> Iterator[Step]:
-    """
-    The transitions that `machine.advance(event)` would make; the machine stays as it is.
-
-    That of *event*, and those of the states that are passed through behind it.
-
-    Raises `InternalError` where a machine would.
-    """
-    state, memory, following = machine.state, machine.memory, event
-    for _ in range(MAX_ENTERED):
-        if following is None and (state.open or isinstance(state, Done)):
-            return
-        now = step(machine.config, state, memory, following or Entered(at=0.0 if event is None else event.at))
-        yield now
-        state, memory, following = now.following, now.remembered, None
-    msg = f"{MAX_ENTERED} states in a row waited for nothing, last {state.label}"
-    raise InternalError(msg)
-
-
-def stopping(state: State) -> Stopping:
-    """How much of its work *state* is giving up."""
-    found: Stopping = getattr(getattr(state, "batch", state), "stopping", Stopping.NONE)
-    return found
-
+from ..states.state import Done
+from .steps import steps
 
 E = TypeVar("E")
 
-MODEL = ModelSpec(name="wire:model")
+
+def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of all types that its fields have
+    """*memory* with these fields changed, in whichever of its groups they are."""
+    groups: dict[str, Any] = {}
+    for name in ("session", "conversation", "progress"):
+        group = getattr(memory, name)
+        mine = {field.name for field in attrs.fields(type(group))} & changes.keys()
+        groups[name] = attrs.evolve(group, **{each: changes.pop(each) for each in mine})
+    return attrs.evolve(memory, **groups, **changes)
+
+
+TEST_MODEL = ModelSpec(name="wire:model")
 """A model for tests: no price, the usual window."""
 
 USED = Usage(input=10, output=5)
-"""What an answer uses where nothing else is said."""
+"""The usage of an answer unless a test gives another."""
 
 PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
-"""The schema of a tool that takes a path, and takes anything else besides."""
+"""The schema of a tool that needs a path and takes any other argument."""
 
 TOOLS = (
     ToolSpec(name="look", schema=PATH, side_effect=SideEffect.READ_ONLY),
@@ -162,37 +81,37 @@ TOOLS = (
     ToolSpec(name="send", kind=ToolKind.AGENT, approval=Approval.NEVER),
     ToolSpec(name="hire", kind=ToolKind.AGENT),
 )
-"""One tool of each kind: a read, one that asks, a write, an edit, one that never asks, two for children."""
+"""One tool of each kind: two reads, a write, an edit, one that never needs approval, two for children."""
 
 CHILDREN = (ChildSpec(name="kid"), ChildSpec(name="heir", tools=("write", "send", "nowhere")))
-"""A child with its parent's reads, and one that names its tools."""
+"""A child with the read-only tools of its parent, and one that names its tools."""
 
-_CONFIG = Config(model=MODEL, tools=TOOLS, children=CHILDREN)
+_CONFIG = Config(model=TEST_MODEL, tools=TOOLS, children=CHILDREN)
 
 
 def config(**settings: Any) -> Config:  # noqa: ANN401  # the fields of `Config`, which checks them
-    """A configuration with a tool of each kind, and these *settings* in place of what it would have."""
+    """A configuration with a tool of each kind, changed by *settings*."""
     return attrs.evolve(_CONFIG, **settings)
 
 
 def call(index: int, tool: str, /, **arguments: object) -> CallPiece:
-    """The whole call number *index* of an answer."""
+    """A complete call of *tool*, the one at *index* in an answer."""
     return CallPiece(index, f"wire-{index}", tool, json.dumps(arguments))
 
 
 def calls(*tools: str, path: str = "a") -> list[CallPiece]:
-    """Whole calls of *tools*, in their order, with arguments that fit any of `TOOLS`."""
+    """Complete calls of *tools*, in order, with arguments that fit any of `TOOLS`."""
     return [call(index, tool, path=path, agent="kid", prompt="go") for index, tool in enumerate(tools)]
 
 
 @final
 class MachineHarness:
     """
-    A machine that has begun, and the world around it in your hands.
+    A machine that has begun, and a method for each event that can happen to it.
 
-    It is under *settings* and begins with *prompt*, or is the machine that was given in their place. Every
-    method feeds one event, a second after the one before, and gives its effects. `effects` are the last ones,
-    `told` all of them; `rows` are the ways through the table that the last event led.
+    It starts from a configuration and *prompt*, or is the machine given in their place. Each method feeds
+    one event, a second after the one before, and returns its effects. `effects` holds the last ones, `told`
+    all of them, and `rows` the rows of the table that the last event took.
     """
 
     def __init__(self, settings: Config | Machine = _CONFIG, prompt: str = "hello") -> None:
@@ -204,10 +123,14 @@ class MachineHarness:
         self.effects: tuple[Effect, ...] = self.machine.advance()
         self.told: list[Effect] = list(self.effects)
 
-    # What happens
+    def __repr__(self) -> str:
+        effects = ", ".join(type(effect).__name__ for effect in self.effects) or "none"
+        return f"<MachineHarness at {self.now:g} s: {self.machine!r}; last effects: {effects}>"
+
+    # Events
 
     def feed(self, event: Event) -> tuple[Effect, ...]:
-        """*event* happens."""
+        """Feed *event*."""
         self.now = max(self.now, event.at)
         self.rows = [step.row for step in steps(self.machine, event) if not ignored(step.effects)]
         self.effects = self.machine.advance(event)
@@ -215,7 +138,7 @@ class MachineHarness:
         return self.effects
 
     def stream(self, *pieces: Piece) -> tuple[Effect, ...]:
-        """The model says *pieces*, and has not finished."""
+        """The model streams *pieces* and has not finished."""
         state = self.machine.state
         before = getattr(state, "pieces", getattr(getattr(state, "stage", None), "pieces", None))
         return self.feed(
@@ -231,7 +154,7 @@ class MachineHarness:
     def say(
         self, *pieces: Piece | str, stop: StopReason | None = None, usage: Usage = USED
     ) -> tuple[Effect, ...]:
-        """The model answers with *pieces*, where strings are text. Where it calls, that is why it ends."""
+        """The model answers with *pieces*; a string is text. *stop*: tool use or end of turn."""
         said = tuple([TextPiece(piece) if isinstance(piece, str) else piece for piece in pieces])
         called = any(isinstance(piece, CallPiece) for piece in said)
         ended = stop or (StopReason.TOOL_USE if called else StopReason.END_TURN)
@@ -248,7 +171,7 @@ class MachineHarness:
         jitter: float = 0.0,
         usage: Usage | None = None,
     ) -> tuple[Effect, ...]:
-        """The model's answer fails."""
+        """The call of the model fails."""
         request = self.machine.state.open[0]
         return self.feed(
             ModelFailed(
@@ -265,33 +188,33 @@ class MachineHarness:
     def end(
         self, tool: str, content: str = "fine", outcome: Outcome = Outcome.OK, *, seconds: float = 0.0
     ) -> tuple[Effect, ...]:
-        """The first call of *tool* that is at work ends."""
+        """The first running call of *tool* ends."""
         request = self._waiting(tool, Running)
         return self.feed(
             ToolFinished(at=self._tick(), request=request, content=content, outcome=outcome, seconds=seconds)
         )
 
     def lose(self, tool: str) -> tuple[Effect, ...]:
-        """The process is gone in which the first call of *tool* that is at work was: it may have run."""
+        """The process of the first running call of *tool* died: the tool may have run."""
         return self.feed(ToolLost(at=self._tick(), request=self._waiting(tool, Running)))
 
     def report(self, tool: str, content: str = "found it", spent: Spent = Spent()) -> tuple[Effect, ...]:  # noqa: B008  # a frozen value
-        """The first child that *tool* started comes back."""
+        """The first child that *tool* started reports."""
         request = self._waiting(tool, RunningChild)
         return self.feed(AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
 
     def progress(self, tool: str, spent: Spent) -> tuple[Effect, ...]:
-        """The first child that *tool* started has *spent* so much until now."""
+        """The first child that *tool* started has *spent* this much so far."""
         request = self._waiting(tool, RunningChild)
         return self.feed(AgentProgressed(at=self._tick(), request=request, spent=spent))
 
     def decide(self, tool: str, decision: Decision, by: str = "") -> tuple[Effect, ...]:
-        """A person answers the first open question about *tool*."""
+        """An approver decides the first open question about *tool*."""
         request = self._waiting(tool, Asked)
         return self.feed(ApprovalGiven(at=self._tick(), request=request, decision=decision, by=by))
 
     def expire(self, tool: str) -> tuple[Effect, ...]:
-        """Nobody answers the first open question about *tool* in time."""
+        """The first open question about *tool* times out."""
         match self._call(tool, Asked).phase:
             case Asked(deadline=Timer(request=request, due=due)):
                 return self.feed(TimerFired(at=due, request=request))
@@ -301,30 +224,30 @@ class MachineHarness:
 
     def answer(self, *answers: HookAnswer | str, tool: str = "") -> tuple[Effect, ...]:
         """
-        The hooks that were asked first, or first about a call of *tool*, answer in their order.
+        The hooks of the first open request answer in order; *tool*: of the first one about a call of it.
 
-        A string is what went wrong with a hook; those that *answers* do not reach say nothing.
+        A string is the fault of a hook. Hooks without one of *answers* have no say.
         """
         asked = self._asked(tool)
         said = [_said(name, answer) for name, answer in zip_longest(asked.names, answers) if name is not None]
         return self.feed(HookAnswered(at=self._tick(), request=asked.id, said=tuple(said)))
 
     def read(self, text: str, *faults: str) -> tuple[Effect, ...]:
-        """The instruction files say *text*."""
+        """The instruction files are read: they hold *text*."""
         request = self.machine.state.open[0]
         return self.feed(InstructionsRead(at=self._tick(), request=request, text=text, faults=faults))
 
     def interrupt(self) -> tuple[Effect, ...]:
-        """A person wants it to stop."""
+        """A person interrupts the run."""
         return self.feed(Interrupted(at=self._tick()))
 
     def send(self, text: str, sender: str = "") -> tuple[Effect, ...]:
-        """A person says something more."""
+        """A person sends another prompt."""
         at = self._tick()
         return self.feed(UserSent(at=at, id=f"sender-{at}", text=text, sender=sender))
 
     def steer(self, text: str, how: Steering = Steering.AFTER_TOOL) -> tuple[Effect, ...]:
-        """A person says something into the run."""
+        """A person steers the run."""
         at = self._tick()
         return self.feed(UserSteered(at=at, id=f"steer-{at}", text=text, how=how))
 
@@ -334,18 +257,18 @@ class MachineHarness:
         return self.feed(ControlReceived(at=at, id=f"control-{at}", change=change))
 
     def cancel(self, tool: str) -> tuple[Effect, ...]:
-        """A person gives up the first call of *tool* that is not over."""
+        """A person cancels the first call of *tool* that is not over."""
         return self.feed(CallCancelled(at=self._tick(), call=self._call(tool).call.id))
 
     def wake(self, due: float | None = None) -> tuple[Effect, ...]:
-        """The timer that is open fires: at *due*, or where nothing is said, when it is."""
+        """The open timer fires, at *due* or at its own time."""
         request = self.machine.state.open[0]
         if due is None:
             due = next(timer.due for timer in self.all(SetTimer) if timer.id == request)
         return self.feed(TimerFired(at=due, request=request))
 
     def work(self, *pieces: Piece | str, content: str = "fine", times: int = 1) -> None:
-        """The model answers with *pieces*, and all tools it calls end with *content*; so many *times*."""
+        """The model answers with *pieces* and each called tool ends with *content*, this many *times*."""
         for _ in range(times):
             self.say(*pieces)
             while isinstance(batch := getattr(self.machine.state, "batch", None), Batch):
@@ -353,40 +276,40 @@ class MachineHarness:
                     next(one.call.name for one in batch.calls if isinstance(one.phase, Running)), content
                 )
 
-    # What came of it
+    # Outcomes
 
     def got(self, kind: type[E]) -> list[E]:
-        """Those of the last effects that are of this *kind*."""
+        """The last effects that are of *kind*."""
         return _of(kind, self.effects)
 
     def all(self, kind: type[E]) -> list[E]:
-        """Those of all effects so far that are of this *kind*."""
+        """All effects so far that are of *kind*."""
         return _of(kind, self.told)
 
     @property
     def label(self) -> str:
-        """The table's name for where the machine is."""
+        """The state and its stage, as the table names them."""
         return self.machine.state.label
 
     @property
     def reason(self) -> str:
-        """Why the run ended, or nothing where it has not."""
+        """Why the run ended; empty before that."""
         state = self.machine.state
         return state.reason.value if isinstance(state, Done) else ""
 
     @property
     def started(self) -> list[str]:
-        """The tools that were started by the last event."""
+        """The tools that the last event started."""
         return [request.tool for request in self.got(RunTool)]
 
     @property
     def asked(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Where hooks were asked by the last event, and which."""
+        """The places where the last event asked hooks, and the names of those."""
         return [(request.hook.value, request.names) for request in self.got(FireHook)]
 
     @property
     def judged(self) -> list[tuple[str, str, str]]:
-        """Tool, verdict and ground of every judgement that the last event led to."""
+        """Tool, verdict and basis of each call that the last event judged."""
         return [(one.tool, one.verdict.value, one.ground.value) for one in self.got(CallJudged)]
 
     @property
@@ -406,13 +329,14 @@ class MachineHarness:
         return [(message.role.value, message.text) for message in self.machine.memory.history]
 
     def _tick(self) -> float:
+        # Events apart in time, so that what depends on durations and deadlines shows.
         return self.now + 1.0
 
     def _waiting(self, tool: str, phase: type[Running | RunningChild | Asked]) -> str:
         return str(self._call(tool, phase).open[0])
 
     def _call(self, tool: str, phase: type | None = None) -> Call:
-        """The first call of *tool* that is in *phase*, or not over."""
+        """The first call of *tool* in *phase*; without a phase, the first that is not over."""
         batch = getattr(self.machine.state, "batch", Batch(calls=()))
         for one in batch.calls:
             there = isinstance(one.phase, phase) if phase else not isinstance(one.phase, Settled)
@@ -423,7 +347,7 @@ class MachineHarness:
         raise LookupError(msg)
 
     def _asked(self, tool: str) -> FireHook:
-        """The first open request to hooks, or the first about a call of *tool*."""
+        """The first open request to hooks; *tool*: the first about a call of it."""
         batch = getattr(self.machine.state, "batch", Batch(calls=()))
         about = {one.call.id for one in batch.calls if one.call.name == tool}
         for request in self.all(FireHook):

@@ -1,5 +1,5 @@
 """
-A model that says what it was told to say, and who else a test needs to perform effects.
+A model that answers from a script, and tools from plain functions, for tests of whole agents.
 
 >>> model = ScriptedModel(calls(("add", {"a": 1, "b": 2})), says("3"))
 """
@@ -9,17 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import final
+from typing import ClassVar, Self, final
 
 import attrs
 
-from ..effects.events import (
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    ToolFinished,
-)
+from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed, ToolFinished
 from ..effects.messages import Message, StopReason
 from ..effects.pieces import CallPiece, Piece, TextPiece
 from ..effects.requests import CallModel, Purpose, RunTool
@@ -27,13 +21,13 @@ from ..effects.usage import Usage
 from ..performers.base import PerformContext
 
 USAGE = Usage(input=10, output=5)
-"""What an answer costs where a script says nothing else."""
+"""The usage of a reply unless a script gives another."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Reply:
-    """One scripted answer: *pieces* one by one, then *stop*, or *failure* in its place."""
+    """One scripted answer: *pieces* one by one, then *stop* or *failure*. One that *stalls* never ends."""
 
     pieces: tuple[Piece, ...] = ()
     stop: StopReason = StopReason.END_TURN
@@ -44,14 +38,14 @@ class Reply:
 
 
 def says(text: str, stop: StopReason = StopReason.END_TURN, usage: Usage = USAGE) -> Reply:
-    """An answer of *text*, streamed word by word."""
+    """A reply of *text*, streamed word by word."""
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1].removesuffix(" ")
     return Reply(pieces=tuple([TextPiece(word) for word in words]), stop=stop, usage=usage)
 
 
 def calls(*wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usage = USAGE) -> Reply:
-    """An answer that calls tools: pairs of name and arguments. *text* is said first."""
+    """A reply that calls tools, by pairs of name and arguments. *text* comes first."""
     before: tuple[Piece, ...] = (TextPiece(text),) if text else ()
     made = tuple(
         [
@@ -63,36 +57,69 @@ def calls(*wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usag
 
 
 def fails(failure: Failure, after: str = "", retry_after: float | None = None) -> Reply:
-    """An answer that fails, after saying *after*."""
+    """A reply that fails after it has streamed *after*. *retry_after* is in seconds."""
     pieces: tuple[Piece, ...] = (TextPiece(after),) if after else ()
     return Reply(pieces=pieces, failure=failure, retry_after=retry_after)
 
 
 def stalls(after: str = "") -> Reply:
-    """An answer that says *after* and then nothing, until it is cancelled."""
+    """A reply that streams *after* and then waits until it is cancelled."""
     return Reply(pieces=(TextPiece(after),) if after else (), stalls=True)
 
 
 class ScriptEnded(AssertionError):
-    """A model was asked more often than the script has answers."""
+    """A model was called more often than its script has replies."""
+
+
+class ScriptUnfinished(AssertionError):
+    """A test ended before its model had given all replies of its script."""
 
 
 @final
 class ScriptedModel:
     """
-    Performs `CallModel` from a script, in order. What it was asked is kept in `requests` and `seen`.
+    Performs `CallModel` from a script. `requests` keeps the calls in order, `seen` the messages they showed.
 
-    Summaries are answered with *summary* and take nothing from the script.
+    Summaries are answered with *summary* and take no reply from the script. A script that is too short or too
+    long fails the test: at the end of a pytest test, at the end of a `with` block, or in `finish`. With
+    *partial*, replies may be left over.
     """
 
-    def __init__(self, *replies: Reply, summary: str = "They talked.") -> None:
+    watched: ClassVar[list[ScriptedModel] | None] = None
+    """The models made since a test began, while a test framework watches them; see `pytest_plugin`."""
+
+    def __init__(self, *replies: Reply, summary: str = "They talked.", partial: bool = False) -> None:
         self._replies = list(replies)
         self._summary = says(summary)
+        self._partial = partial
+        self._unanswered: CallModel | None = None
         self.requests: list[CallModel] = []
         self.seen: list[tuple[Message, ...]] = []
+        if self.watched is not None:
+            self.watched.append(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A test that fails already should say why in its own words.
+        if kind is None:
+            self.finish()
+
+    def finish(self) -> None:
+        """Raise `ScriptEnded` if a call found no reply, and `ScriptUnfinished` if replies are left over."""
+        # The engine turns what a performer raises into an event: the run ends, and the test would go on.
+        if self._unanswered is not None:
+            raise ScriptEnded(_ended(self._unanswered, len(self.requests)))
+        if self._replies and not self._partial:
+            msg = (
+                f"script: replies left over after {len(self.requests)} calls: {len(self._replies)}; "
+                "remove them, or pass partial=True"
+            )
+            raise ScriptUnfinished(msg)
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
-        """The next answer of the script; `ScriptEnded` where there is none."""
+        """Perform *request* with the next reply; raises `ScriptEnded` if there is none."""
         self.requests.append(request)
         self.seen.append(scene.history.slice(0, request.view.length))
         reply = self._summary if request.purpose is Purpose.SUMMARY else self._next(request)
@@ -100,31 +127,12 @@ class ScriptedModel:
             at = scene.clock.now()
             scene.emit(ModelStreamed(at=at, request=request.id, before=before, count=1, pieces=(piece,)))
             await asyncio.sleep(0)
+        failure, retry_after = reply.failure, reply.retry_after
         if reply.stalls:
-            return await self._stalled(request, scene)
-        if reply.failure is not None:
-            return self._failed(request, scene, reply.failure, reply.retry_after)
-        return ModelFinished(at=scene.clock.now(), request=request.id, stop=reply.stop, usage=reply.usage)
-
-    def _next(self, request: CallModel) -> Reply:
-        if not self._replies:
-            msg = f"the script has no answer left for {request.id!r}"
-            raise ScriptEnded(msg)
-        return self._replies.pop(0)
-
-    async def _stalled(self, request: CallModel, scene: PerformContext) -> ModelFailed:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None:
-                task.uncancel()
-        return self._failed(request, scene, Failure.CANCELLED, None)
-
-    @staticmethod
-    def _failed(
-        request: CallModel, scene: PerformContext, failure: Failure, retry_after: float | None
-    ) -> ModelFailed:
+            await _cancelled()
+            failure, retry_after = Failure.CANCELLED, None
+        if failure is None:
+            return ModelFinished(at=scene.clock.now(), request=request.id, stop=reply.stop, usage=reply.usage)
         return ModelFailed(
             at=scene.clock.now(),
             request=request.id,
@@ -132,6 +140,26 @@ class ScriptedModel:
             message=f"scripted: {failure}",
             retry_after=retry_after,
         )
+
+    def _next(self, request: CallModel) -> Reply:
+        if not self._replies:
+            self._unanswered = request
+            raise ScriptEnded(_ended(request, len(self.requests)))
+        return self._replies.pop(0)
+
+
+def _ended(request: CallModel, calls: int) -> str:
+    return f"script: no reply is left for {request.id!r}, call {calls} of this model; add a reply"
+
+
+async def _cancelled() -> None:
+    """Wait until this task is cancelled, and live on: a model answers that it was cancelled."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
 
 
 @final
@@ -143,7 +171,7 @@ class ScriptedTools:
         self.ran: list[RunTool] = []
 
     async def __call__(self, request: RunTool, scene: PerformContext) -> ToolFinished:
-        """What the function of that name makes of the arguments."""
+        """Perform *request* with the function of that name."""
         self.ran.append(request)
         content = self._tools[request.tool](json.loads(request.arguments or "{}"))
         return ToolFinished(at=scene.clock.now(), request=request.id, content=content)

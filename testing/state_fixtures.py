@@ -1,22 +1,14 @@
 """
-A run at every place where a machine can rest, brought there by hand.
+A machine in every state and stage where it can rest, brought there by hand.
 
-What has to hold wherever a run is (a setting changes, a snapshot is taken) is tried at each of them.
+For what must hold wherever a run is, such as a change of settings or a snapshot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..effects.config import (
-    Concurrency,
-    Config,
-    Gates,
-    ModelSpec,
-    OnLost,
-    Policy,
-    Steering,
-)
+from ..effects.config import Concurrency, Config, Gates, ModelSpec, OnLost, Policy, Steering
 from ..effects.events import Approve, Deny, Failure
 from ..effects.hooks import Hook, HookAnswer, HookSpec
 from ..effects.pieces import CallPiece, ReasoningPiece, TextPiece
@@ -24,13 +16,13 @@ from ..effects.usage import Usage
 from .harness import MachineHarness, calls, config
 
 Deed = Callable[[MachineHarness], object]
-"""One thing that happens to a run."""
+"""Feeds one event to a run."""
 
 HOOKS = tuple([HookSpec(name=hook.value, hook=hook) for hook in Hook if hook is not Hook.SESSION_END])
-"""A hook wherever one can be asked."""
+"""A hook at each place, but at the end of a session."""
 
-LONG = "do it " * 200
-"""A prompt that is worth summarising."""
+LONG_PROMPT = "do it " * 200
+"""A prompt long enough to be summarised."""
 
 
 def _hooked(*places: Hook) -> Config:
@@ -47,7 +39,7 @@ def _crowded(within: float | None = None) -> Config:
 
 
 def _narrow(*hooks: Hook) -> Config:
-    """Settings with a small window."""
+    """A configuration with a small window."""
     specs = tuple([hook for hook in HOOKS if hook.hook in hooks])
     return config(model=ModelSpec(name="wire:model", window=1_000), hooks=specs)
 
@@ -57,7 +49,7 @@ def _calls(*tools: str) -> Deed:
 
 
 def _fill(run: MachineHarness) -> None:
-    """The window is full when this call is over."""
+    """Fill the window, and end the call that filled it."""
     run.say(*calls("note"), usage=Usage(input=900))
     run.end("note")
 
@@ -133,13 +125,13 @@ _WAYS: dict[str, tuple[Config, tuple[Deed, ...]]] = {
 }
 
 PLACES = tuple(_WAYS)
-"""The names of all places: the label of the state, and what is special about it behind a comma."""
+"""The names of all fixtures: the label of the state and, behind a comma, what is special."""
 
 
 def run_at(place: str) -> MachineHarness:
-    """A run that is at *place*, one of `PLACES`."""
+    """A run in the state *place*, one of `PLACES`."""
     settings, deeds = _WAYS[place]
-    run = MachineHarness(settings, LONG)
+    run = MachineHarness(settings, LONG_PROMPT)
     for deed in deeds:
         deed(run)
     return run

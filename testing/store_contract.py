@@ -1,13 +1,13 @@
 """
-What every store promises, as checks that any store can be put to.
+The promises of a store, as checks for any store.
 
     @pytest.mark.parametrize("check", checks(), ids=str)
     async def test_my_store_keeps_its_promises(check: Check, tmp_path: Path) -> None:
         await check(lambda: MyStore(tmp_path))
 
-A check is handed what opens a store, at a place where nothing is kept yet, and raises `BrokenStore` where a
-promise is not kept: no test framework is needed. Stores that end with their process are put to fewer of them:
-``checks(Lasts.WHILE_OPEN)``. What is left when that process is killed shows `survives_kill`.
+A check takes a function that opens a store, empty at first, and raises `BrokenStore` for a broken promise. It
+needs no test framework. A store that ends with its process has fewer promises: ``checks(Lasts.WHILE_OPEN)``.
+`survives_kill` checks what a store has kept when its process is killed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from . import store_promises
-from .store_promises import (
-    BrokenStore,
-    Check,
-    Lasts,
-    Open,
-    same,
-)
+from .store_promises import BrokenStore, Check, Lasts, Open, same
 
 if TYPE_CHECKING:
     from ..performers.stores.base import Store
@@ -42,7 +36,7 @@ _PROMISES = {
 
 
 def checks(lasts: Lasts = Lasts.SHARED) -> tuple[Check, ...]:
-    """The promises of a store that *lasts* so long."""
+    """The promises of a store whose contents last so long."""
     return tuple(
         Check(promise.__name__.replace("_", " "), kind, promise)
         for kind, promises in _PROMISES.items()
@@ -52,16 +46,16 @@ def checks(lasts: Lasts = Lasts.SHARED) -> tuple[Check, ...]:
 
 
 SESSIONS = ("a", "b", "c")
-"""Who appends in a process that is killed, all at once."""
+"""The sessions that a process appends to, all at once, until it is killed."""
 
 
 async def survives_kill(opens: str, place: str, kills: int = 3, *, seed: int = 0) -> int:
     """
-    Check what is left of a store whose process is killed in the middle of its appends, *kills* times.
+    Check the contents of a store whose process is killed in the middle of its appends, *kills* times.
 
-    *opens* names what opens a store, as ``package.module:function``: it is called with *place*, in other
-    processes too. What had returned is there, whole and in order, and at most what was under way besides.
-    Returns how many entries that is in the end; raises `BrokenStore`.
+    *opens* names a function that opens a store, as ``package.module:function``. It is called with *place*, in
+    other processes too. Appends that returned are there, whole and in order, and at most one more.
+    Returns the number of entries in the end; raises `BrokenStore`.
     """
     draw = random.Random(seed)  # noqa: S311  # when to kill, which is no secret
     before: dict[str, int] = dict.fromkeys(SESSIONS, 0)
@@ -77,7 +71,7 @@ async def survives_kill(opens: str, place: str, kills: int = 3, *, seed: int = 0
 
 
 async def _killed(opens: str, place: str, before: dict[str, int], draw: random.Random) -> dict[str, int]:
-    """Let a process append for a while; the lengths that it told before it was killed."""
+    """Let a process append for a while and kill it; the lengths that it printed until then."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, opens, place),
         stdout=asyncio.subprocess.PIPE,
@@ -97,7 +91,7 @@ async def _killed(opens: str, place: str, before: dict[str, int], draw: random.R
 
 
 async def _left(store: Store, session: str, told: int) -> int:
-    """How many entries are left of *session*, of which so many were *told*."""
+    """The number of entries of *session*, of which the process had reported *told*."""
     entries = list(await store.load(session))
     whole = len(entries) % 3 != 2  # noqa: PLR2004  # see `_append_for_ever`
     same(f"whether the {len(entries)} entries of {session!r} are whole appends", whole, promised=True)
@@ -119,7 +113,7 @@ async def _opened(opens: str, place: str) -> Store:
 
 
 async def _append_for_ever(opens: str, place: str) -> None:
-    """What the process does that is killed: each session is appended to by a task of its own."""
+    """The work of the process that is killed: one task for each session."""
     store = await _opened(opens, place)
 
     async def append(session: str) -> None:

@@ -1,4 +1,9 @@
-"""What a store promises about being closed, left alone and opened again; see `conformance`."""
+"""
+What a store promises, one function for each promise: a check opens stores and raises `BrokenStore`.
+
+First the parts of a check, then the promises of every store, then those that depend on how long its contents
+last: while it is open, until it is opened again, and for others at the same time. See `store_contract`.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +23,20 @@ from ..effects.errors import StoreConflict, StoreError
 if TYPE_CHECKING:
     from ..performers.stores.base import SessionInfo, Store
 
-# What a check of a store is made of; see `conformance`.
+# The parts of a check
 
-
-SHOWN = 200
-"""How much of a value an error shows."""
+MOST_SHOWN = 200
+"""Characters of a value that an error shows."""
 
 Open = Callable[[], "Store | Awaitable[Store]"]
-"""Opens a store: always at the same place, if it lasts at all."""
+"""Opens a store, each time over what the one before has kept."""
 
 
 class Lasts(IntEnum):
     """
-    How long what is in a store is there.
+    How long the contents of a store last.
 
-    While it is open, also when it is opened again, or at the same time for others who have it open too.
+    While it is open; until it is opened again; or for others too, which have it open at the same time.
     """
 
     WHILE_OPEN = 0
@@ -42,7 +46,7 @@ class Lasts(IntEnum):
 
 @final
 class BrokenStore(AssertionError):
-    """In the matter of *what*, a store did *found* and had promised *promised*."""
+    """A store broke a promise: about *what*, the check *found* one thing, and *promised* was another."""
 
     def __init__(self, what: str, found: object, promised: object) -> None:
         self.what = what
@@ -56,45 +60,45 @@ class BrokenStore(AssertionError):
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"
 
 
 def broken(what: str, found: object, promised: object) -> NoReturn:
-    """Say that in the matter of *what* a promise was not kept."""
+    """Raise `BrokenStore`."""
     raise BrokenStore(what, found, promised)
 
 
 def same(what: str, found: object, promised: object) -> None:
-    """Raise `BrokenStore` where what was *found* is not what was *promised*, or of another type."""
+    """Raise `BrokenStore` if *found* differs from *promised*, or is of another type."""
     if type(found) is not type(promised) or found != promised:
         broken(what, found, promised)
 
 
 @final
-class Place:
-    """Where a check is made: it opens stores there, and closes them in the end."""
+class Stores:
+    """The stores of one check: it opens them over the same contents, and they are closed at its end."""
 
     def __init__(self, opens: Open, stack: AsyncExitStack) -> None:
         self._opens = opens
         self._stack = stack
 
-    async def store(self) -> Store:
-        """A store that is opened here; the second one, over what the first one kept."""
+    async def open(self) -> Store:
+        """Open a store; the second one has the contents of the first."""
         opened = self._opens()
         store = await opened if isawaitable(opened) else opened
         self._stack.push_async_callback(store.close)
         return store
 
 
-Promise = Callable[[Place], Awaitable[None]]
-"""Raises `BrokenStore` where stores that are opened at this place do not keep it."""
+Promise = Callable[[Stores], Awaitable[None]]
+"""Raises `BrokenStore` if these stores do not keep it."""
 
 
 @final
 @attrs.frozen
 class Check:
     """
-    One promise, called by its *name*; call it with what opens a store. It applies to those that last so long.
+    One promise of the stores that *last* so long, by its *name*. Call it with a function that opens a store.
     """
 
     name: str
@@ -105,19 +109,33 @@ class Check:
         return self.name
 
     async def __call__(self, opens: Open) -> None:
-        """Raise `BrokenStore` where the stores that *opens* makes do not keep this promise."""
+        """Raise `BrokenStore` if the stores that *opens* opens do not keep this promise."""
         async with AsyncExitStack() as stack:
-            await self._promise(Place(opens, stack))
+            await self._promise(Stores(opens, stack))
 
 
-# What every store promises, whatever it is made of; see `conformance`.
-
+# Promises of every store
 
 DAY = 86_400.0
-"""How far the clock of a store may be off; more than that, it does not tell seconds since the epoch."""
+"""Seconds that the clock of a store may be off; beyond that it does not count from the epoch."""
 
-NAMES = ("", " ", "a", "A", "a ", "a\0b", "a\0c", "%", "a'b", 'a"b', "../x", "naïve", "nai\u0308ve", "🦊")
-"""Names that look alike, or like something else."""
+SESSION_NAMES = (
+    "",
+    " ",
+    "a",
+    "A",
+    "a ",
+    "a\0b",
+    "a\0c",
+    "%",
+    "a'b",
+    'a"b',
+    "../x",
+    "naïve",
+    "nai\u0308ve",
+    "🦊",
+)
+"""Names that look alike, or like a path, a pattern or SQL."""
 
 ENTRIES = (
     b"",
@@ -129,25 +147,25 @@ ENTRIES = (
     b"'; drop table entries; --",
     b"\xff\xfe",
 )
-"""Entries that are easily taken for something else."""
+"""Entries that look like an end of a line, of a text or of a file, or like SQL."""
 
 LARGE = b"0123456789abcdef" * 200_000
 
 
 async def kept(store: Store, session: str = "s", start: int = 0) -> list[bytes]:
-    """The entries that *store* gives."""
+    """The entries that *store* loads."""
     return list(await store.load(session, start))
 
 
 async def told(store: Store, session: str = "s") -> SessionInfo:
-    """What *store* lists about *session*."""
+    """The line of *session* in the list of *store*."""
     found = [info for info in await store.list() if info.session == session]
     same(f"how often a session with entries is listed: {session!r}", len(found), 1)
     return found[0]
 
 
 async def refused(store: Store, expected: int, entries: Sequence[bytes], about: bytes | None = None) -> int:
-    """The length that *store* says session ``s`` has, to whoever expects another one."""
+    """The length that a conflict reports for session ``s`` to an append that expects another."""
     try:
         length = await store.append("s", expected, entries, about)
     except StoreConflict as conflict:
@@ -160,17 +178,17 @@ async def refused(store: Store, expected: int, entries: Sequence[bytes], about: 
 # What is kept
 
 
-async def entries_come_back_in_order(place: Place) -> None:
-    """What is appended in several goes is loaded as one sequence."""
-    store = await place.store()
+async def entries_come_back_in_order(stores: Stores) -> None:
+    """Several appends are loaded as one sequence."""
+    store = await stores.open()
     same("the length after the first two entries", await store.append("s", 0, [b"a", b"b"]), 2)
     same("the length after the third", await store.append("s", 2, (b"c",)), 3)
     same("what is loaded", await kept(store), [b"a", b"b", b"c"])
 
 
-async def loading_starts_anywhere(place: Place) -> None:
-    """`load` gives what is at and behind its start, which may lie outside the session."""
-    store = await place.store()
+async def loading_starts_anywhere(stores: Stores) -> None:
+    """`load` gives the entries at and behind its start, which may lie outside the session."""
+    store = await stores.open()
     await store.append("s", 0, [b"a"])
     await store.append("other", 0, [b"x", b"y"])
     await store.append("s", 1, [b"b", b"c"])
@@ -179,18 +197,18 @@ async def loading_starts_anywhere(place: Place) -> None:
         same(f"what is loaded from {start}", await kept(store, "s", start), rest)
 
 
-async def an_unknown_session_is_empty(place: Place) -> None:
-    """It is loaded as empty, is not listed, and there is nothing to delete."""
-    store = await place.store()
-    same("the entries of a session that is not there", await kept(store, "nobody"), [])
+async def an_unknown_session_is_empty(stores: Stores) -> None:
+    """It loads as empty, is not listed and cannot be deleted."""
+    store = await stores.open()
+    same("the entries of a session that is not there", await kept(store, "unknown"), [])
     same("the sessions", list(await store.list()), [])
-    same("whether it was deleted", await store.delete("nobody"), promised=False)
+    same("whether it was deleted", await store.delete("unknown"), promised=False)
     same("the sessions", list(await store.list()), [])
 
 
-async def a_session_is_there_once_it_has_an_entry(place: Place) -> None:
-    """Appending nothing compares the length, and leaves no trace."""
-    store = await place.store()
+async def a_session_is_there_once_it_has_an_entry(stores: Stores) -> None:
+    """Appending no entries compares the length and leaves no trace."""
+    store = await stores.open()
     same("the length after nothing", await store.append("s", 0, []), 0)
     same("the length after nothing about something", await store.append("s", 0, [], b"about"), 0)
     same("the sessions", list(await store.list()), [])
@@ -201,19 +219,19 @@ async def a_session_is_there_once_it_has_an_entry(place: Place) -> None:
     same("the length in a conflict", await refused(store, 0, []), 1)
 
 
-async def an_entry_is_any_bytes(place: Place) -> None:
-    """What is loaded is what was appended, byte by byte and as bytes."""
-    store = await place.store()
+async def an_entry_is_any_bytes(stores: Stores) -> None:
+    """Entries are loaded as they were appended, byte by byte and as bytes."""
+    store = await stores.open()
     await store.append("s", 0, [*ENTRIES, LARGE])
     await store.append("s", len(ENTRIES) + 1, [b"end"])
     for found, promised in zip(await kept(store), [*ENTRIES, LARGE, b"end"], strict=True):
         same("an entry", found, promised)
 
 
-async def a_session_has_any_name(place: Place) -> None:
+async def a_session_has_any_name(stores: Stores) -> None:
     """Names that look alike, are empty, long or odd are different sessions."""
-    store = await place.store()
-    names = [*NAMES, "n" * 3_000, "n" * 2_999]
+    store = await stores.open()
+    names = [*SESSION_NAMES, "n" * 3_000, "n" * 2_999]
     for name in names:
         same(f"the length of {name!r}", await store.append(name, 0, [name.encode()]), 1)
     for name in names:
@@ -221,9 +239,9 @@ async def a_session_has_any_name(place: Place) -> None:
     same("the sessions", sorted(info.session for info in await store.list()), sorted(names))
 
 
-async def sessions_share_nothing(place: Place) -> None:
+async def sessions_share_nothing(stores: Stores) -> None:
     """Appending to many sessions at once keeps each one's own entries."""
-    store = await place.store()
+    store = await stores.open()
     names = [f"s{number}" for number in range(12)]
     for length in range(3):
         rounds = (store.append(name, length, [f"{name} {length}".encode()]) for name in names)
@@ -233,9 +251,9 @@ async def sessions_share_nothing(place: Place) -> None:
         same(f"the entries of {name}", await kept(store, name), promised)
 
 
-async def a_long_session_is_kept_whole(place: Place) -> None:
+async def a_long_session_is_kept_whole(stores: Stores) -> None:
     """Thousands of entries, in one go and one by one, and what is behind most of them."""
-    store = await place.store()
+    store = await stores.open()
     entries = [str(number).encode() for number in range(3_000)]
     await store.append("s", 0, entries)
     for number in range(3_000, 3_020):
@@ -245,9 +263,9 @@ async def a_long_session_is_kept_whole(place: Place) -> None:
     same("its last entries", await kept(store, "s", 2_990), entries[2_990:])
 
 
-async def the_store_keeps_its_own_copy(place: Place) -> None:
-    """Changing a list after appending it, or one that was loaded, changes nothing that is kept."""
-    store = await place.store()
+async def the_store_keeps_its_own_copy(stores: Stores) -> None:
+    """A list that changes after it was appended or loaded changes nothing in the store."""
+    store = await stores.open()
     entries = [b"a"]
     await store.append("s", 0, entries)
     entries.append(b"b")
@@ -260,9 +278,9 @@ async def the_store_keeps_its_own_copy(place: Place) -> None:
 # Compare-and-set
 
 
-async def a_writer_that_is_not_at_the_end_writes_nothing(place: Place) -> None:
-    """An append that expects another length than the real one is told that one, and changes nothing."""
-    store = await place.store()
+async def a_writer_that_is_not_at_the_end_writes_nothing(stores: Stores) -> None:
+    """An append that expects another length gets the real one in a conflict, and changes nothing."""
+    store = await stores.open()
     same("the length of a session that is not there", await refused(store, 1, [b"x"]), 0)
     same("the sessions", list(await store.list()), [])
     await store.append("s", 0, [b"a", b"b"], b"true")
@@ -274,9 +292,9 @@ async def a_writer_that_is_not_at_the_end_writes_nothing(place: Place) -> None:
     same("what is listed", await told(store), before)
 
 
-async def of_many_writers_at_once_one_goes_on(place: Place) -> None:
-    """The entries of one are kept, all of them; the others are told how many those are."""
-    store = await place.store()
+async def of_many_writers_at_once_one_goes_on(stores: Stores) -> None:
+    """All entries of one writer are kept; the others get their number in a conflict."""
+    store = await stores.open()
     several = [[f"{writer} {entry}".encode() for entry in range(4)] for writer in range(20)]
     tries = (store.append("s", 0, entries) for entries in several)
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
@@ -287,9 +305,9 @@ async def of_many_writers_at_once_one_goes_on(place: Place) -> None:
     same("the entries", await kept(store), several[winners[0]])
 
 
-async def whoever_reads_sees_an_append_whole_or_not_at_all(place: Place) -> None:
-    """Also while it is being made, and with what the session is about."""
-    store = await place.store()
+async def a_reader_sees_an_append_whole_or_not_at_all(stores: Stores) -> None:
+    """Also while the append is made, and together with the summary of the session."""
+    store = await stores.open()
     await store.append("s", 0, [b"first"], b"1")
     writing = asyncio.create_task(store.append("s", 1, [b"second"] * 5, b"6"))
     for _ in range(10):
@@ -305,7 +323,7 @@ async def whoever_reads_sees_an_append_whole_or_not_at_all(place: Place) -> None
 
 
 async def moved_on(store: Store, session: str) -> float:
-    """When *session* was written to, once that is later than before."""
+    """Append to *session* until its time is later than before, and return that time."""
     before = await told(store, session)
     for length in range(before.length, before.length + 2_000):
         await store.append(session, length, [b"x"])
@@ -316,9 +334,9 @@ async def moved_on(store: Store, session: str) -> float:
     return broken("the time of 2,000 appends one after the other", before.updated, "it goes on")
 
 
-async def sessions_are_listed_last_written_first(place: Place) -> None:
+async def sessions_are_listed_last_written_first(stores: Stores) -> None:
     """With lengths and times; an append moves its session to the front."""
-    store = await place.store()
+    store = await stores.open()
     for name in ("b", "c", "a"):
         await store.append(name, 0, [b"1", b"2"])
         await moved_on(store, name)
@@ -334,9 +352,9 @@ async def sessions_are_listed_last_written_first(place: Place) -> None:
         same(f"whether {info} tells seconds since the epoch", near, promised=True)
 
 
-async def a_session_is_about_what_was_said_last(place: Place) -> None:
-    """It is kept along with the entries; where nothing is said, what was said before stays."""
-    store = await place.store()
+async def a_session_is_about_what_was_said_last(stores: Stores) -> None:
+    """The summary is kept with the entries; an append without one leaves the one before."""
+    store = await stores.open()
     said: list[tuple[bytes | None, bytes]] = [
         (None, b""),
         (b"one", b"one"),
@@ -353,9 +371,9 @@ async def a_session_is_about_what_was_said_last(place: Place) -> None:
     same("what the other is about", (await told(store)).about, LARGE)
 
 
-async def what_a_session_is_about_may_change_by_itself(place: Place) -> None:
-    """Without entries nothing was written to the session: neither its length nor its times change."""
-    store = await place.store()
+async def what_a_session_is_about_may_change_by_itself(stores: Stores) -> None:
+    """A summary without entries changes neither the length nor the times of the session."""
+    store = await stores.open()
     await store.append("s", 0, [b"1"], b"one")
     before = await told(store)
     await asyncio.sleep(0.002)
@@ -366,9 +384,9 @@ async def what_a_session_is_about_may_change_by_itself(place: Place) -> None:
     same("its entries", await kept(store), [b"1"])
 
 
-async def a_deleted_session_is_gone_and_may_come_again(place: Place) -> None:
-    """`delete` takes one session and no other; its name is then as good as new."""
-    store = await place.store()
+async def a_deleted_session_is_gone_and_may_come_again(stores: Stores) -> None:
+    """`delete` removes one session and no other; its name can be used again."""
+    store = await stores.open()
     for name in ("a", "ab", "b"):
         await store.append(name, 0, [b"old", b"older"], b"about")
     same("whether it was deleted", await store.delete("a"), promised=True)
@@ -394,7 +412,7 @@ PROMISES = (
     the_store_keeps_its_own_copy,
     a_writer_that_is_not_at_the_end_writes_nothing,
     of_many_writers_at_once_one_goes_on,
-    whoever_reads_sees_an_append_whole_or_not_at_all,
+    a_reader_sees_an_append_whole_or_not_at_all,
     sessions_are_listed_last_written_first,
     a_session_is_about_what_was_said_last,
     what_a_session_is_about_may_change_by_itself,
@@ -403,7 +421,7 @@ PROMISES = (
 
 
 LATER = 0.05
-"""Seconds in which what was left behind would happen."""
+"""Seconds in which work that was left behind would show."""
 
 METHODS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "append": lambda store: store.append("s", 1, [b"b"]),
@@ -414,16 +432,16 @@ METHODS: dict[str, Callable[[Store], Awaitable[object]]] = {
 
 
 async def everything(store: Store) -> dict[str, tuple[SessionInfo, list[bytes]]]:
-    """All that is kept, by session."""
+    """The line in the list and the entries of each session."""
     return {info.session: (info, await kept(store, info.session)) for info in await store.list()}
 
 
-# Whatever it lasts
+# While it is open
 
 
-async def a_closed_store_says_so(place: Place) -> None:
-    """Every method of it raises `StoreError`; closing it again, also at the same time, is fine."""
-    store = await place.store()
+async def a_closed_store_says_so(stores: Stores) -> None:
+    """Each of its methods raises `StoreError`; closing it again, also at the same time, is fine."""
+    store = await stores.open()
     await store.append("s", 0, [b"a"])
     await asyncio.gather(store.close(), store.close())
     await store.close()
@@ -435,9 +453,9 @@ async def a_closed_store_says_so(place: Place) -> None:
         broken(f"{name} of a closed store", found, StoreError)
 
 
-async def closing_comes_after_what_was_asked_before(place: Place) -> None:
-    """Appends that are under way are done by then, and have gone well."""
-    store = await place.store()
+async def closing_comes_after_what_was_asked_before(stores: Stores) -> None:
+    """Appends that are under way are done by then, and have succeeded."""
+    store = await stores.open()
     writing = [asyncio.create_task(store.append("s", length, [b"x"])) for length in range(5)]
     await asyncio.sleep(0)
     await store.close()
@@ -446,9 +464,9 @@ async def closing_comes_after_what_was_asked_before(place: Place) -> None:
     same("how they went", [task.result() for task in writing], [1, 2, 3, 4, 5])
 
 
-async def whoever_is_cancelled_leaves_nothing_in_doubt(place: Place) -> None:
-    """When the cancellation is raised an append is kept, or never will be, and the store works on."""
-    store = await place.store()
+async def a_cancelled_append_is_kept_or_never_will_be(stores: Stores) -> None:
+    """When the cancellation is raised, the append is kept or never will be. The store still works."""
+    store = await stores.open()
     for turns in range(12):
         session = f"s{turns}"
         await store.append(session, 0, [b"first"])
@@ -466,9 +484,9 @@ async def whoever_is_cancelled_leaves_nothing_in_doubt(place: Place) -> None:
         same("the length after the next", await store.append(session, at_once, [b"x"]), at_once + 1)
 
 
-async def a_long_history_is_as_it_was_told(place: Place) -> None:
-    """Whatever is appended, refused, deleted and said, in any order, each session is what came of it."""
-    store, draw = await place.store(), random.Random(7)  # noqa: S311  # the same for everybody
+async def a_long_history_is_as_it_was_told(stores: Stores) -> None:
+    """After any appends, conflicts, deletions and summaries in any order, each session is as expected."""
+    store, draw = await stores.open(), random.Random(7)  # noqa: S311  # the same in each run
     promised: dict[str, list[bytes]] = {}
     about: dict[str, bytes] = {}
     for number in range(250):
@@ -504,9 +522,9 @@ async def a_long_history_is_as_it_was_told(place: Place) -> None:
 # Until it is opened again
 
 
-async def what_was_kept_is_there_when_it_is_opened_again(place: Place) -> None:
-    """With its times and what it is about, and without what was deleted; and it goes on."""
-    store = await place.store()
+async def what_was_kept_is_there_when_it_is_opened_again(stores: Stores) -> None:
+    """With its times and its summary, and without deleted sessions; and appends continue it."""
+    store = await stores.open()
     await store.append("s", 0, [b"a", b""], b"about")
     await store.append("t", 0, [b"x"])
     await store.append("gone", 0, [b"x"])
@@ -514,15 +532,15 @@ async def what_was_kept_is_there_when_it_is_opened_again(place: Place) -> None:
     await store.delete("gone")
     before = await everything(store)
     await store.close()
-    again = await place.store()
+    again = await stores.open()
     same("what is kept", await everything(again), before)
     same("the length", await again.append("s", 3, [b"d"]), 4)
     same("its entries", await kept(again), [b"a", b"", b"c", b"d"])
 
 
-async def what_was_cancelled_is_there_or_not_when_it_is_opened_again(place: Place) -> None:
+async def what_was_cancelled_is_there_or_not_when_it_is_opened_again(stores: Stores) -> None:
     """As it was when the cancellation was raised."""
-    store = await place.store()
+    store = await stores.open()
     writing = [asyncio.create_task(store.append(f"s{number}", 0, [b"x"])) for number in range(8)]
     await asyncio.sleep(0)
     for task in writing:
@@ -530,52 +548,52 @@ async def what_was_cancelled_is_there_or_not_when_it_is_opened_again(place: Plac
     await asyncio.gather(*writing, return_exceptions=True)
     before = await everything(store)
     await store.close()
-    same("what is kept", await everything(await place.store()), before)
+    same("what is kept", await everything(await stores.open()), before)
 
 
 # For others at the same time
 
 
-async def what_returned_is_there_for_others(place: Place) -> None:
-    """An append, or one about nothing else, is kept when it returns and not when the store is closed."""
-    store, other = await place.store(), await place.store()
+async def what_returned_is_there_for_others(stores: Stores) -> None:
+    """An append, also one of a summary alone, is kept when it returns, not when the store closes."""
+    store, other = await stores.open(), await stores.open()
     for length in range(5):
         await store.append("s", length, [b"x"], str(length).encode())
         same("what another one loads", len(await kept(other)), length + 1)
         same("what another one lists", (await told(other)).about, str(length).encode())
-        same("what a new one loads", len(await kept(await place.store())), length + 1)
+        same("what a new one loads", len(await kept(await stores.open())), length + 1)
     await store.append("s", 5, [], b"told")
     same("what another one lists", (await told(other)).about, b"told")
     await store.delete("s")
     same("what another one lists", list(await other.list()), [])
 
 
-async def of_writers_in_many_stores_one_goes_on(place: Place) -> None:
-    """Comparing the length and writing is one, whoever else has it open."""
-    stores = [await place.store() for _ in range(6)]
+async def of_writers_in_many_stores_one_goes_on(stores: Stores) -> None:
+    """Comparing the length and writing are one step, also for stores that are open at the same time."""
+    opened = [await stores.open() for _ in range(6)]
     for length in range(0, 9, 3):
-        tries = (store.append("s", length, [f"{n}".encode()] * 3) for n, store in enumerate(stores))
+        tries = (store.append("s", length, [f"{n}".encode()] * 3) for n, store in enumerate(opened))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
         winners = [str(number).encode() for number, outcome in enumerate(outcomes) if outcome == length + 3]
         same("how many of 6 writers went on", len(winners), 1)
         others = {type(outcome) for outcome in outcomes if outcome != length + 3}
         same("what the others are told", others, {StoreConflict})
-        same("the last entries", await kept(stores[length % 6], "s", length), winners * 3)
+        same("the last entries", await kept(opened[length % 6], "s", length), winners * 3)
 
 
-async def many_may_make_the_place_at_once(place: Place) -> None:
-    """Stores that are the first to come, at the same time, all use the same place."""
-    stores = [await place.store() for _ in range(6)]
-    await asyncio.gather(*(store.append(f"s{number}", 0, [b"x"]) for number, store in enumerate(stores)))
+async def many_may_make_the_place_at_once(stores: Stores) -> None:
+    """Stores that are opened first, at the same time, all have the same contents."""
+    opened = [await stores.open() for _ in range(6)]
+    await asyncio.gather(*(store.append(f"s{number}", 0, [b"x"]) for number, store in enumerate(opened)))
     promised = [f"s{number}" for number in range(6)]
-    for store in stores:
+    for store in opened:
         same("the sessions", sorted(info.session for info in await store.list()), promised)
 
 
 WHILE_OPEN = (
     a_closed_store_says_so,
     closing_comes_after_what_was_asked_before,
-    whoever_is_cancelled_leaves_nothing_in_doubt,
+    a_cancelled_append_is_kept_or_never_will_be,
     a_long_history_is_as_it_was_told,
 )
 REOPENED = (

@@ -1,4 +1,4 @@
-"""Stores for tests: one to make others of, and one that can be told to fail."""
+"""Stores for tests: one to derive others from, and one that fails on demand."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..performers.stores.memory import MemoryStore
 
 class StoreOver:
     """
-    A store that hands on all it is asked to the store *kept*, one in memory where none is given.
+    A store that passes each call on to the store *kept*, by default one in memory.
 
-    To be derived from: a test says only what is otherwise.
+    Derive from it, and override the methods that are to differ.
     """
 
     def __init__(self, kept: Store | None = None) -> None:
@@ -39,13 +39,13 @@ class StoreOver:
         return await self.kept.delete(session)
 
     async def close(self) -> None:
-        """Let go."""
+        """Close *kept*."""
         await self.kept.close()
 
 
 @final
 class FaultyStore(StoreOver):
-    """Keeps all in memory while it *works*; otherwise every append is a `StoreError`, as on a full disk."""
+    """A store in memory whose appends raise `StoreError` unless it *works*, as on a full disk."""
 
     def __init__(self, *, works: bool = True) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class FaultyStore(StoreOver):
     async def append(
         self, session: str, expected: int, entries: Sequence[bytes], about: bytes | None = None
     ) -> int:
-        """As a store does, or fail and keep nothing."""
+        """Append, or raise and keep nothing."""
         if not self.works:
             msg = "no space left on the device of this test"
             raise StoreError(msg)

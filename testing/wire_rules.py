@@ -1,9 +1,9 @@
 """
-Whether a provider takes a request and a parser takes any network: what every wire is held against.
+The rules that real providers enforce, for tests of a wire: an encoder's requests, a parser's reading.
 
-`chat_faults` and `messages_faults` say what OpenAI's chat completions and Anthropic's messages refuse, as far
-as their references and their error messages tell it. They know nothing of how a body is made, so they hold
-for any encoder. `reading_faults` is for parsers, of whichever dialect.
+`chat_faults` and `messages_faults` list what OpenAI's chat completions and Anthropic's messages refuse in a
+request, by their references and error messages. They know nothing of turnwheel's encoders, so they hold
+for any encoder. `reading_faults` is for parsers of any dialect.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from ..performers.models.wire import AnswerEnd, Parser
 
 CHAT_ID = re.compile(r"[^\s]{1,40}")
-"""A call's id, at OpenAI."""
+"""The id of a call at OpenAI."""
 
 MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+")
-"""A call's id, at Anthropic."""
+"""The id of a call at Anthropic."""
 
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""A tool's name; Anthropic takes longer ones, too."""
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The name of a tool; Anthropic accepts longer ones, too."""
 
 DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,(.+)", re.DOTALL)
 
-IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The pictures that Anthropic takes."""
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The images that Anthropic accepts."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""The blocks that are thinking, at Anthropic."""
+"""The types of thinking blocks at Anthropic."""
 
 LEAST_THINKING = 1_024
-"""Tokens of thinking that Anthropic lets a request ask for, or more."""
+"""The least thinking tokens that a request to Anthropic may ask for."""
 
 MARKERS = 4
-"""Cache markers that Anthropic takes in one request."""
+"""The most cache markers in one request to Anthropic."""
 
 MAX_SHOWN = 200
 """Characters of a value that a fault shows."""
@@ -59,7 +59,7 @@ SPLITS = 20
 
 
 def chat_faults(body: bytes) -> list[str]:
-    """What a server of chat completions refuses in *body*, which asks for an answer; empty: it takes it."""
+    """What a server of chat completions refuses in the request *body*; empty if it accepts it."""
     request, faults = _decoded(body)
     messages = objects(request.get("messages"))
     faults += _common(request, messages)
@@ -75,7 +75,7 @@ def chat_faults(body: bytes) -> list[str]:
 
 
 def _chat_order(messages: Sequence[Object]) -> Iterator[str]:
-    """Whether the system speaks first and the results of calls stand right behind them."""
+    """The system prompt comes first, and results stand right behind their calls."""
     waiting: list[object] = []
     for number, message in enumerate(messages):
         role = message.get("role")
@@ -154,7 +154,7 @@ def _chat_part(part: Object) -> Iterator[str]:
 
 
 def messages_faults(body: bytes) -> list[str]:
-    """What Anthropic's messages API refuses in *body*, which asks for an answer; empty: it takes it."""
+    """What Anthropic's messages API refuses in the request *body*; empty if it accepts it."""
     request, faults = _decoded(body)
     messages = objects(request.get("messages"))
     faults += _common(request, messages)
@@ -189,7 +189,7 @@ def _messages_settings(request: Object) -> Iterator[str]:
 
 
 def _has_thought(messages: Sequence[Object]) -> bool:
-    """Whether the model that goes on after calls of its own had thought before it made the first of them."""
+    """Whether thinking stands before the first of the calls that the model continues from."""
     calling = False
     for message in reversed(messages):
         kinds = [block.get("type") for block in _blocks(message)]
@@ -202,7 +202,7 @@ def _has_thought(messages: Sequence[Object]) -> bool:
 
 
 def _messages_order(messages: Sequence[Object]) -> Iterator[str]:
-    """Whether user and assistant take turns, the user last, and results stand first behind their calls."""
+    """User and assistant take turns, the user last, and results stand first behind their calls."""
     waiting: list[object] = []
     for number, message in enumerate(messages):
         expected = "assistant" if number % 2 else "user"
@@ -265,7 +265,7 @@ def _is_result(block: Object) -> bool:
 def _is_source(kind: str, source: Object) -> bool:
     data, media = source.get("data"), source.get("media_type")
     if source.get("type") == "base64":
-        return _is_base64(data) and media in (IMAGES if kind == "image" else {"application/pdf"})
+        return _is_base64(data) and media in (IMAGE_TYPES if kind == "image" else {"application/pdf"})
     return kind == "document" and source.get("type") == "text" and media == "text/plain" and _says(data)
 
 
@@ -274,7 +274,7 @@ def _blocks(message: Object) -> list[Object]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
 
 
-# What both have in common
+# Rules of both
 
 
 def _decoded(body: bytes) -> tuple[Object, list[str]]:
@@ -302,7 +302,7 @@ def _common(request: Object, messages: Sequence[Object]) -> Iterator[str]:
 def _names(names: Iterable[object], *, once: bool = True) -> Iterator[str]:
     met: set[object] = set()
     for name in names:
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
             yield f"the tool's name {name!r}"
         if once and name in met:
             yield f"two tools called {name!r}"
@@ -350,10 +350,10 @@ def _shown(value: object) -> str:
 
 def reading_faults(parser: Callable[[], Parser], body: bytes) -> list[str]:
     """
-    What is wrong with how new ones of *parser* read *body*: it must not depend on where the network cuts it.
+    What new parsers from *parser* read wrong in *body* when the network cuts it elsewhere.
 
-    It is read whole, byte by byte and at random splits, which are the same each time, and stopped at some of
-    them; nothing may be raised then, and what was read before is a beginning of the whole.
+    They read it whole, byte by byte and at random splits, which are the same in each run. At some splits the
+    body ends: then they raise nothing and have read a beginning of the whole.
     """
     expected = _read(parser(), [body])
     faults: list[str] = []
@@ -372,7 +372,7 @@ def reading_faults(parser: Callable[[], Parser], body: bytes) -> list[str]:
 
 
 def _read(parser: Parser, parts: Iterable[bytes]) -> tuple[tuple[Piece, ...], AnswerEnd]:
-    """All merged pieces of a body that arrives in *parts*, and its ending without them."""
+    """The merged pieces of a body that arrives in *parts*, and its ending without pieces."""
     pieces = [piece for part in parts for piece in parser.feed(part)]
     ending = parser.end()
     if isinstance(ending, Complete):

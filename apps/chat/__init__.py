@@ -1,1 +1,1 @@
-"""`turnwheel chat`: a conversation in a terminal."""
+"""The `turnwheel chat` command: a conversation in a terminal or through a pipe."""

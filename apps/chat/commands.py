@@ -1,4 +1,4 @@
-"""What a line typed in a chat means: a prompt, something said into the run, an answer, or a command."""
+"""Parse a line typed in a chat: a prompt, a steer, an answer to a question, or a command."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from ...effects.records import (
 from ..cli.option_types import thinking, where
 
 HELP = """\
-TEXT            a prompt; while the agent is at work it waits for its turn
-!TEXT           said into the run now: what runs is cancelled, the rest is skipped
-!>TEXT          ... after what runs: the rest is skipped
-!>>TEXT         ... when all that the model asked for is done
-y [CALL]        yes to the question about a call, such as y 7; of several name one, or all
-n [CALL] [WHY]  no; the model reads why
+TEXT            a prompt; it waits while the agent works
+!TEXT           steer the run now: running calls are cancelled, the rest is skipped
+!>TEXT          ... after running calls: the rest is skipped
+!>>TEXT         ... after all calls of the batch
+y [CALL]        yes to the question about a call, such as y 7 or y all
+n [CALL] [WHY]  no; the model reads the reason
 s [CALL] [WHY]  no, and the run stops
 a [CALL]        yes, always; a [CALL] ARGUMENT=GLOB for such arguments only
-e [CALL]        change the arguments first; e [CALL] {...} says them at once
-/cancel CALL    give up one call
-/model NAME     another model, from its next call on
+e [CALL]        change the arguments first, or give them: e [CALL] {...}
+/cancel CALL    cancel one call
+/model NAME     another model, from the next call on
 /mode MODE      default, accept_edits, plan, dont_ask or bypass
-/think N        how many tokens the model may think; off for its own way
-/queue          the prompts that wait
-/why CALL       why a call ran, or did not
-/help           this
-/quit           leave; Ctrl-D and, where nothing goes on, Ctrl-C do the same
-Ctrl-C          stops the run; once more waits for nothing
-A space in front sends a line as a prompt, whatever it says."""
-"""What `/help` says."""
+/think N        thinking tokens; off for the provider's default
+/queue          the waiting prompts
+/why CALL       explain why a call ran, or did not
+/help           this list
+/quit           leave, as Ctrl-D does, and Ctrl-C without a run
+Ctrl-C          stop the run; a second one returns at once
+A leading space sends any line as a prompt."""
+"""The text of `/help`."""
 
 
 @final
 @attrs.frozen
-class Say:
+class PromptLine:
     """A prompt."""
 
     text: str
@@ -58,8 +58,8 @@ class Say:
 
 @final
 @attrs.frozen
-class Steer:
-    """Something said into the run, to be read when *how* says."""
+class SteerLine:
+    """A steer, read at the time *how*."""
 
     text: str
     how: Steering
@@ -67,16 +67,16 @@ class Steer:
 
 @final
 @attrs.frozen
-class Alter:
-    """Another setting."""
+class ChangeLine:
+    """A change of a setting."""
 
     change: Change
 
 
 @final
 @attrs.frozen
-class Reply:
-    """A *decision* on the question called *name*; empty: on the one there is."""
+class AnswerLine:
+    """A *decision* on the question *name*, or on the only one if that is empty."""
 
     name: str
     decision: Decision
@@ -84,8 +84,8 @@ class Reply:
 
 @final
 @attrs.frozen
-class Edit:
-    """Change the arguments of the question called *name*, to *arguments* where those are said."""
+class EditLine:
+    """New *arguments* for the question *name*; empty to open an editor."""
 
     name: str
     arguments: str
@@ -93,48 +93,48 @@ class Edit:
 
 @final
 @attrs.frozen
-class Cancel:
-    """Give up the call called *name*."""
+class CancelLine:
+    """Cancel the call *name*."""
 
     name: str
 
 
 @final
 @attrs.frozen
-class Explain:
-    """Say why the call called *name* ran, or did not."""
+class ExplainLine:
+    """Explain the call *name*."""
 
     name: str
 
 
 @final
 @attrs.frozen
-class ShowQueue:
-    """Say which prompts wait."""
+class QueueLine:
+    """List the waiting prompts."""
 
 
 @final
 @attrs.frozen
-class ShowHelp:
-    """Say what can be typed."""
+class HelpLine:
+    """Show the help."""
 
 
 @final
 @attrs.frozen
-class Quit:
+class QuitLine:
     """Leave."""
 
 
-Done = Say | Steer | Alter | Reply | Edit | Cancel
-"""What is done to the session."""
+ActionLine = PromptLine | SteerLine | ChangeLine | AnswerLine | EditLine | CancelLine
+"""Lines that act on the session."""
 
-Told = Explain | ShowQueue | ShowHelp
-"""What is only told."""
+InfoLine = ExplainLine | QueueLine | HelpLine
+"""Lines that only show something."""
 
-Word = Done | Told | Quit
-"""What a line can mean."""
+ParsedLine = ActionLine | InfoLine | QuitLine
+"""Every kind of line."""
 
-_STEERS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
+_STEER_SIGNS = (("!>>", Steering.WHEN_DONE), ("!>", Steering.AFTER_TOOL), ("!", Steering.NOW))
 
 _ANSWER = re.compile(
     r"(?P<key>y|yes|n|no|a|always|s|stop|e|edit)(?:\s+#?(?P<name>\d+(?:-\d+)*|all)(?=\s|$))?(?:\s+(?P<rest>.+))?",
@@ -142,76 +142,79 @@ _ANSWER = re.compile(
 )
 
 
-def meaning(line: str, *, asked: bool) -> Word:
-    """
-    What *line* means; *asked*: it may answer a question. Raises `ConfigError` where it means nothing.
-    """
+def parse_line(line: str, *, asked: bool) -> ParsedLine:
+    """Parse *line*. Only if *asked* can it be an answer. Raises `ConfigError` for an invalid command."""
     if line.startswith("/"):
-        return _command(line)
-    for sign, how in _STEERS:
+        return _parse_command(line)
+    for sign, how in _STEER_SIGNS:
         if line.startswith(sign):
-            return Steer(_said(line.removeprefix(sign), sign), how)
+            return SteerLine(_required(line.removeprefix(sign), sign), how)
     text = line.strip()
+    # A leading space makes any line a prompt, so that a person can send "y" to the model.
     match = _ANSWER.fullmatch(text) if asked and not line[0].isspace() else None
-    return (None if match is None else _answer(match)) or Say(text)
+    return (None if match is None else _parse_answer(match)) or PromptLine(text)
 
 
-def _answer(match: re.Match[str]) -> Word | None:
-    """The answer that *match* found, or None where it is none after all: a sentence may begin with an a."""
+def _parse_answer(match: re.Match[str]) -> ParsedLine | None:
+    """The answer in *match*, or None if it is a sentence after all: one may begin with an a."""
     key, name, rest = match["key"][0], match["name"] or "", match["rest"] or ""
     match key:
         case "n" | "s":
-            return Reply(name, Deny(message=rest, interrupt=key == "s"))
+            return AnswerLine(name, Deny(message=rest, interrupt=key == "s"))
         case "y" if not rest:
-            return Reply(name, Approve())
+            return AnswerLine(name, Approve())
         case "a" if not rest or re.match(r"\w+=", rest):
-            return Reply(name, ApproveAlways(where=where(rest) if rest else ()))
+            return AnswerLine(name, ApproveAlways(where=where(rest) if rest else ()))
         case "e" if not rest or rest.startswith("{"):
-            return Edit(name, rest)
+            return EditLine(name, rest)
         case _:
             return None
 
 
-def _said(text: str, command: str) -> str:
+def _required(text: str, command: str) -> str:
     if not text.strip():
-        msg = f"{command} says nothing; write what it shall say behind it"
+        msg = f"{command} has no text; write one after it"
         raise ConfigError(msg)
     return text.strip()
 
 
-def _mode(text: str) -> Alter:
+def _mode(text: str) -> ChangeLine:
     if text not in tuple(PermissionMode):
-        msg = f"there is no mode {text!r}; there are: {', '.join(PermissionMode)}"
+        msg = f"unknown mode {text!r}; there are: {', '.join(PermissionMode)}"
         raise ConfigError(msg)
-    return Alter(SetMode(mode=PermissionMode(text)))
+    return ChangeLine(SetMode(mode=PermissionMode(text)))
 
 
-def _think(text: str) -> Alter:
+def _think(text: str) -> ChangeLine:
     try:
-        return Alter(SetThinking(tokens=thinking(text)))
+        return ChangeLine(SetThinking(tokens=thinking(text)))
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
 
-_WITH_TEXT: Final[Mapping[str, Callable[[str], Word]]] = {
-    "/cancel": Cancel,
+_WITH_TEXT: Final[Mapping[str, Callable[[str], ParsedLine]]] = {
+    "/cancel": CancelLine,
     "/mode": _mode,
-    "/model": lambda text: Alter(SetModel(model=text)),
+    "/model": lambda text: ChangeLine(SetModel(model=text)),
     "/think": _think,
-    "/why": Explain,
+    "/why": ExplainLine,
 }
-_ALONE: Final[Mapping[str, Callable[[], Word]]] = {"/help": ShowHelp, "/queue": ShowQueue, "/quit": Quit}
+_ALONE: Final[Mapping[str, Callable[[], ParsedLine]]] = {
+    "/help": HelpLine,
+    "/queue": QueueLine,
+    "/quit": QuitLine,
+}
 
 
-def _command(line: str) -> Word:
+def _parse_command(line: str) -> ParsedLine:
     name, _, rest = line.strip().partition(" ")
     if name in _WITH_TEXT:
-        return _WITH_TEXT[name](_said(rest, name))
+        return _WITH_TEXT[name](_required(rest, name))
     if name in _ALONE and not rest.strip():
         return _ALONE[name]()
     if name in _ALONE:
-        msg = f"{name} stands alone; got {rest.strip()!r}"
+        msg = f"{name} takes no argument; got {rest.strip()!r}"
     else:
         there = ", ".join(sorted((*_WITH_TEXT, *_ALONE)))
-        msg = f"no command {name!r}; there are: {there}; to send such a line, put a space in front"
+        msg = f"unknown command {name!r}; there are: {there}; a leading space sends the line as a prompt"
     raise ConfigError(msg)

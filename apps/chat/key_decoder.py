@@ -1,4 +1,4 @@
-"""What the bytes of a terminal mean: text that was typed or pasted, and keys by their names."""
+"""Decode the bytes of a terminal into text and named keys."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from enum import StrEnum
 from typing import Final, final
 
 PASTES_ON, PASTES_OFF = "\x1b[?2004h", "\x1b[?2004l"
-"""Ask a terminal to say what was pasted, so that the line ends in it are not taken for Enter."""
+"""Turn bracketed paste on and off, so that a line end in a paste does not count as Enter."""
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 
-_PARTS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O]|[\x00-\x1a\x1c-\x1f\x7f]|[^\x00-\x1f\x7f]+")
+_KEY_PARTS = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O]|[\x00-\x1a\x1c-\x1f\x7f]|[^\x00-\x1f\x7f]+"
+)
 _UNFINISHED = re.compile(r"\x1b(\[[0-?]*|O)?\Z")
 
 
 @final
-class Key(StrEnum):
-    """A key that does something to a line."""
+class EditKey(StrEnum):
+    """A key that edits or ends a line."""
 
     ENTER = "enter"
     NEWLINE = "newline"
@@ -40,60 +42,60 @@ class Key(StrEnum):
 
 
 _NAMES: Final = {
-    "\r": Key.ENTER,
-    "\n": Key.ENTER,
-    "\x1b\r": Key.NEWLINE,
-    "\x1b\n": Key.NEWLINE,
-    "\x04": Key.END_OF_INPUT,
-    "\x01": Key.HOME,
-    "\x02": Key.LEFT,
-    "\x05": Key.END,
-    "\x06": Key.RIGHT,
-    "\x08": Key.BACKSPACE,
-    "\x7f": Key.BACKSPACE,
-    "\x0b": Key.DELETE_BEHIND,
-    "\x0e": Key.DOWN,
-    "\x10": Key.UP,
-    "\x15": Key.DELETE_BEFORE,
-    "\x17": Key.DELETE_WORD,
-    "\x1b\x7f": Key.DELETE_WORD,
-    "\x1bb": Key.WORD_LEFT,
-    "\x1bf": Key.WORD_RIGHT,
-    "\x1b[1;3D": Key.WORD_LEFT,
-    "\x1b[1;5D": Key.WORD_LEFT,
-    "\x1b[1;3C": Key.WORD_RIGHT,
-    "\x1b[1;5C": Key.WORD_RIGHT,
-    "\x1b[1~": Key.HOME,
-    "\x1b[7~": Key.HOME,
-    "\x1b[4~": Key.END,
-    "\x1b[8~": Key.END,
-    "\x1b[3~": Key.DELETE,
+    "\r": EditKey.ENTER,
+    "\n": EditKey.ENTER,
+    "\x1b\r": EditKey.NEWLINE,
+    "\x1b\n": EditKey.NEWLINE,
+    "\x04": EditKey.END_OF_INPUT,
+    "\x01": EditKey.HOME,
+    "\x02": EditKey.LEFT,
+    "\x05": EditKey.END,
+    "\x06": EditKey.RIGHT,
+    "\x08": EditKey.BACKSPACE,
+    "\x7f": EditKey.BACKSPACE,
+    "\x0b": EditKey.DELETE_BEHIND,
+    "\x0e": EditKey.DOWN,
+    "\x10": EditKey.UP,
+    "\x15": EditKey.DELETE_BEFORE,
+    "\x17": EditKey.DELETE_WORD,
+    "\x1b\x7f": EditKey.DELETE_WORD,
+    "\x1bb": EditKey.WORD_LEFT,
+    "\x1bf": EditKey.WORD_RIGHT,
+    "\x1b[1;3D": EditKey.WORD_LEFT,
+    "\x1b[1;5D": EditKey.WORD_LEFT,
+    "\x1b[1;3C": EditKey.WORD_RIGHT,
+    "\x1b[1;5C": EditKey.WORD_RIGHT,
+    "\x1b[1~": EditKey.HOME,
+    "\x1b[7~": EditKey.HOME,
+    "\x1b[4~": EditKey.END,
+    "\x1b[8~": EditKey.END,
+    "\x1b[3~": EditKey.DELETE,
     **{
         f"\x1b{opens}{letter}": key
         for opens in "[O"
         for letter, key in {
-            "A": Key.UP,
-            "B": Key.DOWN,
-            "C": Key.RIGHT,
-            "D": Key.LEFT,
-            "H": Key.HOME,
-            "F": Key.END,
+            "A": EditKey.UP,
+            "B": EditKey.DOWN,
+            "C": EditKey.RIGHT,
+            "D": EditKey.LEFT,
+            "H": EditKey.HOME,
+            "F": EditKey.END,
         }.items()
     },
 }
-"""What terminals send for them, with the keys of readline and Emacs; anything else is passed over."""
+"""The sequences of terminals, readline and Emacs for each key; others are ignored."""
 
 
 @final
 class KeyDecoder:
-    """Reads bytes as they come, however they were cut."""
+    """Decodes bytes in pieces of any size."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
 
-    def feed(self, data: bytes) -> Iterator[Key | str]:
-        """What *data*, behind what came before, says: keys, and text as it was typed or pasted."""
+    def feed(self, data: bytes) -> Iterator[EditKey | str]:
+        """The keys and texts in *data*, after the bytes that came before."""
         text = self._rest + self._decode(data)
         self._rest = ""
         while text:
@@ -102,16 +104,17 @@ class KeyDecoder:
             if not begins:
                 return
             pasted, ends, text = after.partition(_END)
+            # The rest of the paste is still to come.
             if not ends:
                 self._rest = begins + after
                 return
             yield pasted.replace("\r\n", "\n").replace("\r", "\n")
 
-    def _typed(self, text: str, *, last: bool) -> Iterator[Key | str]:
+    def _typed(self, text: str, *, last: bool) -> Iterator[EditKey | str]:
         if last and (cut := _UNFINISHED.search(text)) is not None:
-            # A lone Escape means nothing here, so it can wait for what may follow.
+            # A lone Escape has no meaning here, so it can wait for the rest of its sequence.
             text, self._rest = text[: cut.start()], cut[0]
-        for part in _PARTS.findall(text):
+        for part in _KEY_PARTS.findall(text):
             if part in _NAMES:
                 yield _NAMES[part]
             elif part[0] >= " " and part[0] != "\x7f":

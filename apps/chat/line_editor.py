@@ -1,4 +1,4 @@
-"""A line that is being typed: its text, where the cursor is, and the lines that were typed before."""
+"""The line that a person is typing: its text, its cursor and its history."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Final, final
 from rich.cells import cell_len
 
 from ..terminal.sanitize import clean
-from .key_decoder import Key
+from .key_decoder import EditKey
 
 _FIRST_WORD, _LAST_WORD = re.compile(r"\A\s*\S*"), re.compile(r"\S*\s*\Z")
 
 MOST_ROWS = 8
-"""Rows of a line that are shown; of a longer one, those around the cursor."""
+"""The most rows shown of a long line, around the cursor."""
 
 
 @final
 class LineEditor:
     """
-    A *text* with a *caret* before one of its characters, or behind them all.
+    A *text* with a *caret* before one of its characters, or at its end.
 
-    *before* are the lines that the arrow keys bring back. *started* says when its first character came, in
-    seconds of *clock*.
+    *before* is the history for the arrow keys. *started* is the time of the first character, in seconds of
+    *clock*.
     """
 
     def __init__(self, before: list[str], clock: Callable[[], float]) -> None:
@@ -36,17 +36,17 @@ class LineEditor:
         self._draft = ""
 
     def put(self, text: str) -> None:
-        """*text* was typed or pasted where the caret is."""
+        """Insert *text* at the caret."""
         if not self.text:
             self.started = self._clock()
         self.text = self.text[: self.caret] + text + self.text[self.caret :]
         self.caret += len(text)
 
-    def press(self, key: Key) -> None:
-        """*key*, which does not end the line, was pressed."""
-        if key in {Key.UP, Key.DOWN}:
-            self._recall(1 if key is Key.UP else -1)
-        elif key is Key.NEWLINE:
+    def press(self, key: EditKey) -> None:
+        """Apply *key*, which does not end the line."""
+        if key in {EditKey.UP, EditKey.DOWN}:
+            self._recall(1 if key is EditKey.UP else -1)
+        elif key is EditKey.NEWLINE:
             self.put("\n")
         elif key in _DELETIONS:
             self._delete(_DELETIONS[key](self.text, self.caret))
@@ -54,7 +54,7 @@ class LineEditor:
             self.caret = _MOVES[key](self.text, self.caret)
 
     def take(self) -> str:
-        """The whole text; the line is empty again."""
+        """Return the whole text, add it to the history, and clear the line."""
         text = self.text
         self.clear()
         if text.strip() and self._before[-1:] != [text]:
@@ -62,7 +62,7 @@ class LineEditor:
         return text
 
     def clear(self) -> None:
-        """Forget what was typed."""
+        """Clear the line."""
         self.text, self.caret, self._back, self._draft = "", 0, 0, ""
 
     def _delete(self, until: int) -> None:
@@ -71,7 +71,7 @@ class LineEditor:
         self.caret = first
 
     def _recall(self, steps: int) -> None:
-        """Go back by *steps* in what was typed before, as far as that goes; what is being typed is kept."""
+        """Go *steps* back in the history as far as it reaches; the unfinished line is kept."""
         back = min(max(0, self._back + steps), len(self._before))
         if back == self._back:
             return
@@ -80,11 +80,12 @@ class LineEditor:
         self._back = back
         self.text = self._before[-back] if back else self._draft
         self.caret = len(self.text)
+        # The person picks this text now, so it may answer a question that is open now.
         self.started = self._clock()
 
 
 def _left(text: str, caret: int) -> int:
-    """One character to the left; what is drawn onto it goes with it."""
+    """One character to the left, with its combining marks."""
     caret = max(0, caret - 1)
     while caret > 0 and text[caret] != "\n" and not cell_len(text[caret]):
         caret -= 1
@@ -106,31 +107,31 @@ def _word_right(text: str, caret: int) -> int:
     return caret + len(_FIRST_WORD.findall(text[caret:])[0])
 
 
-_MOVES: Final[Mapping[Key, Callable[[str, int], int]]] = {
-    Key.LEFT: _left,
-    Key.RIGHT: _right,
-    Key.WORD_LEFT: _word_left,
-    Key.WORD_RIGHT: _word_right,
-    Key.HOME: lambda text, caret: text.rfind("\n", 0, caret) + 1,
-    Key.END: lambda text, caret: end if (end := text.find("\n", caret)) >= 0 else len(text),
+_MOVES: Final[Mapping[EditKey, Callable[[str, int], int]]] = {
+    EditKey.LEFT: _left,
+    EditKey.RIGHT: _right,
+    EditKey.WORD_LEFT: _word_left,
+    EditKey.WORD_RIGHT: _word_right,
+    EditKey.HOME: lambda text, caret: text.rfind("\n", 0, caret) + 1,
+    EditKey.END: lambda text, caret: end if (end := text.find("\n", caret)) >= 0 else len(text),
 }
-"""Where each key brings the caret."""
+"""The position that each key moves to."""
 
-_DELETIONS: Final[Mapping[Key, Callable[[str, int], int]]] = {
-    Key.BACKSPACE: _left,
-    Key.DELETE: _right,
-    Key.DELETE_WORD: _word_left,
-    Key.DELETE_BEFORE: _MOVES[Key.HOME],
-    Key.DELETE_BEHIND: _MOVES[Key.END],
+_DELETIONS: Final[Mapping[EditKey, Callable[[str, int], int]]] = {
+    EditKey.BACKSPACE: _left,
+    EditKey.DELETE: _right,
+    EditKey.DELETE_WORD: _word_left,
+    EditKey.DELETE_BEFORE: _MOVES[EditKey.HOME],
+    EditKey.DELETE_BEHIND: _MOVES[EditKey.END],
 }
-"""Up to where each key deletes."""
+"""The position up to which each key deletes."""
 
 
-def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
+def lay_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
     """
-    *text* on rows of at most *width* columns, with the row and column of the *caret*.
+    *text* in rows of at most *width* columns, with the row and column of the *caret*.
 
-    What a terminal would obey is shown as its code. Of more than `MOST_ROWS` rows, those around the caret.
+    Control characters are shown as codes. Of more than `MOST_ROWS` rows, those around the caret are shown.
     """
     rows, row, column = [""], 0, 0
     for index, char in enumerate(text):
@@ -138,7 +139,7 @@ def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
         if char == "\n" or cell_len(rows[-1] + shown) > width:
             rows.append("")
         if index == caret:
-            row, column = _place(rows, char)
+            row, column = _caret_position(rows, char)
         if char != "\n":
             rows[-1] += shown
     if caret >= len(text):
@@ -149,8 +150,8 @@ def laid_out(text: str, caret: int, width: int) -> tuple[list[str], int, int]:
     return rows[first : first + MOST_ROWS], row - first, column
 
 
-def _place(rows: list[str], char: str) -> tuple[int, int]:
-    """Where the caret before *char* is: at the end of the last row, before a line end of the one above it."""
+def _caret_position(rows: list[str], char: str) -> tuple[int, int]:
+    """The caret before *char*: at the end of the last row, or, before a line end, of the row above it."""
     if char == "\n":
         return len(rows) - 2, cell_len(rows[-2])
     return len(rows) - 1, cell_len(rows[-1])

@@ -1,4 +1,4 @@
-"""The questions that are open in a chat, answered in any order."""
+"""The open questions of a chat, which a person may answer in any order."""
 
 from __future__ import annotations
 
@@ -11,89 +11,95 @@ from ...effects.config import ToolSpec
 from ...effects.errors import ConfigError, UnknownRequest
 from ...effects.events import Approve, ApproveAlways, Decision
 from ...effects.notices import ApprovalRequested
-from ..cli.option_types import ALL, meant_question
-from ..terminal.approval_card import Question, fault
+from ..cli.option_types import ALL, resolve_question
+from ..terminal.approval_card import Question, argument_problem
 
 
 @final
 class Questions:
-    """What is open, in the order it was asked; *clock* says what time it is, in seconds."""
+    """The open questions in the order they came; *clock* returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._open: dict[str, Question] = {}
         self.closed = float("-inf")
-        """When a question was last closed, by whomever."""
+        """The time when a question was last closed, by any approver."""
 
     @property
     def open(self) -> tuple[Question, ...]:
-        """The questions."""
+        """The open questions."""
         return tuple(self._open.values())
 
     def add(self, notice: ApprovalRequested, within: float | None, agent: str = "") -> Question:
-        """Another one came, of the child *agent* unless that is empty; it waits *within* seconds."""
+        """
+        Add a question of the child *agent*, or of this session if that is empty. It waits *within* seconds.
+        """
         question = Question.of(notice, within, self._clock(), agent)
         self._open[question.request] = question
         return question
 
     def close(self, request: str) -> Question | None:
-        """The question *request* is no longer open; None where it was not known."""
+        """Remove the question *request*; None if it was not open."""
         self.closed = self._clock()
         return self._open.pop(request, None)
 
     def clear(self) -> None:
-        """No run is under way, so nothing is asked."""
+        """Remove all questions, since the run is over."""
         self._open.clear()
 
     def named(self, name: str, started: float) -> tuple[Question, ...]:
         """
-        The questions that *name* means, empty the only one, in a line begun when it was *started*.
+        The questions that *name* means (the only one if it is empty), for a line begun at *started*.
 
-        Raises `ConfigError` where that is not sure: nobody says yes to what they have not seen.
+        Raises `ConfigError` for an unknown or ambiguous name, and for a question that came after the line was
+        begun: a person cannot approve a call they have not seen.
         """
         chosen = self._chosen(name)
         if any(question.since > started for question in chosen):
-            msg = "that question came while you typed: look at it, and answer once more"
+            msg = "the question came while you typed; read it and answer again"
             raise ConfigError(msg)
         return chosen
 
     def _chosen(self, name: str) -> tuple[Question, ...]:
         if not self._open:
-            msg = "no question is open any more; to say that as a prompt, put a space in front"
+            msg = "no question is open; a leading space sends the line as a prompt"
             raise ConfigError(msg)
         if name == ALL or (not name and len(self._open) == 1):
             return self.open
         names = tuple([question.name for question in self.open])
         if not name:
-            msg = f"{len(names)} questions are open: say which one, {' or '.join(names)}, or {ALL}"
+            msg = f"{len(names)} questions are open; name one: {' or '.join(names)}, or {ALL}"
             raise ConfigError(msg)
-        found = meant_question(name, {one.request: one.call for one in self.open})
+        found = resolve_question(name, {one.request: one.call for one in self.open})
         if found is None:
             raise UnknownRequest(name, names)
         return (self._open[found],)
 
     def edit(self, question: Question, arguments: str, tools: dict[str, ToolSpec]) -> Question:
-        """*question* with other *arguments*; raises `ConfigError` where one of *tools* cannot have them."""
-        if wrong := fault(question.tool, arguments, tools):
+        """
+        *question* with new *arguments*; raises `ConfigError` if its tool in *tools* does not accept them.
+        """
+        if wrong := argument_problem(question.tool, arguments, tools):
             raise ConfigError(wrong)
+        # A new `since`: the person must see these arguments before a yes counts.
         changed = attrs.evolve(question, arguments=arguments.strip(), edited=True, since=self._clock())
         if question.request in self._open:
             self._open[question.request] = changed
         return changed
 
 
-def meant(question: Question, decision: Decision) -> Decision:
+def effective_decision(question: Question, decision: Decision) -> Decision:
     """
-    What *decision* says to *question*: a yes is one to the arguments that were edited.
+    *decision* as it applies to *question*: a yes covers the edited arguments.
 
-    "Always" is for calls as the model makes them, and for those to come: neither was asked about otherwise.
+    "Always" is for calls as the model makes them. It does not apply to edited arguments or to a repeated run.
     """
     if question.again and isinstance(decision, ApproveAlways):
-        msg = "always is for calls to come; say y to run this one again"
+        msg = "always covers only later calls; answer y to run this one again"
         raise ConfigError(msg)
     if not question.edited:
         return decision
     if isinstance(decision, ApproveAlways):
-        msg = "always is for calls as the model makes them; say y to this one"
+        msg = "always does not cover edited arguments; answer y"
         raise ConfigError(msg)
     return Approve(arguments=question.arguments) if isinstance(decision, Approve) else decision

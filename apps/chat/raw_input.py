@@ -1,4 +1,4 @@
-"""Keys and lines from a terminal, read without stopping the event loop, so that Ctrl-C works meanwhile."""
+"""Read keys and lines from a terminal without blocking the event loop, so that Ctrl-C still works."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tty
 from collections.abc import Callable, Collection, Generator
 from typing import final
 
-_AT_ONCE = 4_096
-"""Bytes of one read: more than a key sends, and the longest line a terminal lets one type."""
+_KEY_READ_BYTES = 4_096
+"""Bytes of one read: more than a key or the longest line of a terminal in line mode."""
 
 
 @final
 class Keyboard:
-    """The terminal open as *descriptor*. One may read at a time; cancelling leaves the terminal as it was."""
+    """The terminal at *descriptor*, for one reader at a time. Cancelling a read restores the terminal."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -24,10 +24,10 @@ class Keyboard:
 
     async def key(self, accepted: Collection[str], ask: Callable[[], None]) -> str:
         """
-        The key pressed after *ask* has shown what can be: one that is *accepted*, in lower case.
+        The key pressed after *ask* has shown the choices: one that is *accepted*, in lower case.
 
-        What was typed before the question could be read is no answer to it and is thrown away, as is what a
-        cursor key or a paste sends. Raises `EOFError` where the terminal is gone.
+        Input from before the question was visible is discarded, since it cannot be an answer. So are cursor
+        keys and pasted text. Raises `EOFError` if the terminal is closed.
         """
         with self.raw():
             ask()
@@ -37,7 +37,7 @@ class Keyboard:
                     return pressed
 
     async def line(self, ask: Callable[[], None]) -> str:
-        """The line typed after *ask* has shown what for, with its end; what Ctrl-D ended has none."""
+        """The line typed after *ask*, with its line end; Ctrl-D ends it without one."""
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
         ask()
         try:
@@ -47,7 +47,7 @@ class Keyboard:
 
     @contextlib.contextmanager
     def raw(self) -> Generator[None]:
-        """Keys come one by one and are not shown; Ctrl-C is still a signal."""
+        """Read keys one by one without echo; Ctrl-C is still a signal."""
         self._before = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
         try:
@@ -57,7 +57,7 @@ class Keyboard:
 
     @contextlib.contextmanager
     def lent(self) -> Generator[None]:
-        """Within `raw`: another program has the terminal, as it was before."""
+        """Within `raw`: give the terminal, in its earlier mode, to another program."""
         self._as_before()
         try:
             yield
@@ -65,16 +65,16 @@ class Keyboard:
             self.raw_again()
 
     def raw_again(self) -> None:
-        """Within `raw`: whoever had the terminal meanwhile has changed it."""
+        """Within `raw`: set the mode again after another program has changed it."""
         with contextlib.suppress(termios.error):
             tty.setcbreak(self._descriptor, termios.TCSADRAIN)
 
     def _as_before(self) -> None:
-        with contextlib.suppress(termios.error):  # the terminal is gone
+        with contextlib.suppress(termios.error):  # the terminal is closed
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
     async def read(self) -> bytes:
-        """What was typed next. Raises `EOFError` where the terminal is gone."""
+        """The next input. Raises `EOFError` if the terminal is closed."""
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
         loop.add_reader(self._descriptor, _set, ready)
@@ -83,7 +83,7 @@ class Keyboard:
         finally:
             loop.remove_reader(self._descriptor)
         try:
-            data = os.read(self._descriptor, _AT_ONCE)
+            data = os.read(self._descriptor, _KEY_READ_BYTES)
         except OSError as error:  # the terminal was closed
             raise EOFError(str(error)) from error
         if not data:

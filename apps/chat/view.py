@@ -1,4 +1,4 @@
-"""What is seen of a chat: the conversation, the questions that are open, and what goes on just now."""
+"""Show a chat: the conversation, the open questions, and the status line."""
 
 from __future__ import annotations
 
@@ -27,84 +27,90 @@ from ..cli.exit_codes import Exit, exit_for
 from ..cli.json_lines import JsonLines
 from ..cli.option_types import ALL
 from ..cli.run_options import Output, RunOptions
-from ..cli.workspace import Workspace, somebody
+from ..cli.workspace import Workspace, answerer
 from ..terminal.approval_card import Question, card
 from ..terminal.call_summary import number
-from ..terminal.notice_lines import decided
-from ..terminal.outcome import ending
-from ..terminal.recovery_notes import asked, calls, told
+from ..terminal.notice_lines import decision_text
+from ..terminal.outcome import ending_line
+from ..terminal.recovery_notes import batch_calls, open_questions, recovery_lines
 from ..terminal.screen import INDENT, SIGNS, Screen
 from ..terminal.terminal import Terminal
 from .questions import Questions
 
-FRAME = 0.1
-"""Seconds between two pictures of what goes on."""
+FRAME_SECONDS = 0.1
+"""Seconds between two updates of the status line."""
 
-KEYS = (("y", "yes"), ("n", "no"), ("a", "always"), ("e", "edit"), ("s", "no, and stop"))
-"""The answers to a question."""
+ANSWER_KEYS = (("y", "yes"), ("n", "no"), ("a", "always"), ("e", "edit"), ("s", "no, and stop"))
+"""The keys that answer a question."""
 
 
 @final
 class ChatFace:
     """
-    Shows the chat of *job*: what is said goes to `out`, and what is told of typing it to `aside`.
+    Shows the chat of *options*: the conversation on `out`, notes about the input on `aside`.
 
-    `typed`: a person sits at a terminal, at whose bottom they type.
+    `typed`: a person types at the bottom of a terminal.
     """
 
-    def __init__(self, job: RunOptions) -> None:
-        self.by = somebody("chat")
+    def __init__(self, options: RunOptions) -> None:
+        self.by = answerer("chat")
         self.out = Screen(sys.stdout)
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
-        self.typed = job.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
+        self.typed = options.output is Output.HUMAN and both and sys.stdin.isatty() and self.out.can_spin
         self.questions = Questions(lambda: asyncio.get_running_loop().time())
         self.editing: Question | None = None
-        """The question whose arguments are what is being typed."""
-        self._cwd = job.cwd
-        self._face = Terminal(self.out, verbose=job.verbose, by=self.by, mail=self._mail)
-        self._json = JsonLines(sys.stdout.buffer) if job.output is Output.JSON else None
+        """The question whose arguments are on the line."""
+        self._cwd = options.cwd
+        self._face = Terminal(self.out, verbose=options.verbose, by=self.by, mail=self._mail)
+        self._json = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
         self._spinner = Spinner("dots" if self.out.dot == SIGNS[0] else "line", style="dim")
-        self._place: Workspace | None = None
+        self._workspace: Workspace | None = None
         self._busy = False
         self._held: list[Notice] | None = None
 
-    def begin(self, place: Workspace) -> None:
-        """Say who is asked and what was said before."""
-        self._place = place
-        machine = place.session.machine
+    def begin(self, workspace: Workspace) -> None:
+        """Show the model, the session and its last messages."""
+        self._workspace = workspace
+        machine = workspace.session.machine
         if self._json is None:
-            self._face.begin(place.model, place.session.id, place.about)
+            self._face.begin(workspace.model, workspace.session.id, workspace.about)
         if machine is None:
             return
-        for call in calls(machine):
-            self._face.know(call.id, call.name, call.arguments)
-        for question in asked(place.session):
-            self._face.know_question(question)
+        for call in batch_calls(machine):
+            self._face.remember(call.id, call.name, call.arguments)
+        for question in open_questions(workspace.session):
+            self._face.remember_question(question)
         if not machine.done:
-            for line in told(machine, place.agent.config, place.agent.clock.now(), place.session.unbegun):
+            for line in recovery_lines(
+                machine, workspace.agent.config, workspace.agent.clock.now(), workspace.session.unbegun
+            ):
                 self.aside.line(line, "yellow")
         elif self._json is None:
-            self._last_words(place)
+            self._last_words(workspace)
 
-    def _last_words(self, place: Workspace) -> None:
-        """How the conversation ended, for whoever comes back to it."""
-        said = [message.text for message in place.session.history if message.role is Role.USER]
-        if said:
-            self._face.prompted(said[-1])
-        if answer := place.session.result().text.strip():
+    def _last_words(self, workspace: Workspace) -> None:
+        """Show the last prompt and answer, for a person who returns to the session."""
+        prompts = [message.text for message in workspace.session.history if message.role is Role.USER]
+        if prompts:
+            self._face.prompted(prompts[-1])
+        if answer := workspace.session.result().text.strip():
             self.out.line(answer)
             self.out.line()
 
     def _mail(self, name: str) -> Mail | None:
-        """The input called *name*, while it waits."""
-        machine = None if self._place is None else self._place.session.machine
-        return None if machine is None else next((one for one in machine.memory.mail if one.id == name), None)
+        """The waiting input *name*."""
+        machine = None if self._workspace is None else self._workspace.session.machine
+        return (
+            None
+            if machine is None
+            else next((one for one in machine.memory.session.mail if one.id == name), None)
+        )
 
     # Notices
 
     def notice(self, notice: Notice) -> None:
-        """Show *notice*, now or when the screen is ours again."""
+        """Show *notice*, at once or after the editor has closed."""
         if self._held is not None:
             self._held.append(notice)
             return
@@ -113,15 +119,15 @@ class ChatFace:
         else:
             self._face.notice(notice)
         if isinstance(notice, AgentNoticed):
-            self._heed(notice.notice, notice.call)
+            self._track(notice.notice, notice.call)
         elif isinstance(notice, RunEnded):
             self.questions.clear()
             self._ended()
         else:
-            self._heed(notice)
+            self._track(notice)
 
-    def _heed(self, notice: Notice, child: str = "") -> None:
-        """Keep track of the questions that are open, those of the *child* on a call among them."""
+    def _track(self, notice: Notice, child: str = "") -> None:
+        """Track the open questions, those of the *child* on a call among them."""
         match notice:
             case ApprovalRequested():
                 self._asked(notice, child)
@@ -132,14 +138,14 @@ class ChatFace:
 
     def _asked(self, notice: ApprovalRequested, child: str) -> None:
         within = None if notice.due is None else max(1.0, round(notice.due - time.time()))
-        links = () if self._place is None else self._place.session.children
+        links = () if self._workspace is None else self._workspace.session.children
         agent = next((link.agent for link in links if link.call == child), "")
         question = self.questions.add(notice, within, agent)
         if self._json is None:
             self.show(question)
 
     def show(self, question: Question) -> None:
-        """Show *question*, and how it can be answered."""
+        """Show *question* and its keys."""
         self.out.lines(*card(question, self._cwd, self.out.width))
         if not self.typed:
             self.out.line(f"{INDENT}{self._keys().plain.rstrip()}", "yellow")
@@ -151,16 +157,18 @@ class ChatFace:
             self.editing = None
         if self._json is not None or question is None or not isinstance(notice, ApprovalResolved):
             return
-        if notice.by == self.by and not isinstance(notice.decision, Deny):  # a no is told by its result
-            said = decided(notice.decision)
-            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {said}", "green")
+        if notice.by == self.by and not isinstance(
+            notice.decision, Deny
+        ):  # a denial shows in the call's result
+            answer = decision_text(notice.decision)
+            self.out.line(f"{self.out.yes} {question.tool} #{question.name}: {answer}", "green")
 
     def _ended(self) -> None:
-        if self._json is not None or self._place is None:
+        if self._json is not None or self._workspace is None:
             return
-        result = self._place.session.result()
+        result = self._workspace.session.result()
         if exit_for(result.reason) is not Exit.ENDED:
-            self.out.say(*ending(result))
+            self.out.say(*ending_line(result))
         self._face.bill(result.spent)
         self.out.line()
 
@@ -168,7 +176,7 @@ class ChatFace:
 
     @asynccontextmanager
     async def busy(self) -> AsyncGenerator[None, None]:
-        """Meanwhile a run is under way, and its state is shown above what is typed."""
+        """Show the status line while the context is open."""
         self._busy = True
         ticks = asyncio.ensure_future(self._tick()) if self.typed else None
         try:
@@ -184,10 +192,10 @@ class ChatFace:
     async def _tick(self) -> None:
         while True:
             self.out.redraw()
-            await asyncio.sleep(FRAME)
+            await asyncio.sleep(FRAME_SECONDS)
 
     def status(self) -> Text | None:
-        """What is shown above the line that is typed."""
+        """The status line above the input, or None."""
         if self.editing is not None:
             return Text(f"the arguments of #{self.editing.name}; Enter takes them", style="yellow")
         if self.questions.open:
@@ -195,7 +203,7 @@ class ChatFace:
         if not self._busy:
             return None
         says = self.out.waits_for
-        waiting = 0 if self._place is None else len(self._place.session.queue)
+        waiting = 0 if self._workspace is None else len(self._workspace.session.queue)
         parts = [says().strip() if says is not None else "at work", "Ctrl-C stops"]
         if waiting:
             parts.insert(1, f"{number(waiting, 'prompt')} waiting")
@@ -205,16 +213,17 @@ class ChatFace:
         )
 
     def _keys(self) -> Text:
-        """Which answers there are; where there are several questions, to which."""
+        """The keys for the open questions, with their names if there are several."""
         names = [question.name for question in self.questions.open]
         text = Text(f"about {', '.join(names)} or {ALL}: " if len(names) > 1 else "", style="yellow")
-        for key, says in KEYS:
+        for key, says in ANSWER_KEYS:
             text.append(key, "bold").append(f" {says}   ")
         return text
 
     @contextmanager
     def away(self) -> Generator[None]:
-        """An editor has the screen; what comes is shown when it is ours again."""
+        """Hold notices back while an editor has the screen."""
+        # Output would end up in the middle of the editor's screen.
         self._held = []
         try:
             yield

@@ -1,4 +1,4 @@
-"""The command line: where `turnwheel` begins."""
+"""The `turnwheel` command: its entry point, which says what to install if an extra is missing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 
 EXTRAS = ("click", "rich")
-"""What the extra ``cli`` brings along."""
+"""The packages that the extra ``cli`` installs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what *arguments* say, or the command line; returns the exit code."""
+    """Run the command line *arguments*, by default those of the process, and return the exit code."""
     try:
         from .commands import call  # noqa: PLC0415  # the library can be installed without the extra
     except ModuleNotFoundError as error:
@@ -19,6 +19,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"the command line needs {missing!r}: pip install 'turnwheel[cli]'", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # before anything began
+    except KeyboardInterrupt:  # before the signal handlers were set
         return 130
     return call(arguments)

@@ -1,4 +1,4 @@
-"""`python -m turnwheel.apps.cli` is `turnwheel`."""
+"""Lets `python -m turnwheel.apps.cli` run the command line."""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""What the options of a command line leave open, and settings say."""
+"""
+Fill the options that the command line leaves open from settings, and refuse risky ones from an unnamed file.
+"""
 
 from __future__ import annotations
 
@@ -10,62 +12,66 @@ from click.core import ParameterSource
 from ...effects.errors import ConfigError
 from ...effects.permissions import PermissionMode, Verdict
 from ...settings import Settings
-from ...settings.settings import FILE
+from ...settings.reading import FILE
 
 NAMES_A_SESSION = ("session", "resume", "newest")
-"""The options of which one at most says which session is meant."""
+"""The options that name the session of a run; at most one of them counts."""
 
 
-WIDER = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
-"""Modes in which less is asked about."""
+WIDENING_MODES = frozenset({PermissionMode.ACCEPT_EDITS, PermissionMode.BYPASS})
+"""Modes that ask fewer questions than the default."""
 
-ENTRUSTED = ("base_url", "cwd", "debug.file", "directories", "hooks", "secrets.plain", "store")
+TRUSTED_KEYS = ("base_url", "cwd", "debug.file", "directories", "hooks", "secrets.plain", "store")
 """
-What a file says only to whoever has named it. They run programs, widen what is read and written, show what is
-secret, or say where a key is sent, and a folder that one has merely entered may be anybody's.
+Keys that count only in a file that the person named.
+
+They run programs, widen what tools may read and write, reveal secrets, or choose where a key is sent. A file
+in a directory that a person merely entered may come from a stranger.
 """
 
 
-def settle(options: dict[str, Any]) -> None:
+def apply_settings(options: dict[str, Any]) -> None:
     """
-    Add the settings to *options*, and from them where to work and on what: folders, address, session.
+    Load the settings into *options*, with the directories, the address and the session that they name.
 
-    Raises `ConfigError` for settings that are wrong.
+    Raises `ConfigError` for invalid settings.
     """
-    told = Settings.load(options["settings_file"])
+    settings = Settings.load(options["settings_file"])
+    # Passing the file by name is how a person vouches for it.
     if options["settings_file"] is None:
-        _check_harmless(told)
-    options["settings"] = told
-    if not _given("store") and told.store is not None:
-        options["store"] = told.store
+        _check_harmless(settings)
+    options["settings"] = settings
+    if not _given("store") and settings.store is not None:
+        options["store"] = settings.store
     if not _given("cwd"):
-        options["cwd"] = told.cwd
+        options["cwd"] = settings.cwd
+    # An address from the settings would send the stand-in's model to a real server.
     if not options["stand_in"]:
-        options["base_url"] = options["base_url"] or told.base_url
-    options["directories"] = options["directories"] or told.directories
+        options["base_url"] = options["base_url"] or settings.base_url
+    options["directories"] = options["directories"] or settings.directories
     if not any(options.get(name) for name in NAMES_A_SESSION):
-        session = told.session
+        session = settings.session
         options |= {"session": session.id, "resume": session.resume, "newest": session.latest}
 
 
-def _check_harmless(told: Settings) -> None:
-    """Raise `ConfigError` where a file that nobody named says what is for one that somebody did."""
+def _check_harmless(settings: Settings) -> None:
+    """Raise `ConfigError` if a file that the person did not name holds risky keys."""
     widens = {
-        "policy.mode": told.policy.mode in WIDER,
-        "secrets.redact": not told.secrets.redact,
-        "rules": any(rule.verdict is Verdict.ALLOW for rule in told.rules),
-        **dict.fromkeys(ENTRUSTED, True),
+        "policy.mode": settings.policy.mode in WIDENING_MODES,
+        "secrets.redact": not settings.secrets.redact,
+        "rules": any(rule.verdict is Verdict.ALLOW for rule in settings.rules),
+        **dict.fromkeys(TRUSTED_KEYS, True),
     }
-    found = [key for key, risky in widens.items() if risky and told.sources.get(key) == FILE]
+    found = [key for key, risky in widens.items() if risky and settings.sources.get(key) == FILE]
     if found:
         msg = (
-            f"{FILE} lies here and says what a file may only say that was named: {', '.join(found)}; "
-            f"look at it (turnwheel settings --told), and then name it: --settings {FILE}"
+            f"{FILE}: ignored keys {', '.join(found)}; "
+            f"check them (turnwheel settings --told) and pass --settings {FILE}"
         )
         raise ConfigError(msg)
 
 
 def _given(option: str) -> bool:
-    """Whether *option* was given, and does not merely have its default."""
+    """Whether the command line has *option*, so that it is not just the default."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(option) is not ParameterSource.DEFAULT

@@ -1,9 +1,9 @@
 """
-The agent that follows from what a command line asked for, over settings, over how its session was set up.
+Build the agent of a run: options over settings, over the configuration that its session has stored.
 
-What was told on the command line wins over the environment, that over a file, and that over how the session
-was set up before. But a session goes on with its own model and mode, which a person may have chosen in it,
-unless the command line says otherwise.
+Options win over the environment, the environment over the file, and the file over the stored configuration.
+Two things are different: a resumed session keeps its own model and mode, which a person may have chosen in
+it, unless an option says otherwise.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from ...performers.stores.base import Store
 from ...settings import CommandHook, Prices, Settings
 from .run_options import (
     BUILT_IN,
-    INSTRUCTIONS,
+    INSTRUCTION_FILES,
     RunOptions,
     is_stand_in,
     model_of,
 )
 
 FREE = Price(input=0, output=0)
-"""What the stand-in costs."""
+"""The price of the stand-in."""
 
-SYSTEM = """\
+SYSTEM_PROMPT = """\
 You are an agent at work in a terminal. Look before you change things, use the tools you have rather than \
 guess, and keep what you say short and plain. When you are done, say what you did and what is left.
 Your working directory is """
-"""The system prompt, to which the directory is added. It names no date, so that equal runs stay equal."""
+"""The system prompt; the directory follows it. It has no date, so that equal runs stay equal."""
 
 
 def agent_for(
-    job: RunOptions,
+    options: RunOptions,
     before: Config | None,
     *,
     base_url: str | None,
@@ -48,177 +48,179 @@ def agent_for(
     performers: Mapping[type, Performer[Any]],
 ) -> Agent:
     """
-    The agent that *job* asks for, over how its session was set up *before*.
+    The agent for *options*, over *before*, the stored configuration of its session (None for a new one).
 
-    Raises `ConfigError` where a setting is wrong.
+    Raises `ConfigError` for invalid settings.
     """
-    told = settings_for(job, before, base_url=base_url)
-    return told.agent(store=store, performers=dict(performers))
+    settings = settings_for(options, before, base_url=base_url)
+    return settings.agent(store=store, performers=dict(performers))
 
 
-def settings_for(job: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
-    """The settings that *job* asks for, over how its session was set up *before*; see `agent_for`."""
-    name = model_of(job, before)
-    model = _model(job, name, before)
-    limits = _limits(job, before)
-    if limits.usd is not None and model.price is None and job.settings.prices is Prices.OWN:
-        msg = f"--max-usd needs to know what {name!r} costs; say it with --price IN,OUT"
+def settings_for(options: RunOptions, before: Config | None, *, base_url: str | None) -> Settings:
+    """The settings for *options* over the stored configuration *before*; see `agent_for`."""
+    name = model_of(options, before)
+    model = _model(options, name, before)
+    limits = _limits(options, before)
+    if limits.usd is not None and model.price is None and options.settings.prices is Prices.OWN:
+        msg = f"--max-usd: the price of {name!r} is unknown; pass --price IN,OUT"
         raise ConfigError(msg)
     return attrs.evolve(
-        _kept_up(job.settings, before),
+        _with_session_settings(options.settings, before),
         model=model,
-        models=_others(job, name, before),
-        fallback=_fallback(job, before),
-        tools=_tools(job, before),
-        system=_system(job, before),
-        instructions=_instructions(job, before),
+        models=_others(options, name, before),
+        fallback=_fallback(options, before),
+        tools=_tools(options, before),
+        system=_system(options, before),
+        instructions=_instructions(options, before),
         limits=limits,
-        policy=_policy(job, before),
-        rules=_rules(job, before),
-        hooks=_hooks(job, before),
+        policy=_policy(options, before),
+        rules=_rules(options, before),
+        hooks=_hooks(options, before),
         base_url=base_url,
-        api_key="" if base_url != job.base_url else job.settings.api_key,
-        cwd=job.cwd,
-        directories=job.directories,
+        # The address differs only for the stand-in, which must not see a key.
+        api_key="" if base_url != options.base_url else options.settings.api_key,
+        cwd=options.cwd,
+        directories=options.directories,
     )
 
 
-def _kept_up(told: Settings, before: Config | None) -> Settings:
-    """What was *told* and no option speaks of, over how the session was set up *before*."""
+def _with_session_settings(settings: Settings, before: Config | None) -> Settings:
+    """Settings that no option covers, over those of the stored configuration *before*."""
     if before is None:
-        return told
+        return settings
     return attrs.evolve(
-        told,
-        session_limits=told.over("session_limits", before.session_limits),
-        retries=told.over("retries", before.retries),
-        compaction=told.over("compaction", before.compaction),
-        loops=told.over("loops", before.loops),
-        stop=told.stop if told.told("stop") else before.stop,
-        agents=told.agents if told.told("agents") else before.children,
+        settings,
+        session_limits=settings.over("session_limits", before.session_limits),
+        retries=settings.over("retries", before.retries),
+        compaction=settings.over("compaction", before.compaction),
+        loops=settings.over("loops", before.loops),
+        stop=settings.stop if settings.told("stop") else before.stop,
+        agents=settings.agents if settings.told("agents") else before.children,
     )
 
 
-def _model(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
-    price = job.price or (FREE if is_stand_in(name) and job.base_url is None else None)
-    spec = _known(job, name, before)
+def _model(options: RunOptions, name: str, before: Config | None) -> ModelSpec:
+    price = options.price or (FREE if is_stand_in(name) and options.base_url is None else None)
+    spec = _model_spec(options, name, before)
     return spec if price is None else attrs.evolve(spec, price=price)
 
 
-def _known(job: RunOptions, name: str, before: Config | None) -> ModelSpec:
-    """The model *name* as settings have it, as it was set up *before*, or as nobody has set it up."""
-    told = job.settings
-    specs = (*((before.model, *before.models) if before else ()), *told.models)
+def _model_spec(options: RunOptions, name: str, before: Config | None) -> ModelSpec:
+    """The specification of model *name*: from the settings, from *before*, or a bare one."""
+    settings = options.settings
+    specs = (*((before.model, *before.models) if before else ()), *settings.models)
     spec = {each.name: each for each in specs}.get(name) or ModelSpec(name=name)
-    if told.told("model.name") and told.model.name != name:
-        return spec  # what settings say of another model does not hold for this one
-    return attrs.evolve(told.over("model", spec), name=name)
+    if settings.told("model.name") and settings.model.name != name:
+        return spec  # the settings describe another model
+    return attrs.evolve(settings.over("model", spec), name=name)
 
 
-def _others(job: RunOptions, name: str, before: Config | None) -> tuple[ModelSpec, ...]:
-    """The models that the session may be switched to; without one that is asked already."""
-    others = job.models or job.settings.models or (before.models if before else ())
+def _others(options: RunOptions, name: str, before: Config | None) -> tuple[ModelSpec, ...]:
+    """The models that the session may switch to, without *name* itself."""
+    others = options.models or options.settings.models or (before.models if before else ())
     return tuple([spec for spec in others if spec.name != name])
 
 
-def _fallback(job: RunOptions, before: Config | None) -> ModelSpec | None:
-    if job.fallback is not None:
-        return job.fallback[0] if job.fallback else None
-    if job.settings.told("fallback"):
-        return job.settings.fallback
+def _fallback(options: RunOptions, before: Config | None) -> ModelSpec | None:
+    if options.fallback is not None:
+        return options.fallback[0] if options.fallback else None
+    if options.settings.told("fallback"):
+        return options.settings.fallback
     return before.spec(before.fallback) if before is not None and before.fallback else None
 
 
-def _tools(job: RunOptions, before: Config | None) -> tuple[str, ...]:
-    if job.tools is not None:
-        return job.tools
-    if job.settings.told("tools"):
-        return job.settings.tools
+def _tools(options: RunOptions, before: Config | None) -> tuple[str, ...]:
+    if options.tools is not None:
+        return options.tools
+    if options.settings.told("tools"):
+        return options.settings.tools
     names = tuple(BUILT_IN) if before is None else tuple(tool.name for tool in before.tools)
     return tuple([name for name in names if name in BUILT_IN])
 
 
-def _system(job: RunOptions, before: Config | None) -> str:
-    """What was told, now or before; else ours, which names the directory of this very run."""
-    if job.system is not None:
-        return job.system
-    if job.settings.told("system"):
-        return job.settings.system
-    if before is not None and not before.system.startswith(SYSTEM):
+def _system(options: RunOptions, before: Config | None) -> str:
+    """The prompt given now or earlier; else the default one, with the directories of this run."""
+    if options.system is not None:
+        return options.system
+    if options.settings.told("system"):
+        return options.settings.system
+    if before is not None and not before.system.startswith(SYSTEM_PROMPT):
         return before.system
-    also = "".join(f" You may also work in {directory.resolve()}." for directory in job.directories)
-    return f"{SYSTEM}{job.cwd.resolve()}.{also}"
+    also = "".join(f" You may also work in {directory.resolve()}." for directory in options.directories)
+    return f"{SYSTEM_PROMPT}{options.cwd.resolve()}.{also}"
 
 
-def _instructions(job: RunOptions, before: Config | None) -> tuple[str, ...]:
-    if job.instructions is not None:
-        return job.instructions
-    if job.settings.told("instructions"):
-        return job.settings.instructions
-    return INSTRUCTIONS if before is None else before.instructions
+def _instructions(options: RunOptions, before: Config | None) -> tuple[str, ...]:
+    if options.instructions is not None:
+        return options.instructions
+    if options.settings.told("instructions"):
+        return options.settings.instructions
+    return INSTRUCTION_FILES if before is None else before.instructions
 
 
-def _limits(job: RunOptions, before: Config | None) -> Limits:
-    limits = job.settings.over("limits", Limits() if before is None else before.limits)
+def _limits(options: RunOptions, before: Config | None) -> Limits:
+    limits = options.settings.over("limits", Limits() if before is None else before.limits)
     return Limits(
-        turns=limits.turns if job.turns is None else job.turns,
-        tokens=limits.tokens if job.tokens is None else job.tokens,
-        usd=limits.usd if job.usd is None else job.usd,
-        seconds=limits.seconds if job.seconds is None else job.seconds,
+        turns=limits.turns if options.turns is None else options.turns,
+        tokens=limits.tokens if options.tokens is None else options.tokens,
+        usd=limits.usd if options.usd is None else options.usd,
+        seconds=limits.seconds if options.seconds is None else options.seconds,
     )
 
 
-def _policy(job: RunOptions, before: Config | None) -> Policy:
-    """To let everything run is never taken over: it has to be said each time."""
-    policy = job.settings.over("policy", Policy() if before is None else before.policy)
+def _policy(options: RunOptions, before: Config | None) -> Policy:
+    """The policy of the run. The mode `bypass` is never inherited: a person has to ask for it each time."""
+    policy = options.settings.over("policy", Policy() if before is None else before.policy)
     mode = policy.mode if before is None else before.policy.mode
+    # A resumed session must not run everything just because it once did.
     if before is not None and mode is PermissionMode.BYPASS:
         mode = PermissionMode.DEFAULT
     return attrs.evolve(
         policy,
-        mode=mode if job.mode is None else job.mode,
-        answer_within=policy.answer_within if job.answer_within is None else job.answer_within,
-        concurrency=Concurrency.PARALLEL_READS if job.parallel else policy.concurrency,
+        mode=mode if options.mode is None else options.mode,
+        answer_within=policy.answer_within if options.answer_within is None else options.answer_within,
+        concurrency=Concurrency.PARALLEL_READS if options.parallel else policy.concurrency,
     )
 
 
-def _rules(job: RunOptions, before: Config | None) -> tuple[Rule, ...]:
+def _rules(options: RunOptions, before: Config | None) -> tuple[Rule, ...]:
     """
-    What was told, by options and by settings; for each verdict that nothing was told of, what held before.
+    The rules given now; for each verdict without a new rule, the rules of the session.
 
-    So a rule that denies is not lost where one that allows is told anew.
+    So a deny rule survives when only allow rules are given again.
     """
-    now = (*job.rules, *job.settings.rules)
-    told = {rule.verdict for rule in now}
+    now = (*options.rules, *options.settings.rules)
+    given = {rule.verdict for rule in now}
     kept = before.rules if before else ()
-    return (*now, *[rule for rule in kept if rule.verdict not in told])
+    return (*now, *[rule for rule in kept if rule.verdict not in given])
 
 
-def _hooks(job: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:
-    """The hooks that were told; raises `ConfigError` where a session would have to go on without its own."""
-    if job.no_hooks:
+def _hooks(options: RunOptions, before: Config | None) -> tuple[CommandHook, ...]:
+    """The hooks of the run; raises `ConfigError` if the session had hooks and none are given now."""
+    if options.no_hooks:
         return ()
     hooks = (
-        *job.settings.hooks,
-        *(CommandHook(at=each.at, command=each.command, tool=each.tool) for each in job.hooks),
+        *options.settings.hooks,
+        *(CommandHook(at=each.at, command=each.command, tool=each.tool) for each in options.hooks),
     )
     if before is not None and before.hooks and not hooks:
         names = ", ".join(spec.name for spec in before.hooks)
-        msg = f"this session has hooks ({names}), whose commands are not kept: tell them again, or --no-hooks"
+        msg = f"session has hooks ({names}); pass them with --hook again, or --no-hooks"
         raise ConfigError(msg)
     return hooks
 
 
-def unfit(config: Config, model: str, base_url: str | None = None) -> str:
+def switch_problem(config: Config, model: str, base_url: str | None = None) -> str:
     """
-    Why a session of *config* cannot be switched to *model*; empty where it can.
+    Why a session with *config* cannot switch to *model*; empty if it can.
 
-    *base_url* is where its first model is asked, where that is not its provider.
+    *base_url* is the address of its model, if it is not the provider's.
     """
     if base_url is None and is_stand_in(config.model.name) != is_stand_in(model):
         if is_stand_in(model):
-            return "the stand-in is asked by sessions that began with it, and by no others"
+            return "only sessions started with the stand-in can use it; start a new session"
         if wire_of(model) in {None, DEFAULT_WIRE}:
-            return "this session asks the scripted stand-in; begin another one for a model"
+            return "this session uses the scripted stand-in; start a new session for a model"
     try:
         Models(wire_of(config.model.name) or DEFAULT_WIRE, base_url=base_url, api_key="").check(model)
     except ConfigError as error:

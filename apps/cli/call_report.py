@@ -1,4 +1,4 @@
-"""The account of a call as a person reads it: what happened to it, when, and on what grounds."""
+"""Print the story of a call for `turnwheel why`: each moment with its time and its reason."""
 
 from __future__ import annotations
 
@@ -8,44 +8,49 @@ from collections.abc import Iterator
 from ...effects.errors import ConfigError, UnknownCall
 from ...engine.inspect.explain import Explanation, explain
 from ...performers.stores.base import Store
-from ..terminal.call_summary import took
+from ..terminal.call_summary import duration
 from ..terminal.sanitize import clean
 from ..terminal.screen import INDENT
 from .option_types import short
 
-LISTED = 10
-"""Calls named to somebody who asked for one that is not there."""
+MAX_LISTED_CALLS = 10
+"""Calls that the error for an unknown call lists."""
 
-LEAST = 0.001
-"""Seconds between two moments that are told."""
+MIN_SHOWN_SECONDS = 0.001
+"""Seconds between two moments, below which the difference is not shown."""
 
 
-async def told(store: Store, session: str, name: str) -> Explanation:
+async def find_call(store: Store, session: str, name: str) -> Explanation:
     """
-    The account of the call called *name* in *session*: its id, or its number on screen, in the latest run.
+    The story of call *name* in *session*: an id, or a number as shown of the latest run.
 
-    Raises `ConfigError` with the calls there are.
+    Raises `ConfigError` with the known calls.
     """
     try:
         return await explain(store, session, name.removeprefix("#"))
     except UnknownCall as error:
         there = error.open
+    # Not an id: perhaps a number as shown. The latest call with that number counts.
     found = [call for call in there if short(call) == name.removeprefix("#")]
     if not found:
-        listed = ", ".join([*["..."][: len(there) > LISTED], *there[-LISTED:]]) or "none"
+        listed = ", ".join([*["..."][: len(there) > MAX_LISTED_CALLS], *there[-MAX_LISTED_CALLS:]]) or "none"
         msg = f"no call {name!r} in session {session!r}; there are: {listed}"
         raise ConfigError(msg)
     return await explain(store, session, found[-1])
 
 
-def account(found: Explanation) -> Iterator[str]:
-    """*found* in lines: the call, then each moment with its time and what it took since the one before."""
+def report_lines(found: Explanation) -> Iterator[str]:
+    """*found* as lines: the call, then each moment with its time and the time since the one before."""
     yield f"{clean(found.tool)}  {clean(found.call)}, session {clean(found.session)}"
     widest = max((len(moment.what) for moment in found.moments), default=0)
     before: float | None = None
     for moment in found.moments:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment.at))
-        passed = "" if before is None or moment.at - before < LEAST else f"  +{took(moment.at - before)}"
+        passed = (
+            ""
+            if before is None or moment.at - before < MIN_SHOWN_SECONDS
+            else f"  +{duration(moment.at - before)}"
+        )
         first, *rest = clean(moment.text).splitlines() or [""]
         yield f"{INDENT}{at}  {moment.what:<{widest}}  {first}{passed}"
         yield from (f"{INDENT}{'':<19}  {'':<{widest}}  {line}" for line in rest)

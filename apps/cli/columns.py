@@ -1,4 +1,4 @@
-"""Rows in columns: as wide as they need, the last one as wide as there is room."""
+"""Print rows in columns: each as wide as its cells, the last one as wide as the screen allows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from ..terminal.sanitize import one_line
 from ..terminal.screen import Screen
 
 GAP = "  "
-"""Between two columns."""
+"""The space between two columns."""
 
-LEAST = 8
-"""Columns of the last one at the least."""
+MIN_LAST_COLUMN = 8
+"""The least width of the last column."""
 
 
 def show(
     headings: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, numbers: Collection[str] = ()
 ) -> None:
     """
-    Write *rows*, of which each has a cell below each of *headings*; those of *numbers* are flush right.
+    Print *rows*, with one cell for each of *headings*; the columns in *numbers* are right-aligned.
 
-    A pipe gets no headings. Cells but the last are shown whole, and have been cleaned.
+    A pipe gets no headings, since programs read it. All cells but the last are shown whole; they must be
+    clean.
     """
     cells = [*([headings] if screen.is_terminal else []), *rows]
     if not cells:
         return
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)][:-1]
-    room = max(LEAST, screen.width - sum(widths) - len(GAP) * len(widths))
+    room = max(MIN_LAST_COLUMN, screen.width - sum(widths) - len(GAP) * len(widths))
     for row in cells:
         padded = [
             " " * (width - cell_len(cell)) + cell if heading in numbers else set_cell_size(cell, width)

@@ -1,4 +1,4 @@
-"""The commands of `turnwheel` and their options, and what becomes of an error."""
+"""The `turnwheel` command group, and the exit code and message of each error."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import attrs
 import click
 
 from ...effects.errors import TurnwheelError
-from ..chat.chat import Chat
+from ..chat.chat import ChatCommand
 from ..chat.commands import HELP
 from ..terminal.sanitize import clean
 from . import remote_commands, session_commands, time_commands
 from .exit_codes import Exit, exit_for_error, table
-from .options import for_chat, for_run, job_of
+from .options import for_chat, for_run, run_options_of
 from .run_command import RunCommand
 from .settings_command import settings
-from .workspace import continued, exists
+from .workspace import resolve_newest, session_exists
 
 
 @final
 class _Commands(click.Group):
-    """All commands, in sections; whoever reads their output may stop to."""
+    """All commands, in sections; a reader of the output may close it at any time."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  # what click makes of it
+    def __init__(self, *args: Any, **more: Any) -> None:  # noqa: ANN401  # as click has it
         super().__init__(*args, **more)
         self.sections: dict[str, list[click.Command]] = {}
 
     def section(self, name: str, *commands: click.Command) -> None:
-        """Add *commands*, which are listed under *name*."""
+        """Add *commands* to the section *name* of the help."""
         self.sections.setdefault(name, []).extend(commands)
         for command in commands:
             self.add_command(command)
@@ -44,7 +44,7 @@ class _Commands(click.Group):
         ctx: click.Context,  # noqa: ARG002  # as click has it
         formatter: click.HelpFormatter,
     ) -> None:
-        """List the commands, section by section."""
+        """List the commands by section."""
         room = formatter.width - 6 - max(map(len, self.commands))
         for name, commands in self.sections.items():
             with formatter.section(name):
@@ -53,7 +53,7 @@ class _Commands(click.Group):
                 )
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  # as click has it
-        """Do what was asked for."""
+        """Run the command."""
         with _reader_may_leave():
             return super().invoke(ctx)
 
@@ -63,25 +63,25 @@ class _Commands(click.Group):
 )
 @click.version_option(package_name="turnwheel", message="%(prog)s %(version)s")
 def turnwheel() -> None:
-    """Run an agent in this terminal, look at its sessions, go on with them."""
+    """Run an agent in this terminal, and manage its sessions."""
 
 
 @click.command(
-    short_help="Run an agent on a prompt, or go on with a session.", epilog=f"\b\nExit codes:\n{table()}"
+    short_help="Run an agent on a prompt, or continue a session.", epilog=f"\b\nExit codes:\n{table()}"
 )
 @for_run
-def run(**options: Any) -> Exit:  # noqa: ANN401  # what click makes of the options
+def run(**options: Any) -> Exit:  # noqa: ANN401  # the options, as click has them
     """
-    Run an agent on PROMPT (- reads it from stdin), or go on with a session.
+    Run an agent on PROMPT (- reads it from stdin), or continue a session.
 
     Without --model, --base-url or a key in the environment, a scripted stand-in answers. Ctrl-C stops the run
-    and keeps what was said. Where nobody can be asked, a run that has a question rests until it is resumed.
+    and keeps the text so far. A run with a question rests until you resume it, if no person can answer here.
     """
     return asyncio.run(_run(options))
 
 
 async def _run(options: dict[str, Any]) -> Exit:
-    return await RunCommand(await continued(job_of(options))).do()
+    return await RunCommand(await resolve_newest(run_options_of(options))).do()
 
 
 @click.command(
@@ -92,32 +92,33 @@ def chat(**options: Any) -> Exit:  # noqa: ANN401  # as above
     """
     Talk to an agent, in the new or stored session ID.
 
-    You can type while it works: a line waits for its turn, one that begins with ! is read now. Lines may also
-    come from a pipe, and what comes of them may be read as --json.
+    You can type while it works: a line waits for its turn, and a line that begins with ! is read now. Lines
+    may also come from a pipe, and --json prints notices for programs.
     """
     return asyncio.run(_chat(options))
 
 
 async def _chat(options: dict[str, Any]) -> Exit:
-    job = await continued(job_of(options))
-    if job.session is not None and await exists(job.store, job.session):
-        job = attrs.evolve(job, resume=job.session, session=None)
-    return await Chat(job).do()
+    chosen = await resolve_newest(run_options_of(options))
+    if chosen.session is not None and await session_exists(chosen.store, chosen.session):
+        chosen = attrs.evolve(chosen, resume=chosen.session, session=None)
+    return await ChatCommand(chosen).do()
 
 
 turnwheel.section("Work", run, chat)
-turnwheel.section("Sessions", *session_commands.COMMANDS)
-turnwheel.section("What it did", *time_commands.COMMANDS)
-turnwheel.section("From another terminal", *remote_commands.COMMANDS)
+turnwheel.section("Sessions", *session_commands.SESSION_COMMANDS)
+turnwheel.section("What it did", *time_commands.TIME_COMMANDS)
+turnwheel.section("From another terminal", *remote_commands.REMOTE_COMMANDS)
 turnwheel.section("Settings", settings)
 
 
 def call(arguments: Sequence[str] | None) -> int:
-    """Do what *arguments* say and return the exit code; an error is one line on stderr."""
+    """Run *arguments* and return the exit code; an error is one line on stderr."""
     try:
-        return _called(arguments)
+        return _exit_code(arguments)
     finally:
-        # A terminal that is gone takes nothing more, and the interpreter would exit with a code of its own.
+        # A closed terminal takes no more output. Without this, the interpreter's own flush at exit would fail
+        # and replace the exit code.
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -126,11 +127,11 @@ def call(arguments: Sequence[str] | None) -> int:
 
 
 def _drain(stream: TextIO) -> None:
-    """Let what *stream* still holds go nowhere."""
+    """Send the rest of *stream* to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _called(arguments: Sequence[str] | None) -> int:
+def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
         code = turnwheel.main(arguments, prog_name="turnwheel", standalone_mode=False)
     except click.ClickException as error:
@@ -140,25 +141,25 @@ def _called(arguments: Sequence[str] | None) -> int:
         return Exit.INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.EIO:
-            return Exit.HUNG_UP  # what a write says where the terminal is gone; there is nobody to tell
+            return Exit.HUNG_UP  # a write to a closed terminal; no message can arrive
         if os.environ.get("TURNWHEEL_DEBUG"):
             raise
-        click.echo(f"turnwheel: {_said(error)}", err=True)
+        click.echo(f"turnwheel: {_error_line(error)}", err=True)
         return exit_for_error(error)
     return int(code or 0)
 
 
-def _said(error: Exception) -> str:
-    """*error* in one line; what is no error of ours is told as what it is, a bug."""
+def _error_line(error: Exception) -> str:
+    """*error* in one line; an exception that is not one of turnwheel's is a bug, and is named as one."""
     if isinstance(error, TurnwheelError):
         return clean(str(error))
-    said = clean(f"{type(error).__name__}: {error}")
-    return f"unexpected {said} (TURNWHEEL_DEBUG=1 shows where)"
+    text = clean(f"{type(error).__name__}: {error}")
+    return f"unexpected {text} (TURNWHEEL_DEBUG=1 shows where)"
 
 
 @contextmanager
 def _reader_may_leave() -> Generator[None]:
-    """Whoever reads our output may stop to: that is no error."""
+    """Let the reader of the output close it early, which is not an error of the command."""
     try:
         yield
         sys.stdout.flush()

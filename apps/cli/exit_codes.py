@@ -1,4 +1,4 @@
-"""How a command ends: the one table of exit codes, which `--help` and docs/cli.md show."""
+"""The table of exit codes, which `--help` and docs/cli.md show."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from ...effects.notices import DoneReason
 
 @final
 class Exit(IntEnum):
-    """What a shell is told. From 128 on, it is 128 and the number of the signal that would do the same."""
+    """The exit code of a command. From 128 on, it is 128 plus the number of the equivalent signal."""
 
     ENDED = 0
     FAILED = 1
     USAGE = 2
-    RESTS = 3
+    RESTING = 3
     MAX_TURNS = 4
     BUDGET = 5
     MAX_TOKENS = 6
     LOOP = 7
     BLOCKED = 8
-    PARTS = 9
+    DIFFERS = 9
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
 
 
-MEANS: Final[Mapping[Exit, str]] = {
+MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.ENDED: "the run ended by itself",
-    Exit.FAILED: "an error, of the model, the store or ours",
-    Exit.USAGE: "what was asked cannot be done as asked",
-    Exit.RESTS: "the run is not over: it rests on a question, or was left; it can be resumed",
+    Exit.FAILED: "an error of the model, the store or turnwheel",
+    Exit.USAGE: "the command cannot be done as given",
+    Exit.RESTING: "the run is not over: it rests on a question, or was left; it can be resumed",
     Exit.MAX_TURNS: "--max-turns is used up",
     Exit.BUDGET: "--max-usd, --max-tokens or --max-seconds is used up",
     Exit.MAX_TOKENS: "the model's answers were cut at its output limit",
     Exit.LOOP: "the model repeated itself and was stopped",
     Exit.BLOCKED: "a hook did not let the prompt in",
-    Exit.PARTS: "bisect: the two part",
+    Exit.DIFFERS: "bisect: the sessions differ",
     Exit.HUNG_UP: "the terminal was closed; the run can be resumed",
-    Exit.INTERRUPTED: "interrupted; what was said is kept",
-    Exit.BROKEN_PIPE: "whoever read the output left; the run can be resumed",
+    Exit.INTERRUPTED: "interrupted; the text so far is kept",
+    Exit.BROKEN_PIPE: "the reader of the output left; the run can be resumed",
     Exit.TERMINATED: "terminated by SIGTERM; the run can be resumed",
 }
-"""What each code says."""
+"""The meaning of each code."""
 
 BY_REASON: Final[Mapping[DoneReason, Exit]] = {
     DoneReason.END_TURN: Exit.ENDED,
@@ -62,19 +62,19 @@ BY_REASON: Final[Mapping[DoneReason, Exit]] = {
     DoneReason.LOOP_DETECTED: Exit.LOOP,
     DoneReason.ERROR: Exit.FAILED,
 }
-"""The code for each way a run can end."""
+"""The code for each reason that a run can end with."""
 
 
 def exit_for(reason: DoneReason | None) -> Exit:
-    """The code for a run that ended with *reason*; None: it rests."""
-    return Exit.RESTS if reason is None else BY_REASON[reason]
+    """The code for a run that ended with *reason*; None means that it rests on a question."""
+    return Exit.RESTING if reason is None else BY_REASON[reason]
 
 
 def exit_for_error(error: Exception) -> Exit:
-    """The code for *error*, by whose fault it is."""
+    """The code for *error*: 2 if the caller can fix it, else 1."""
     return Exit.USAGE if isinstance(error, CallerError) else Exit.FAILED
 
 
 def table() -> str:
-    """The codes and what they say, a line each."""
-    return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANS.items())
+    """The codes and their meanings, one line each."""
+    return "\n".join(f"{code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())

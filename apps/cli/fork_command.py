@@ -1,4 +1,4 @@
-"""`turnwheel fork`: a copy of a session, from where it stands or from one of its steps."""
+"""`turnwheel fork`: copy a session, whole or up to one of its steps, with another event in its place."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from .remote_commands import SESSION
 from .remote_session import with_session
 from .run_options import default_store
 
-INSTEAD = ("model", "mode", "answer", "approve", "deny")
-"""The options of which one says what happens in place of a step."""
+REPLACEMENT_OPTIONS = ("model", "mode", "answer", "approve", "deny")
+"""The options that replace a step; at most one of them counts."""
 
 _in_place = with_all(
-    click.option("--at", metavar="N", type=click.IntRange(min=0), help="With what came before step N only."),
-    click.option("--model", metavar="NAME", help="From step N on ask this model."),
-    click.option("--mode", type=MODE, help="From step N on this happens to its calls."),
-    click.option("--answer", metavar="TEXT", help="What was said, or came back, in place of step N."),
-    click.option("--approve", is_flag=True, help="Yes to the question that step N answers."),
-    click.option("--edit", metavar="JSON", help="With --approve: let it run with these arguments."),
-    click.option("--deny", is_flag=True, help="No to it."),
-    click.option("--message", "-m", metavar="TEXT", help="With --deny: why; the model reads it."),
+    click.option("--at", metavar="N", type=click.IntRange(min=0), help="Copy only the steps before N."),
+    click.option("--model", metavar="NAME", help="Use this model from step N on."),
+    click.option("--mode", type=MODE, help="Permission mode from step N on."),
+    click.option("--answer", metavar="TEXT", help="The text, or the answer, in place of step N."),
+    click.option("--approve", is_flag=True, help="Approve the question of step N."),
+    click.option("--edit", metavar="JSON", help="With --approve: run it with these arguments."),
+    click.option("--deny", is_flag=True, help="Deny the question of step N."),
+    click.option("--message", "-m", metavar="TEXT", help="With --deny: the reason; the model reads it."),
 )
 
 
-@click.command(short_help="Make a copy of a session that goes its own way.")
+@click.command(short_help="Copy a session, or its first steps.")
 @SESSION
 @click.argument("new", metavar="[NEW]", required=False)
 @_in_place
 @store
 def fork(store: Path, session: str, new: str | None, at: int | None, **other: Any) -> None:  # noqa: ANN401  # as click has it
     """
-    Make a session of its own that begins with all that was said in session ID; call it NEW.
+    Copy session ID as session NEW.
 
-    With --at it begins with what came before a step, which `turnwheel replay` numbers, and something else may
-    happen in its place. A run that was under way there is gone on with by `turnwheel run --resume`.
+    With --at the copy has only the steps before N, which `turnwheel replay` numbers; another event may take
+    the place of step N. `turnwheel run --resume` continues an unfinished run of the copy.
     """
-    instead = _instead(at, other)
+    instead = _replacement(at, other)
 
     async def act(there: Session) -> tuple[str, bool]:
         async with await there.fork(new, at=at, instead=instead) as made:
@@ -61,22 +61,23 @@ def fork(store: Path, session: str, new: str | None, at: int | None, **other: An
     step = "" if at is None else f" at step {at}"
     click.echo(clean(f"forked {session}{step} into {made}"))
     if unfinished:
+        # The printed command must work as it stands.
         more = [] if store == default_store() else ["--store", str(store)]
         click.echo(clean(f"go on with: {shlex.join(['turnwheel', 'run', '--resume', made, *more])}"))
 
 
-def _instead(at: int | None, options: dict[str, Any]) -> Replacement | None:
-    """What happens in place of step *at*, as *options* say; raises `click.UsageError` where they cannot."""
-    told = [name for name in INSTEAD if options[name]]
+def _replacement(at: int | None, options: dict[str, Any]) -> Replacement | None:
+    """The event in place of step *at*, from *options*; raises `click.UsageError` if they do not fit."""
+    given = [name for name in REPLACEMENT_OPTIONS if options[name]]
     problem = ""
-    if len(told) > 1:
-        problem = f"one thing takes the place of a step; give one of --{' and --'.join(told)}"
-    elif told and at is None:
-        problem = f"--{told[0]} takes the place of a step; say of which with --at"
-    elif options["message"] is not None and told != ["deny"]:
-        problem = "--message says why something is denied; give --deny, too"
-    elif options["edit"] is not None and told != ["approve"]:
-        problem = "--edit changes what is allowed; give --approve, too"
+    if len(given) > 1:
+        problem = f"only one option can replace a step; give one of --{' and --'.join(given)}"
+    elif given and at is None:
+        problem = f"--{given[0]} replaces a step; give its number with --at"
+    elif options["message"] is not None and given != ["deny"]:
+        problem = "--message is for --deny; give both"
+    elif options["edit"] is not None and given != ["approve"]:
+        problem = "--edit is for --approve; give both"
     if problem:
         raise click.UsageError(problem)
     made: dict[str, Any] = {
@@ -86,5 +87,5 @@ def _instead(at: int | None, options: dict[str, Any]) -> Replacement | None:
         "approve": lambda: Approve(arguments=options["edit"] or ""),
         "deny": lambda: Deny(message=options["message"] or ""),
     }
-    instead: Replacement | None = made[told[0]]() if told else None
+    instead: Replacement | None = made[given[0]]() if given else None
     return instead

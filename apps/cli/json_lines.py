@@ -1,4 +1,4 @@
-"""A run for programs: each notice as one line of JSON, as soon as it comes."""
+"""The output of `--json`: each notice as one line, at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ...engine.codec import encode
 
 @final
 class JsonLines:
-    """Writes notices to *file*, one line each; nothing else is written there."""
+    """Writes notices to *file*, one line each. Nothing else may write there."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def notice(self, notice: Notice) -> None:
-        """Write *notice*. Raises `BrokenPipeError` where nobody reads."""
+        """Write *notice*. Raises `BrokenPipeError` if the reader has left."""
         self._file.write(encode(notice, Notice) + b"\n")
         self._file.flush()

@@ -1,4 +1,4 @@
-"""The options of the commands, as click has them."""
+"""The options of the commands, and the `RunOptions` made from them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from ...effects.permissions import PermissionMode, Verdict
-from ...effects.validators import MAX_TEXT, within
-from .apply_settings import settle
+from ...effects.validators import MAX_PROMPT, within
+from .apply_settings import apply_settings
 from .option_types import (
     amount,
     fallback,
@@ -36,18 +36,18 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def store(function: F) -> F:
-    """The option for the store, which every command has."""
+    """The option `--store`, which every command has."""
     return click.option(
         "--store",
         type=click.Path(dir_okay=False, path_type=Path),
         default=default_store,
         show_default="$TURNWHEEL_STORE, or turnwheel/sessions.db in the state directory",
-        help="The file that keeps sessions.",
+        help="The file of the sessions.",
     )(function)
 
 
 def read(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], object]:
-    """What lets *parse* read an option, or each of those that may be given several times."""
+    """Make a callback that parses an option with *parse*, or each of its values if it may be repeated."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> object:  # noqa: ANN401  # as click has it
         try:
@@ -60,36 +60,36 @@ def read(parse: Callable[[str], object]) -> Callable[[click.Context, click.Param
     return callback
 
 
-def _rules(verdict: Verdict, says: str) -> Callable[[Any], Any]:
+def _rules(verdict: Verdict, help_text: str) -> Callable[[Any], Any]:
     return click.option(
         f"--{verdict}",
         metavar="RULE",
         callback=read(partial(rule, verdict=verdict)),
         multiple=True,
-        help=says,
+        help=help_text,
     )
 
 
-def _number(name: str, into: str, says: str) -> Callable[[Any], Any]:
-    return click.option(name, into, metavar="NUMBER", type=click.IntRange(min=1), help=says)
+def _number(name: str, into: str, help_text: str) -> Callable[[Any], Any]:
+    return click.option(name, into, metavar="NUMBER", type=click.IntRange(min=1), help=help_text)
 
 
-def _amount(name: str, into: str, says: str) -> Callable[[Any], Any]:
-    return click.option(name, into, metavar="NUMBER", callback=read(amount), help=says)
+def _amount(name: str, into: str, help_text: str) -> Callable[[Any], Any]:
+    return click.option(name, into, metavar="NUMBER", callback=read(amount), help=help_text)
 
 
-MAX_STDIN = 4 * MAX_TEXT
-"""Bytes that are read of stdin: a character has four at most."""
+MAX_STDIN = 4 * MAX_PROMPT
+"""Bytes read of stdin: a character has four at most."""
 
-_WORK: tuple[Callable[[Any], Any], ...] = (
-    click.option("--continue", "newest", is_flag=True, help="Go on with the newest session made here."),
-    click.option("--title", metavar="TEXT", help="What the session is called in lists."),
+_SHARED: tuple[Callable[[Any], Any], ...] = (
+    click.option("--continue", "newest", is_flag=True, help="Continue the newest session of this directory."),
+    click.option("--title", metavar="TEXT", help="The title of the session in lists."),
     click.option(
         "--settings",
         "settings_file",
         metavar="FILE",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Settings, in TOML. [default: turnwheel.toml, where it is there]",
+        help="A file of settings, in TOML. [default: turnwheel.toml, if it is there]",
     ),
     click.option("--model", metavar="NAME", help="Such as openai:gpt-5. [default: $TURNWHEEL_MODEL]"),
     click.option(
@@ -98,65 +98,65 @@ _WORK: tuple[Callable[[Any], Any], ...] = (
         metavar="NAME[=IN,OUT]",
         callback=read(priced_model),
         multiple=True,
-        help="One to switch to.",
+        help="Another model, to switch to.",
     ),
     click.option(
         "--fallback",
         metavar="NAME[=IN,OUT]",
         callback=read(fallback),
-        help="Asked for the rest of a run whose model cannot answer; '' for none.",
+        help="Fallback model, for the rest of a run whose model fails; '' for none.",
     ),
-    click.option("--base-url", metavar="URL", help="Where to ask, in place of the model's provider."),
-    click.option("--stand-in", is_flag=True, help="Ask the scripted stand-in: no model, no key."),
-    click.option("--system", metavar="TEXT", help="The system prompt, in place of ours."),
+    click.option("--base-url", metavar="URL", help="A server in place of the model's provider."),
+    click.option("--stand-in", is_flag=True, help="Use the scripted stand-in: no model, no key."),
+    click.option("--system", metavar="TEXT", help="A system prompt in place of the default."),
     click.option(
         "--instructions",
         metavar="FILE",
         multiple=True,
-        help="Read when a session begins; '' for none. [default: AGENTS.md, where it is there]",
+        help="Added to the system prompt; '' for none. [default: AGENTS.md, if it is there]",
     ),
     click.option("--tools", metavar="LIST", help=f"Of {','.join(BUILT_IN)}; empty for none. [default: all]"),
-    click.option("--cwd", type=DIRECTORY, default=Path(), help="Where tools work. [default: here]"),
+    click.option("--cwd", type=DIRECTORY, default=Path(), help="The directory of the tools. [default: here]"),
     click.option(
-        "--dir", "directories", type=DIRECTORY, multiple=True, help="Files here may be touched, too."
+        "--dir", "directories", type=DIRECTORY, multiple=True, help="Another directory for the file tools."
     ),
     click.option("--yes", is_flag=True, help="Answer every question with yes."),
-    _rules(Verdict.ALLOW, "Do not ask about TOOL or TOOL:ARGUMENT=GLOB."),
+    _rules(Verdict.ALLOW, "Run TOOL or TOOL:ARGUMENT=GLOB without a question."),
     _rules(Verdict.ASK, "Ask about such calls, whatever allows them."),
-    _rules(Verdict.DENY, "Never run such calls, whoever says yes."),
-    click.option("--mode", type=MODE, help="What happens to all other calls."),
+    _rules(Verdict.DENY, "Never run such calls, whatever allows them."),
+    click.option("--mode", type=MODE, help="Permission mode of all other calls."),
     click.option(
         "--hook",
         "hooks",
         metavar="EVENT[:TOOL]=COMMAND",
         callback=read(hook),
         multiple=True,
-        help="A program that has a say.",
+        help="A program as a hook.",
     ),
-    click.option("--no-hooks", is_flag=True, help="Go on without the hooks a session had."),
+    click.option("--no-hooks", is_flag=True, help="Continue without the hooks that a session had."),
     _amount("--answer-within", "answer_within", "Seconds after which a question counts as denied."),
-    click.option("--parallel", is_flag=True, help="Reads run together, and questions come together."),
-    _number("--max-turns", "turns", "Answers of the model."),
-    _number("--max-tokens", "tokens", "Tokens, in and out."),
-    _amount("--max-usd", "usd", "Money, where the price is known."),
-    _amount("--max-seconds", "seconds", "Seconds at work; questions cost none."),
+    click.option("--parallel", is_flag=True, help="Run reads together, and ask questions together."),
+    _number("--max-turns", "turns", "Turns of the run."),
+    _number("--max-tokens", "tokens", "Tokens of the run, in and out."),
+    _amount("--max-usd", "usd", "USD for the run; needs a price."),
+    _amount("--max-seconds", "seconds", "Active seconds; waiting for answers costs none."),
     click.option("--price", metavar="IN,OUT", callback=read(price), help="USD per million tokens."),
     store,
-    click.option("--verbose", "-v", is_flag=True, help="Show judgements and what hooks said, too."),
-    click.option("--json", "json_lines", is_flag=True, help="Each notice as a line of JSON; asks nobody."),
+    click.option("--verbose", "-v", is_flag=True, help="Also show verdicts and the answers of hooks."),
+    click.option("--json", "json_lines", is_flag=True, help="Each notice as a line of JSON; never prompts."),
 )
-"""What `run` and `chat` take."""
+"""The options that `run` and `chat` share."""
 
 _RUN: tuple[Callable[[Any], Any], ...] = (
     click.argument("prompt", required=False),
-    click.option("--session", metavar="ID", help="What to call a new session."),
-    click.option("--resume", metavar="ID", help="Go on with a session, or with its unfinished run."),
-    click.option("--quiet", "-q", is_flag=True, help="Only the last answer."),
+    click.option("--session", metavar="ID", help="The id of a new session."),
+    click.option("--resume", metavar="ID", help="Continue a session, or its unfinished run."),
+    click.option("--quiet", "-q", is_flag=True, help="Print only the last answer."),
 )
 
 
 def with_all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """All *options* at once."""
+    """Apply all *options* to a command, in this order."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
@@ -166,15 +166,15 @@ def with_all(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
-for_run = with_all(*_RUN, *_WORK)
-for_chat = with_all(click.argument("session", metavar="[ID]", required=False), *_WORK)
+for_run = with_all(*_RUN, *_SHARED)
+for_chat = with_all(click.argument("session", metavar="[ID]", required=False), *_SHARED)
 
 
-def job_of(options: dict[str, Any]) -> RunOptions:
-    """The job that the *options* of the command line ask for."""
+def run_options_of(options: dict[str, Any]) -> RunOptions:
+    """The `RunOptions` for the click *options* of a command line."""
     quiet, as_lines = options.pop("quiet", False), options.pop("json_lines")
     if quiet and as_lines:
-        msg = "--quiet and --json are two ways to show a run; give one of them"
+        msg = "--quiet and --json exclude each other; give one of them"
         raise click.UsageError(msg)
     output = Output.QUIET if quiet else Output.JSON if as_lines else Output.HUMAN
     if options.get("prompt") is not None:
@@ -184,7 +184,7 @@ def job_of(options: dict[str, Any]) -> RunOptions:
     mode = options.pop("mode")
     rules = tuple(each for verdict in Verdict for each in options.pop(verdict))
     files = options.pop("instructions")
-    settle(options)
+    apply_settings(options)
     return RunOptions(
         output=output,
         rules=rules,
@@ -195,9 +195,9 @@ def job_of(options: dict[str, Any]) -> RunOptions:
 
 
 def text_of(text: str) -> str:
-    """*text*, or what stdin says where it is a dash."""
+    """*text*, or the text on stdin if it is a dash."""
     if text != "-":
         return text
     data = sys.stdin.buffer.read(MAX_STDIN + 1)
-    within("what stdin says", len(data), MAX_STDIN, "bytes")
+    within("the text on stdin", len(data), MAX_STDIN, "bytes")
     return data.decode(errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""The commands that reach into a session which another process runs, or nobody."""
+"""The commands that speak to a session from another terminal, whether a process runs it or not."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from ...effects.records import (
 )
 from ...effects.requests import AskApproval
 from ...engine.inspect.explain import Explanation
+from ...settings import areas
 from ..terminal.approval_card import Question, card
 from ..terminal.sanitize import clean
 from ..terminal.screen import Screen
-from .call_report import account
-from .option_types import Where, thinking, where
+from .call_report import report_lines
+from .option_types import thinking, where
 from .options import (
     MODE,
     read,
     store,
     text_of,
 )
-from .remote_session import RemoteSession, reached
+from .remote_session import RemoteSession, open_remote
 
 SESSION = click.argument("session", metavar="ID")
 CALL = click.argument("call", metavar="CALL")
@@ -46,37 +47,39 @@ TEXT = click.argument("text", metavar="TEXT")
 
 
 def _do(path: Path, session: str, act: Callable[[RemoteSession], Awaitable[str | list[str]]]) -> None:
-    """Do *act* to *session* and say what was done."""
+    """Do *act* to *session* and print the outcome."""
 
     async def reach() -> str | list[str]:
-        async with reached(path, session) as there:
+        async with open_remote(path, session) as there:
             return await act(there)
 
-    said = asyncio.run(reach())
-    for line in [said] if isinstance(said, str) else said:
+    outcome = asyncio.run(reach())
+    for line in [outcome] if isinstance(outcome, str) else outcome:
         click.echo(clean(line))
 
 
 @click.command()
 @SESSION
 @CALL
-@click.option("--edit", metavar="JSON", help="Let it run with these arguments.")
+@click.option("--edit", metavar="JSON", help="Run it with these arguments.")
 @click.option("--always", is_flag=True, help="Do not ask about this tool again in this session.")
-@click.option("--where", metavar="ARGUMENT=GLOB", callback=read(where), help="With --always: such only.")
+@click.option(
+    "--where", metavar="ARGUMENT=GLOB", callback=read(where), help="With --always: only calls that match."
+)
 @store
 def approve(  # the options
-    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: Where | None
+    store: Path, session: str, call: str, *, edit: str | None, always: bool, where: areas.ArgumentGlobs | None
 ) -> None:
     """
-    Say yes to the open question about CALL of session ID; CALL may be all.
+    Approve the open question about CALL of session ID; CALL may be all.
 
-    Whoever runs the session takes the answer up; a run that rests does when it is resumed.
+    The worker takes up the answer; a run that rests takes it up when you resume it.
     """
     if edit is not None and always:
-        msg = "--always is for calls as the model makes them; leave out --edit"
+        msg = "--always does not cover edited arguments; leave out --edit"
         raise click.UsageError(msg)
     if where is not None and not always:
-        msg = "--where says what --always covers; give both"
+        msg = "--where limits --always; give both"
         raise click.UsageError(msg)
     decision: Decision = ApproveAlways(where=where or ()) if always else Approve(arguments=edit or "")
     _do(store, session, lambda there: there.decide(call, decision))
@@ -85,11 +88,11 @@ def approve(  # the options
 @click.command()
 @SESSION
 @CALL
-@click.option("--message", "-m", metavar="TEXT", default="", help="Why; the model reads it.")
-@click.option("--stop", is_flag=True, help="And stop the run.")
+@click.option("--message", "-m", metavar="TEXT", default="", help="The reason; the model reads it.")
+@click.option("--stop", is_flag=True, help="Also stop the run.")
 @store
 def deny(store: Path, session: str, call: str, message: str, *, stop: bool) -> None:
-    """Say no to the open question about CALL of session ID; CALL may be all."""
+    """Deny the open question about CALL of session ID; CALL may be all."""
     _do(store, session, lambda there: there.decide(call, Deny(message=message, interrupt=stop)))
 
 
@@ -105,7 +108,7 @@ def send(store: Path, session: str, text: str) -> None:
 @click.command()
 @SESSION
 @TEXT
-@click.option("--now", "how", flag_value="now", help="Cancel what runs and skip the rest.")
+@click.option("--now", "how", flag_value="now", help="Cancel running calls and skip the rest.")
 @click.option(
     "--after-tool",
     "how",
@@ -113,21 +116,21 @@ def send(store: Path, session: str, text: str) -> None:
     default=True,
     help="Skip the rest. [default]",
 )
-@click.option("--when-done", "how", flag_value="when_done", help="Let all calls of the answer run.")
+@click.option("--when-done", "how", flag_value="when_done", help="Let all calls of the batch run.")
 @store
 def steer(store: Path, session: str, text: str, how: str) -> None:
-    """Say TEXT (- reads it from stdin) into the run of session ID that is under way."""
+    """Steer the unfinished run of session ID with TEXT (- reads it from stdin)."""
     _do(store, session, lambda there: there.steer(text_of(text), Steering(how)))
 
 
 @click.command()
 @SESSION
-@click.option("--model", metavar="NAME", help="Ask this model, from the next call on.")
-@click.option("--mode", type=MODE, help="What happens to its calls.")
-@click.option("--think", metavar="N", help="Tokens it may think; off for its own way.")
+@click.option("--model", metavar="NAME", help="Use this model from the next call on.")
+@click.option("--mode", type=MODE, help="Permission mode.")
+@click.option("--think", metavar="N", help="Thinking tokens; off for the provider's default.")
 @store
 def control(store: Path, session: str, model: str | None, mode: str | None, think: str | None) -> None:
-    """Change settings of session ID, also of the run that is under way."""
+    """Change settings of session ID and of its unfinished run."""
     changes: list[Change] = []
     if model is not None:
         changes.append(SetModel(model=model))
@@ -153,7 +156,7 @@ def control(store: Path, session: str, model: str | None, mode: str | None, thin
 @CALL
 @store
 def cancel(store: Path, session: str, call: str) -> None:
-    """Give up the one CALL of session ID; the run goes on."""
+    """Cancel one CALL of session ID; the run goes on."""
     _do(store, session, lambda there: there.cancel(call))
 
 
@@ -161,7 +164,7 @@ def cancel(store: Path, session: str, call: str) -> None:
 @SESSION
 @store
 def interrupt(store: Path, session: str) -> None:
-    """Stop the run of session ID; what was said is kept."""
+    """Stop the run of session ID; the text so far is kept."""
     _do(store, session, RemoteSession.interrupt)
 
 
@@ -170,10 +173,10 @@ def interrupt(store: Path, session: str) -> None:
 @store
 @click.option("--json", "json_lines", is_flag=True, help="Each question as a line of JSON.")
 def questions(store: Path, session: str, *, json_lines: bool) -> None:
-    """Show the open questions of session ID and its children: what was asked, and why."""
+    """Show the open questions of session ID and its children, with their reasons."""
 
     async def asked() -> list[tuple[AskApproval, str]]:
-        async with reached(store, session) as there:
+        async with open_remote(store, session) as there:
             return there.asked()
 
     found = asyncio.run(asked())
@@ -182,7 +185,7 @@ def questions(store: Path, session: str, *, json_lines: bool) -> None:
         if json_lines:
             click.echo(json.dumps({**attrs.asdict(question), "agent": agent}))
         else:
-            screen.lines(*card(Question.of(question, agent=agent), Path(), screen.width, told=True))
+            screen.lines(*card(Question.of(question, agent=agent), Path(), screen.width, always_why=True))
     if not found and not json_lines:
         screen.line("no question is open")
 
@@ -193,19 +196,19 @@ def questions(store: Path, session: str, *, json_lines: bool) -> None:
 @store
 @click.option("--json", "json_lines", is_flag=True, help="As one line of JSON.")
 def why(store: Path, session: str, call: str, *, json_lines: bool) -> None:
-    """Say why CALL of session ID ran, or did not: who judged it, who answered, what came of it."""
+    """Explain CALL of session ID: its verdict, its answer and its outcome."""
 
     async def ask() -> Explanation:
-        async with reached(store, session) as there:
+        async with open_remote(store, session) as there:
             return await there.why(call)
 
     found = asyncio.run(ask())
     if json_lines:
         click.echo(json.dumps(attrs.asdict(found)))
     else:
-        for line in account(found):
+        for line in report_lines(found):
             click.echo(line)
 
 
-COMMANDS = (approve, deny, send, steer, control, cancel, interrupt, questions, why)
-"""All of them."""
+REMOTE_COMMANDS = (approve, deny, send, steer, control, cancel, interrupt, questions, why)
+"""The commands of this module."""

@@ -1,4 +1,4 @@
-"""Reaching into a session from another process: what is said is kept, and whoever runs it takes it up."""
+"""Speak to a session from another process: inputs go to its journal, and its worker takes them up."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from ...engine.session.environment import Environment
 from ...engine.session.session import Session
 from ...performers.base import SystemClock
 from ...performers.stores.base import Store
-from ..terminal.approval_card import fault
+from ..terminal.approval_card import argument_problem
 from ..terminal.call_summary import essence, number
-from ..terminal.notice_lines import changed
-from ..terminal.terminal import READ
-from .build_settings import unfit
-from .call_report import told
+from ..terminal.notice_lines import change_text
+from ..terminal.terminal import READ_WHEN
+from .build_settings import switch_problem
+from .call_report import find_call
 from .option_types import (
     ALL,
-    meant,
-    meant_question,
+    resolve_name,
+    resolve_question,
     short,
 )
-from .workspace import before, looked_in, somebody
+from .workspace import answerer, open_for_reading, stored_config
 
 T = TypeVar("T")
 
-WIDTH = 100
-"""Columns for what a call is about."""
+ESSENCE_WIDTH = 100
+"""Columns for the arguments of a call."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class RemoteSession:
-    """A *session* that is not run here, and how it was set up: its *config*."""
+    """A *session* that another process may run, and its *config*."""
 
     store: Store
     session: Session
@@ -60,7 +60,7 @@ class RemoteSession:
     # Questions
 
     def asked(self) -> list[tuple[AskApproval, str]]:
-        """The open questions, and which child asks each; empty for none."""
+        """The open questions, each with the agent that asks it."""
         agents = {
             question.id: link.agent
             for link in self.session.children
@@ -69,89 +69,93 @@ class RemoteSession:
         return [(question, agents.get(question.id, self.config.agent)) for question in self.session.waiting]
 
     async def decide(self, name: str, decision: Decision) -> list[str]:
-        """Give *decision* to the question called *name*, or to all; what was done, in a line for each."""
+        """Give *decision* to the question *name*, or to all; returns a line about each."""
         chosen = self._questions(name)
+        # Check all questions first, so that an error leaves none of them answered.
         for question in chosen:
             if isinstance(decision, Approve) and decision.arguments:
                 self._fit(question, decision.arguments)
             if isinstance(decision, ApproveAlways) and question.again:
-                msg = f"{_about(question)} may have run; say yes to it alone, without --always"
+                msg = f"{_question_line(question)} may have run; approve it alone, without --always"
                 raise ConfigError(msg)
-        by = somebody("deny" if isinstance(decision, Deny) else "approve")
+        by = answerer("deny" if isinstance(decision, Deny) else "approve")
         for question in chosen:
             await self.session.approve(question.id, decision, by=by)
-        return [f"{_done(decision)}: {_about(question)}{_more(decision, question)}" for question in chosen]
+        return [
+            f"{_past_tense(decision)}: {_question_line(question)}{_consequence(decision, question)}"
+            for question in chosen
+        ]
 
     def _questions(self, name: str) -> tuple[AskApproval, ...]:
         waiting = self.session.waiting
         if name == ALL and waiting:
             return waiting
-        found = meant_question(name, {question.id: question.call for question in waiting})
+        found = resolve_question(name, {question.id: question.call for question in waiting})
         if found is None:
             raise UnknownRequest(name, tuple([short(question.call) for question in waiting]))
         return tuple([question for question in waiting if question.id == found])
 
     def _fit(self, question: AskApproval, arguments: str) -> None:
         tools: Mapping[str, ToolSpec] = {tool.name: tool for tool in self.config.tools}
-        if wrong := fault(question.tool, arguments, tools):
-            msg = f"{question.tool!r} cannot have these arguments: {wrong}"
+        if wrong := argument_problem(question.tool, arguments, tools):
+            msg = f"invalid arguments for {question.tool!r}: {wrong}"
             raise ConfigError(msg)
 
-    # What is said into it
+    # Inputs
 
     async def send(self, text: str) -> str:
-        """Queue *text* as a prompt; what was done."""
+        """Queue *text* as a prompt; returns a line about it."""
         await self.session.send(text)
         waiting = len(self.session.queue)
         return f"{number(waiting, 'prompt')} waiting" if waiting else "sent"
 
     async def steer(self, text: str, how: Steering) -> str:
-        """Say *text* into the run that is under way; what was done."""
+        """Steer the unfinished run with *text*; returns a line about it."""
         unfinished = self.session.unfinished
         await self.session.steer(text, how)
-        return f"said; it {READ[how]}" if unfinished else "no run is under way, so it waits as a prompt"
+        return f"sent; it {READ_WHEN[how]}" if unfinished else "no run is unfinished, so it waits as a prompt"
 
     async def control(self, change: Change) -> str:
-        """Change a setting; what was done."""
-        if isinstance(change, SetModel) and (problem := unfit(self.config, change.model)):
-            msg = f"no switch to {change.model!r}: {problem}"
+        """Change a setting; returns a line about it."""
+        if isinstance(change, SetModel) and (problem := switch_problem(self.config, change.model)):
+            msg = f"cannot switch to {change.model!r}: {problem}"
             raise ConfigError(msg)
         await self.session.control(change)
-        return f"from now on: {changed(change)}"
+        return f"from now on: {change_text(change)}"
 
     async def cancel(self, name: str) -> str:
-        """Give up the call called *name*; what was done."""
+        """Cancel the call *name*; returns a line about it."""
         machine = self.session.machine
         there = () if machine is None else calls_of(machine)
-        found = meant(name, there)
+        found = resolve_name(name, there)
         if found is None:
             raise UnknownCall(name, tuple([short(call) for call in there]))
         await self.session.cancel(found)
-        return f"gave up #{short(found)}"
+        return f"cancelled #{short(found)}"
 
     async def interrupt(self) -> str:
-        """Ask the run to stop; what was done. Raises `ConfigError` where there is none."""
+        """Ask the run to stop. Raises `ConfigError` if no run is unfinished."""
         if not self.session.unfinished:
-            msg = f"session {self.session.id!r} has no run under way"
+            msg = f"session {self.session.id!r} has no unfinished run"
             raise ConfigError(msg)
         await self.session.interrupt()
         return "asked the run to stop"
 
     async def why(self, name: str) -> Explanation:
-        """The account of the call called *name*."""
-        return await told(self.store, self.session.id, name)
+        """The story of the call *name*."""
+        return await find_call(self.store, self.session.id, name)
 
 
-def _done(decision: Decision) -> str:
+def _past_tense(decision: Decision) -> str:
     return "denied" if isinstance(decision, Deny) else "approved"
 
 
-def _about(question: AskApproval) -> str:
-    about = essence(question.tool, question.arguments, WIDTH)
+def _question_line(question: AskApproval) -> str:
+    about = essence(question.tool, question.arguments, ESSENCE_WIDTH)
     return f"#{short(question.call)} {question.tool} {about}".rstrip()
 
 
-def _more(decision: Decision, question: AskApproval) -> str:
+def _consequence(decision: Decision, question: AskApproval) -> str:
     match decision:
         case Approve(arguments=edited):
             return ", with other arguments" * bool(edited) + ", so it runs again" * question.again
@@ -168,11 +172,11 @@ def _new_id() -> str:
 
 
 @asynccontextmanager
-async def reached(path: Path, session: str) -> AsyncGenerator[RemoteSession, None]:
-    """*session* in the store at *path*, to be spoken to; raises `UnknownSession`."""
-    store = looked_in(path)
+async def open_remote(path: Path, session: str) -> AsyncGenerator[RemoteSession, None]:
+    """Open *session* in the store at *path* for input; raises `UnknownSession`."""
+    store = open_for_reading(path)
     try:
-        config = await before(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
+        config = await stored_config(store, session) or Config(model=ModelSpec(name=DEFAULT_MODEL))
         setting = Environment(config=config, performers={}, clock=SystemClock(), new_id=_new_id)
         async with Session(session, setting, store) as there:
             yield RemoteSession(store=store, session=there, config=config)
@@ -181,10 +185,10 @@ async def reached(path: Path, session: str) -> AsyncGenerator[RemoteSession, Non
 
 
 def with_session(path: Path, session: str, act: Callable[[Session], Awaitable[T]]) -> T:
-    """What *act* makes of *session* in the store at *path*."""
+    """The result of *act* on *session* in the store at *path*."""
 
     async def work() -> T:
-        async with reached(path, session) as there:
+        async with open_remote(path, session) as there:
             return await act(there.session)
 
     return asyncio.run(work())

@@ -1,4 +1,4 @@
-"""`turnwheel run`: a session put together, run under the eyes of a person or a program, and accounted for."""
+"""`turnwheel run`: open a session, show its run to a person or a program, and report how it ended."""
 
 from __future__ import annotations
 
@@ -23,173 +23,180 @@ from ..chat.raw_input import Keyboard
 from ..stand_in.server import CLI_PACE
 from ..terminal.approval_card import Question, card
 from ..terminal.approval_prompt import TerminalApprover, say_yes
-from ..terminal.outcome import ending, tell_rest
-from ..terminal.recovery_notes import asked, calls, told
+from ..terminal.outcome import ending_line, show_resting
+from ..terminal.recovery_notes import batch_calls, open_questions, recovery_lines
 from ..terminal.screen import Screen
 from ..terminal.terminal import Terminal
-from .exit_codes import MEANS, Exit, exit_for
+from .exit_codes import MEANINGS, Exit, exit_for
 from .json_lines import JsonLines
 from .run_options import Output, RunOptions
 from .signals import Signals
 from .workspace import (
     Workspace,
-    insist,
-    opened,
-    somebody,
+    answerer,
+    apply_choices,
+    open_workspace,
 )
 
 
 @final
 class RunCommand:
-    """Does *job*. What it shows goes to stdout, what is asked and what has to be done next to stderr."""
+    """One `turnwheel run`. The run goes to stdout; questions and next steps go to stderr."""
 
-    def __init__(self, job: RunOptions) -> None:
-        self.job = job
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
         self.signals = Signals(say=self._say)
         self.out = Screen(sys.stdout)
         both = sys.stdout.isatty() and sys.stderr.isatty()
         self.aside = self.out if both else Screen(sys.stderr)
-        self.lines = JsonLines(sys.stdout.buffer) if job.output is Output.JSON else None
+        self.lines = JsonLines(sys.stdout.buffer) if options.output is Output.JSON else None
         self.face: Terminal | None = None
-        if job.output is Output.HUMAN:
-            self.face = Terminal(self.out, verbose=job.verbose, by=somebody("run"))
+        if options.output is Output.HUMAN:
+            self.face = Terminal(self.out, verbose=options.verbose, by=answerer("run"))
         self.asker = self._asker()
 
     def _asker(self) -> TerminalApprover | None:
-        """Who asks, where somebody can be asked."""
-        asks = self.job.output is not Output.JSON and not self.job.yes
+        """The approver at this terminal, or None if no person can answer here."""
+        asks = self.options.output is not Output.JSON and not self.options.yes
         if not (asks and sys.stdin.isatty() and sys.stderr.isatty()):
             return None
         return TerminalApprover(
             Keyboard(sys.stdin.fileno()),
             self.aside,
             self.face,
-            cwd=self.job.cwd,
-            by=somebody("run"),
-            deaf=self.signals.deaf,
+            cwd=self.options.cwd,
+            by=answerer("run"),
+            ignore_ctrl_c=self.signals.ignore_ctrl_c,
             gone=self.signals.hang_up,
         )
 
     async def do(self) -> Exit:
-        """Do it to its end, or until it rests; returns what to tell the shell."""
-        if self.job.prompt is None and self.job.resume is None:
-            msg = "nothing to do: give a prompt, or a session to --resume"
+        """Run to the end, or until the run rests; returns the exit code."""
+        if self.options.prompt is None and self.options.resume is None:
+            msg = "no prompt; give one, or a session to --resume"
             raise ConfigError(msg)
-        return await self.signals.heeded(self._do)
+        return await self.signals.guard(self._do)
 
     async def _do(self) -> Exit:
         pace = CLI_PACE if self.out.is_terminal else 0.0
-        async with opened(self.job, self._performers(), pace) as place:
-            self._check(place)
-            await insist(self.job, place)
-            self._begin(place)
+        async with open_workspace(self.options, self._performers(), pace) as workspace:
+            self._check(workspace)
+            await apply_choices(self.options, workspace)
+            self._begin(workspace)
             try:
-                await self._watch(place)
+                await self._watch(workspace)
             except asyncio.CancelledError:
-                self._left(place)
+                self._left(workspace)
                 raise
             drained = self.signals.ended_by
-            if drained is not None and (place.session.unfinished or place.session.queue):
-                self._left(place)
+            # A run that ended in time, with nothing queued, is reported as usual.
+            if drained is not None and (workspace.session.unfinished or workspace.session.queue):
+                self._left(workspace)
                 return drained
-            return self._end(place)
+            return self._end(workspace)
 
     def _performers(self) -> dict[type, Performer[Any]]:
-        if self.job.yes:
+        if self.options.yes:
             return {AskApproval: say_yes}
-        if self.asker is None and not self.job.settings.session.persist:
-            return {AskApproval: refuse}  # nobody could answer it from elsewhere
+        if self.asker is None and not self.options.settings.session.persist:
+            return {AskApproval: refuse}  # without a store, no other process can answer
         return {} if self.asker is None else {AskApproval: self.asker}
 
     # The run
 
-    def _check(self, place: Workspace) -> None:
-        job, session = self.job, place.session
-        problem = ""
-        if job.resume is None:
+    def _check(self, workspace: Workspace) -> None:
+        options, session = self.options, workspace.session
+        problem, again = "", self._again(workspace)
+        if options.resume is None:
             if session.machine is not None or session.queue:
-                problem = f"session {session.id!r} is there already; go on with it: {self._again(place)}"
+                problem = f"session {session.id!r} exists; continue it: {again}"
         elif session.unfinished:
-            if job.prompt is not None:
-                problem = f"session {session.id!r} has an unfinished run; end it first: {self._again(place)}"
-        elif job.prompt is None and not session.queue:
+            if options.prompt is not None:
+                problem = f"session {session.id!r} has an unfinished run; continue it first: {again}"
+        elif options.prompt is None and not session.queue:
             reason = session.result().reason
             problem = f"the last run of session {session.id!r} is over ({reason}); give a prompt for the next"
         if problem:
             raise ConfigError(problem)
 
-    def _begin(self, place: Workspace) -> None:
+    def _begin(self, workspace: Workspace) -> None:
         if self.face is not None:
-            self.face.begin(place.model, place.session.id, place.about)
-        machine = place.session.machine
+            self.face.begin(workspace.model, workspace.session.id, workspace.about)
+        machine = workspace.session.machine
         if machine is None or machine.done:
             return
-        for line in told(machine, place.agent.config, place.agent.clock.now(), place.session.unbegun):
+        for line in recovery_lines(
+            machine, workspace.agent.config, workspace.agent.clock.now(), workspace.session.unbegun
+        ):
             self.aside.line(line, "yellow")
         if self.face is not None:
-            for call in calls(machine):
-                self.face.know(call.id, call.name, call.arguments)
-            for question in asked(place.session):
-                self.face.know_question(question)
+            for call in batch_calls(machine):
+                self.face.remember(call.id, call.name, call.arguments)
+            for question in open_questions(workspace.session):
+                self.face.remember_question(question)
 
-    async def _watch(self, place: Workspace) -> None:
-        self.signals.interrupts(place.session)
-        async with aclosing(place.session.stream(self.job.prompt, wait=place.waits)) as notices:
+    async def _watch(self, workspace: Workspace) -> None:
+        self.signals.interrupts(workspace.session)
+        async with aclosing(workspace.session.stream(self.options.prompt, wait=workspace.waits)) as notices:
             async for notice in notices:
-                self._heed(notice, place)
+                self._track(notice, workspace)
                 if self.face is not None:
                     self.face.notice(notice)
                 elif self.lines is not None:
                     self.lines.notice(notice)
 
-    def _heed(self, notice: Notice, place: Workspace) -> None:
+    def _track(self, notice: Notice, workspace: Workspace) -> None:
         if isinstance(notice, RunStarted):
-            self.signals.fresh()
+            self.signals.new_run()
         match notice.notice if isinstance(notice, AgentNoticed) else notice:
-            case ApprovalRequested() as asked if self.asker is None and not self.job.yes and place.waits:
-                self._waits_for(asked, place)
+            case ApprovalRequested() as open_questions if (
+                self.asker is None and not self.options.yes and workspace.waits
+            ):
+                self._waits_for(open_questions, workspace)
             case ApprovalResolved(request=request) | ApprovalWithdrawn(request=request):
                 if self.asker is not None:
                     self.asker.answered(request)
             case _:
                 pass
 
-    def _waits_for(self, notice: ApprovalRequested, place: Workspace) -> None:
-        """Say what is asked where nobody can be asked here, and the run waits for somebody elsewhere."""
-        question = Question.of(notice, place.agent.config.policy.answer_within)
-        self.aside.lines(*card(question, self.job.cwd, self.aside.width))
-        answer = self.job.reach("approve", place.session.id)
+    def _waits_for(self, notice: ApprovalRequested, workspace: Workspace) -> None:
+        """
+        Show a question that no person can answer here, while the run waits for an answer from elsewhere.
+        """
+        question = Question.of(notice, workspace.agent.config.policy.answer_within)
+        self.aside.lines(*card(question, self.options.cwd, self.aside.width))
+        answer = self.options.reach("approve", workspace.session.id)
         self.aside.line(f"answer with: {answer} {question.name}, or deny")
 
     # The end
 
-    def _end(self, place: Workspace) -> Exit:
-        result = place.session.result()
+    def _end(self, workspace: Workspace) -> Exit:
+        result = workspace.session.result()
         if self.face is not None:
             self.face.bill(result.spent)
-        elif self.job.output is Output.QUIET and result.text:
+        elif self.options.output is Output.QUIET and result.text:
             self.out.line(result.text)
         if result.reason is None:
-            tell_rest(place.session, self.job, self.aside)
-            self.aside.line(f"go on with: {self._again(place)}")
+            show_resting(workspace.session, self.options, self.aside)
+            self.aside.line(f"go on with: {self._again(workspace)}")
         elif exit_for(result.reason) is not Exit.ENDED:
-            self.aside.say(*ending(result))
-            self.aside.line(f'go on with: {self._again(place)} "PROMPT"')
+            self.aside.say(*ending_line(result))
+            self.aside.line(f'go on with: {self._again(workspace)} "PROMPT"')
         return exit_for(result.reason)
 
     def _say(self, text: str) -> None:
-        with suppress(OSError):  # as below
+        with suppress(OSError):  # a closed terminal takes no message
             self.aside.line(text, "yellow")
 
-    def _left(self, place: Workspace) -> None:
-        """The work was left because of a signal, where the run was."""
+    def _left(self, workspace: Workspace) -> None:
+        """Say why the run was left, if a signal ended it."""
         if self.signals.ended_by is None:
             return
-        with suppress(OSError):  # a terminal that is gone can be told nothing
+        with suppress(OSError):  # a closed terminal takes no message
             self.out.still()
-            self.aside.line(MEANS[self.signals.ended_by], "yellow")
-            more = "" if place.session.unfinished else ' "PROMPT"'
-            self.aside.line(f"go on with: {self._again(place)}{more}")
+            self.aside.line(MEANINGS[self.signals.ended_by], "yellow")
+            more = "" if workspace.session.unfinished else ' "PROMPT"'
+            self.aside.line(f"go on with: {self._again(workspace)}{more}")
 
-    def _again(self, place: Workspace) -> str:
-        return self.job.again("run --resume", place.session.id)
+    def _again(self, workspace: Workspace) -> str:
+        return self.options.again("run --resume", workspace.session.id)

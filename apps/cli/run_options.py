@@ -1,4 +1,4 @@
-"""What `turnwheel run` or `turnwheel chat` was asked to do, checked."""
+"""The options of `turnwheel run` and `turnwheel chat`, checked against each other."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ...effects.permissions import PermissionMode, Rule
 from ...engine.agent import DEFAULT_MODEL
 from ...performers.tools.builtin import builtin_tools
 from ...settings import Settings
-from ..stand_in.script import MODEL, MODELS
+from ..stand_in.script import MODELS, STAND_IN_MODEL
 from ..terminal.sanitize import clean
 from .option_types import HookOption
 
-STAND_IN = f"openai:{MODEL}"
-"""The model that is asked where there is no key."""
+STAND_IN = f"openai:{STAND_IN_MODEL}"
+"""The model without any key."""
 
 ANTHROPIC_MODEL = "anthropic:claude-sonnet-4-5"
-"""The model that is asked where the only key is Anthropic's."""
+"""The model if the only key is Anthropic's."""
 
-INSTRUCTIONS = ("AGENTS.md",)
-"""The instruction files that are read, where they are there, unless told."""
+INSTRUCTION_FILES = ("AGENTS.md",)
+"""The default instruction files; missing ones are skipped."""
 
 BUILT_IN = {tool.spec.name: tool for tool in builtin_tools()}
 
 
 @final
 class Output(StrEnum):
-    """What is shown of a run: all of it to a person, the last answer only, or notices as JSON lines."""
+    """What a run shows: everything to a person, only the last answer, or notices as JSON lines."""
 
     HUMAN = "human"
     QUIET = "quiet"
@@ -48,11 +48,11 @@ class Output(StrEnum):
 @attrs.frozen(kw_only=True)
 class RunOptions:
     """
-    What a command line asked for. What is None was not told: a session then goes on as it was set up.
+    The options of a run. None means: not given, so a resumed session keeps its own value.
 
-    *resume* names a session that is there, *session* a new one; *newest* stands for the one that was last at
-    work in this directory. *fallback* is at most one model. *rules* of one verdict take the place of
-    those with the same verdict that the session had. *settings* say the rest, those of *settings_file* too.
+    *resume* names a stored session, *session* a new one; *newest* stands for the session that worked last in
+    this directory. *fallback* has at most one model. *rules* of one verdict replace the session's rules with
+    the same verdict. *settings*, read from *settings_file*, say the rest.
     """
 
     prompt: str | None = None
@@ -89,20 +89,20 @@ class RunOptions:
     settings_file: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        checks = (_about_session, _about_model, _about_answers, _about_tools, _about_hooks)
+        checks = (_session_problem, _model_problem, _answer_problem, _tool_problem, _hook_problem)
         problem = next(filter(None, (check(self) for check in checks)), "")
         if problem:
             raise ConfigError(problem)
 
     def reach(self, verb: str, session: str) -> str:
-        """The command that does *verb* to *session*."""
+        """The shell command for *verb* on *session*."""
         words = ["turnwheel", *verb.split(), session]
         if self.store != default_store():
             words += ["--store", str(self.store)]
         return clean(shlex.join(words))
 
     def again(self, verb: str, session: str) -> str:
-        """The command that goes on with *session*; what is not kept in it is told again."""
+        """The shell command that continues *session*, with the options that a session does not keep."""
         if not self.settings.session.persist:
             return "nothing, since session.persist is off"
         words = [self.reach(verb, session)]
@@ -120,52 +120,52 @@ class RunOptions:
 
 
 def default_store() -> Path:
-    """Where sessions are kept unless told."""
-    told = os.environ.get("TURNWHEEL_STORE", "").strip()
-    if told:
-        return Path(told)
+    """The default file of the sessions."""
+    path = os.environ.get("TURNWHEEL_STORE", "").strip()
+    if path:
+        return Path(path)
     state = os.environ.get("XDG_STATE_HOME", "")
     return (Path(state) if state else Path.home() / ".local" / "state") / "turnwheel" / "sessions.db"
 
 
-def _about_session(job: RunOptions) -> str:
-    """Why what *job* says of prompt and session cannot be done; empty where it can."""
-    for what, text in (("prompt", job.prompt), ("title", job.title)):
+def _session_problem(options: RunOptions) -> str:
+    """Why the prompt and the session of *options* are invalid; empty if they are not."""
+    for what, text in (("prompt", options.prompt), ("title", options.title)):
         if text is not None and not text.strip():
-            return f"the {what} is empty"
-    for text in (job.prompt, job.system, job.title, job.resume, job.session):
+            return f"the {what} is empty; give some text"
+    for text in (options.prompt, options.system, options.title, options.resume, options.session):
         if text is not None and not is_unicode(text):
-            return f"{text!r} is no valid text in the encoding of this terminal"
-    if (job.resume is not None or job.newest) and not job.settings.session.persist:
-        return "session.persist is off, so there is no session to go on with; turn it on"
-    if job.resume is not None and job.session is not None:
-        return "--session names a new session and --resume one that is there; give one of them"
-    if job.newest and (named := job.resume or job.session) is not None:
-        return f"--continue means the newest session of this directory, and not {named!r}; give one of them"
+            return f"invalid text {text!r}; use the encoding of this terminal"
+    if (options.resume is not None or options.newest) and not options.settings.session.persist:
+        return "no stored session, since session.persist is off; turn it on"
+    if options.resume is not None and options.session is not None:
+        return "--session is for a new session and --resume for a stored one; give one of them"
+    if options.newest and (named := options.resume or options.session) is not None:
+        return f"--continue takes the newest session of this directory, not {named!r}; give one of them"
     return ""
 
 
-def _about_model(job: RunOptions) -> str:
-    """Why what *job* says of the model cannot be done; empty where it can."""
-    if job.stand_in and job.base_url is not None:
-        return "--stand-in is asked at an address of its own; leave out --base-url"
-    if job.stand_in and job.model is not None and not is_stand_in(job.model):
+def _model_problem(options: RunOptions) -> str:
+    """Why the model of *options* is invalid; empty if it is not."""
+    if options.stand_in and options.base_url is not None:
+        return "--stand-in has an address of its own; leave out --base-url"
+    if options.stand_in and options.model is not None and not is_stand_in(options.model):
         played = ", ".join(f"openai:{name}" for name in MODELS)
-        return f"--stand-in cannot play {job.model!r}; it plays {played}"
-    if job.fallback and job.fallback[0].name == job.model:
-        return f"--fallback is asked where --model cannot answer; name another one than {job.model!r}"
+        return f"--stand-in cannot play {options.model!r}; it plays {played}"
+    if options.fallback and options.fallback[0].name == options.model:
+        return f"--fallback must differ from --model; got {options.model!r} for both"
     return ""
 
 
-def _about_answers(job: RunOptions) -> str:
-    """Why nobody could answer as *job* says; empty where it can be done."""
-    if job.yes and job.mode is PermissionMode.DONT_ASK:
-        return "--yes answers questions and --mode dont_ask asks none; give one of them"
+def _answer_problem(options: RunOptions) -> str:
+    """Why the approval options of *options* exclude each other; empty if they do not."""
+    if options.yes and options.mode is PermissionMode.DONT_ASK:
+        return "--yes answers questions and --mode dont_ask allows none; give one of them"
     return ""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether *text* can be written down: what a shell passes on need not be."""
+    """Whether *text* can be encoded: a shell may pass on bytes that are no text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -173,21 +173,21 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def _about_tools(job: RunOptions) -> str:
-    """Why the tools of *job* and the rules for them do not fit what there is; empty where they do."""
-    there = tuple(BUILT_IN) if job.tools is None else job.tools
+def _tool_problem(options: RunOptions) -> str:
+    """Why the tools and rules of *options* do not fit the built-in tools; empty if they do."""
+    there = tuple(BUILT_IN) if options.tools is None else options.tools
     for name in there:
         if name not in BUILT_IN:
-            return f"no tool {name!r}; there are: {', '.join(BUILT_IN)}"
-    for rule in job.rules:
+            return f"unknown tool {name!r}; there are: {', '.join(BUILT_IN)}"
+    for rule in options.rules:
         covered = [name for name in there if fnmatchcase(name, rule.tool)]
         if not covered:
             names = ", ".join(there) or "none"
-            return f"--{rule.verdict} names {rule.tool!r}, which is no tool of this run; there are: {names}"
+            return f"--{rule.verdict}: no tool {rule.tool!r} in this run; there are: {names}"
         takes = dict.fromkeys(name for tool in covered for name in _arguments(tool))
         for name, _ in rule.where:
             if name not in takes:
-                return f"--{rule.verdict} names an argument {name!r}; {rule.tool!r} takes: {', '.join(takes)}"
+                return f"--{rule.verdict}: no argument {name!r}; {rule.tool!r} takes: {', '.join(takes)}"
     return ""
 
 
@@ -195,34 +195,34 @@ def _arguments(tool: str) -> list[str]:
     return list(json.loads(BUILT_IN[tool].spec.schema)["properties"])
 
 
-def _about_hooks(job: RunOptions) -> str:
-    """Why a hook of *job* could not be asked, which would guard nothing then; empty where all can."""
-    if job.hooks and job.no_hooks:
-        return "--hook adds hooks and --no-hooks goes without; give one of them"
-    for hook in job.hooks:
+def _hook_problem(options: RunOptions) -> str:
+    """Why a hook of *options* cannot run, since it would guard nothing; empty if all can."""
+    if options.hooks and options.no_hooks:
+        return "--hook and --no-hooks exclude each other; give one of them"
+    for hook in options.hooks:
         if shutil.which(hook.command[0]) is None:
-            return f"the command of --hook {str(hook)!r} is not there, or may not be run"
+            return f"--hook {str(hook)!r}: its command is missing or not executable"
     return ""
 
 
 def is_stand_in(model: str) -> bool:
-    """Whether *model* is one that the scripted stand-in plays."""
+    """Whether *model* is a model of the scripted stand-in."""
     return model.removeprefix("openai:") in MODELS
 
 
-def model_of(job: RunOptions, before: Config | None) -> str:
-    """Which model *job* asks; *before* is how its session was set up, None for a new one."""
-    if job.model is not None:
-        return job.model
-    if job.stand_in:
+def model_of(options: RunOptions, before: Config | None) -> str:
+    """The model of the run; *before* is the stored configuration of its session, None for a new one."""
+    if options.model is not None:
+        return options.model
+    if options.stand_in:
         return STAND_IN
     if before is not None:
         return before.model.name
-    return job.settings.model.name if job.settings.told("model.name") else _by_key(job)
+    return options.settings.model.name if options.settings.told("model.name") else _by_key(options)
 
 
-def _by_key(job: RunOptions) -> str:
-    """The model that can be asked with what is in the environment."""
-    if job.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip():
+def _by_key(options: RunOptions) -> str:
+    """The default model for the keys in the environment."""
+    if options.base_url is not None or os.environ.get("OPENAI_API_KEY", "").strip():
         return DEFAULT_MODEL
     return ANTHROPIC_MODEL if os.environ.get("ANTHROPIC_API_KEY", "").strip() else STAND_IN

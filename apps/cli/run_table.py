@@ -1,4 +1,4 @@
-"""`turnwheel runs`: the runs of a session and how they go on from each other."""
+"""`turnwheel runs`: print the runs of a session as a tree."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from ..terminal.spend_format import cell, figures
 from .columns import show
 from .session_table import age
 
-HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
+RUN_HEADINGS = ("run", "", "state", "tokens", "cost", "began", "prompt")
 
-NUMBERS = ("tokens", "cost")
-"""The columns of numbers."""
+RUN_NUMBERS = ("tokens", "cost")
+"""The right-aligned columns."""
 
 HERE, HEAD = "here", "head"
-"""Said of where the session stands, and of other runs that none goes on from."""
+"""Marks the run where the session stands, and each other run without a next one."""
 
 START = "start"
-"""What the beginning of a session is called, from which its first run went on."""
+"""The name of the beginning of a session, before its first run."""
 
 
 def branches(runs: Sequence[RunInfo]) -> Iterator[tuple[int, RunInfo | None]]:
     """
-    *runs*, each behind the one it goes on from, and how deep it is; None for the beginning.
+    *runs* in the order of the tree, each with its depth; None stands for the beginning.
 
-    What leads to where the session stands is not set in, nor is what was done last where nothing does; what
-    was left is. The beginning is there where several runs go on from it, or the session does.
+    The runs up to where the session stands are not indented; a side branch is. The beginning is listed if
+    several runs start there, or if the session stands there.
     """
     below: dict[str, list[RunInfo]] = {}
     for run in runs:
         below.setdefault(run.parent, []).append(run)
     if len(below.get("", ())) > 1 or not any(run.current for run in runs):
         yield 0, None
-    way = _way(runs)
-    waiting = list(_set_in(below.get("", ()), 0, way))
+    way = _path_here(runs)
+    waiting = list(_indented(below.get("", ()), 0, way))
     while waiting:
         depth, run = waiting.pop()
         yield depth, run
-        waiting += _set_in(below.get(run.run, ()), depth, way)
+        waiting += _indented(below.get(run.run, ()), depth, way)
 
 
-def _way(runs: Sequence[RunInfo]) -> set[str]:
-    """The runs that lead to where the session stands."""
+def _path_here(runs: Sequence[RunInfo]) -> set[str]:
+    """The runs from the beginning to where the session stands."""
     known = {run.run: run for run in runs}
     here = next((run for run in runs if run.current), None)
     way: set[str] = set()
@@ -56,8 +56,8 @@ def _way(runs: Sequence[RunInfo]) -> set[str]:
     return way
 
 
-def _set_in(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tuple[int, RunInfo]]:
-    """*runs*, which go on from the same one, the last to be shown first, with their depths."""
+def _indented(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tuple[int, RunInfo]]:
+    """The siblings *runs* with their depths, for a stack: the last one is printed first."""
     if runs:
         main = next((run for run in runs if run.run in way), runs[-1])
         yield depth, main
@@ -65,17 +65,19 @@ def _set_in(runs: Sequence[RunInfo], depth: int, way: set[str]) -> Iterator[tupl
 
 
 def listing(runs: Sequence[RunInfo], screen: Screen) -> None:
-    """Write *runs* in columns."""
+    """Print *runs* in columns."""
     stands = any(run.current for run in runs)
     rows = [
-        (START, "" if stands else HERE, *[""] * (len(HEADINGS) - 2)) if run is None else _cells(depth, run)
+        (START, "" if stands else HERE, *[""] * (len(RUN_HEADINGS) - 2))
+        if run is None
+        else _cells(depth, run)
         for depth, run in branches(runs)
     ]
-    show(HEADINGS, rows, screen, NUMBERS)
+    show(RUN_HEADINGS, rows, screen, RUN_NUMBERS)
 
 
 def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
-    """What a run that was copied with its session used is on the other one's bill."""
+    """The cells of *run*. A copied run shows no cost, since the original session paid for it."""
     used = ("copied", "") if run.copied else (f"{run.spent.usage.total:,}", cell(run.spent))
     return (
         INDENT * depth + clean(run.run),
@@ -88,7 +90,7 @@ def _cells(depth: int, run: RunInfo) -> tuple[str, ...]:
 
 
 def as_plain(run: RunInfo) -> dict[str, object]:
-    """*run* as plain data; it began *at* seconds since the epoch."""
+    """*run* as JSON data; *at* is in seconds since the epoch."""
     return {
         "run": run.run,
         "parent": run.parent,
@@ -102,11 +104,11 @@ def as_plain(run: RunInfo) -> dict[str, object]:
     }
 
 
-def meant(name: str, runs: Sequence[RunInfo]) -> str:
+def resolve_run(name: str, runs: Sequence[RunInfo]) -> str:
     """
-    The id of the one of *runs* that *name* is or begins; empty for the beginning.
+    The id of the run that *name* is or begins; empty for the beginning.
 
-    Raises `UnknownRun` where there is none, or more than one.
+    Raises `UnknownRun` if none or several match.
     """
     there = [run.run for run in runs]
     if name == START or name in there:

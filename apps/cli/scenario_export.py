@@ -1,4 +1,4 @@
-"""A session's journal as a scenario: what happened, as commands, and what the machine made of it."""
+"""Turn a session's journal into a scenario: its events as commands, with the recorded outcome."""
 
 from __future__ import annotations
 
@@ -51,30 +51,33 @@ from ...testing.scenarios_world import ScenarioWorld
 
 def scenario_of(entries: Sequence[bytes], session: str) -> str:
     """
-    The journal *entries* of *session* as a scenario, with what the bare machine makes of it recorded.
+    The journal *entries* of *session* as a scenario, with the outcome on the bare machine.
 
-    Times count from a second before the session began. Raises `ConfigError` for a session that is no one
-    line of events: it went back, is a fork, or two processes spoke at once.
+    Times count from a second before the session began. Raises `ConfigError` for a session whose events are
+    not one line: it went back, is a fork, or two processes sent inputs at once.
     """
-    told, folded = _Told(), beginning(entries)
+    writer, folded = _ScenarioWriter(), beginning(entries)
     blocks = [f"# What happened in session {session}."]
     for entry, effects in read(entries, session, folded):
-        blocks += told.commands(entry)
-        told.requests |= {effect.id: effect for effect in effects if is_request(effect)}
-        told.open = () if folded.machine is None else folded.machine.state.open
-        told.machine = folded.machine
+        blocks += writer.commands(entry)
+        writer.requests |= {effect.id: effect for effect in effects if is_request(effect)}
+        writer.open = () if folded.machine is None else folded.machine.state.open
+        writer.machine = folded.machine
     text = "\n\n".join(blocks) + "\n"
     try:
         scenario = read_scenario(text, session)
         world = ScenarioWorld(scenario.config)
         recorded = [[line for one in block for line in world.perform(one)] for block in scenario.blocks]
     except ScenarioError as error:
-        msg = f"session {session!r} is no one line of events; another process spoke meanwhile"
-        raise ConfigError(msg) from error
+        raise ConfigError(_not_linear(session)) from error
     if _outcome(world.machine) != _outcome(folded.machine):
-        msg = f"session {session!r} is no one line of events; another process spoke meanwhile"
-        raise ConfigError(msg)
+        raise ConfigError(_not_linear(session))
     return rewritten(text, recorded)
+
+
+def _not_linear(session: str) -> str:
+    problem = "not one line of events, since another process sent inputs"
+    return f"session {session!r}: {problem}; export it without --scenario"
 
 
 def _outcome(machine: Machine | None) -> tuple[str, ...]:
@@ -82,8 +85,8 @@ def _outcome(machine: Machine | None) -> tuple[str, ...]:
 
 
 @final
-class _Told:
-    """Entries as commands; *requests* were made until now, *open* are those that wait in *machine*."""
+class _ScenarioWriter:
+    """Writes entries as commands. *requests* are those so far, *open* those that wait in *machine*."""
 
     def __init__(self) -> None:
         self.requests: dict[str, Request] = {}
@@ -96,11 +99,11 @@ class _Told:
         self._recovered: tuple[Event, ...] = ()
 
     def commands(self, entry: Entry) -> Iterator[str]:
-        """The commands that *entry* comes to."""
+        """The commands for *entry*."""
         self._begun = time_of(entry) - 1.0 if self._begun is None else self._begun
         match entry:
             case Branched() | Forked() | HandedOver(unbegun=(_, *_)):
-                msg = "a session that went back, was handed over or is a fork is no one line of events"
+                msg = "the session went back, was handed over or is a fork; export it without --scenario"
                 raise ConfigError(msg)
             case Posted(event=UserSent() | ControlReceived() as event):
                 self._waiting.append(event)
@@ -122,7 +125,7 @@ class _Told:
                 self._waiting = [one for one in self._waiting if one != event]
                 yield self._timed(self._worded(event), event)
             case _:
-                pass  # what is posted into a run is told when the run takes it up
+                pass  # an input of a run becomes a command when the run takes it up
 
     def _timed(self, command: str, event: Event) -> str:
         return f"{command} at={event.at - (self._begun or 0.0):.3f}"
@@ -130,7 +133,7 @@ class _Told:
     def _worded(  # noqa: PLR0911  # one return for each kind of event
         self, event: Event
     ) -> str:
-        """*event* as a person would write it; one that has no words of its own, as JSON."""
+        """*event* as a person would write it, or as JSON if there is no command for it."""
         match event:
             case UserSent(files=()):
                 how = "send" if event in self._waiting[:-1] else "prompt"
@@ -160,7 +163,7 @@ class _Told:
         return f"event {plain}"
 
     def _name(self, request: str) -> str:
-        """What the open *request* goes by: its tool, and its number among those of that tool."""
+        """The name of the open *request*: its tool, and its number among those of the same tool."""
         kind, tool = type(self.requests[request]), getattr(self.requests[request], "tool", "")
         named = [name for name in self.open if type(self.requests[name]) is kind]
         alike = [name for name in named if getattr(self.requests[name], "tool", "") == tool]
@@ -168,7 +171,7 @@ class _Told:
 
 
 def _answer(event: ModelFinished) -> str:
-    """The command that an answer of texts and whole calls is; empty for another one."""
+    """The command for an answer of texts and whole calls; empty for any other answer."""
     words = [_piece(piece) for piece in event.pieces]
     if not all(words):
         return ""
@@ -188,8 +191,8 @@ def _piece(piece: Piece) -> str:
             return ""
 
 
-def _pruned(value: Any) -> Any:  # noqa: ANN401  # whatever a setting holds
-    """*value*, of which fields at their default are left out, as what JSON is made of."""
+def _pruned(value: Any) -> Any:  # noqa: ANN401  # any value of a setting
+    """*value* as JSON data, without the fields that have their default."""
     if attrs.has(type(value)):
         fields = [
             (field.name, field.default, getattr(value, field.name)) for field in attrs.fields(type(value))

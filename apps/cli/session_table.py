@@ -1,4 +1,4 @@
-"""`turnwheel sessions`: what is stored, as its last writers described it, each below what it came from."""
+"""`turnwheel sessions`: print the stored sessions, children and forks below the session they come from."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..terminal.screen import INDENT, Screen
 from ..terminal.spend_format import cell, figures
 from .columns import show
 
-HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
+SESSION_HEADINGS = ("session", "state", "runs", "tokens", "cost", "active", "title")
 
-NUMBERS = ("runs", "tokens", "cost")
-"""The columns of numbers."""
+SESSION_NUMBERS = ("runs", "tokens", "cost")
+"""The right-aligned columns."""
 
 _AGES = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
+def family_order(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
     """
-    *found*, which is sorted, with children and forks behind what they came from, and how deep each is.
+    The sorted sessions *found*, each with its depth: children and forks follow their session.
 
     A family stands where its first member would.
     """
@@ -33,7 +33,7 @@ def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
         below.setdefault(one.about.parent, []).append(one)
     seen: set[str] = set()
     for one in found:
-        waiting = [(0, _oldest(one, known))]
+        waiting = [(0, _family_root(one, known))]
         while waiting:
             depth, next_one = waiting.pop()
             if next_one.session not in seen:
@@ -42,8 +42,8 @@ def forest(found: Sequence[Listed]) -> Iterator[tuple[int, Listed]]:
                 waiting += [(depth + 1, child) for child in reversed(below.get(next_one.session, []))]
 
 
-def _oldest(one: Listed, known: Mapping[str, Listed]) -> Listed:
-    """Where the family of *one* begins; an id may be used again, so that two could come from each other."""
+def _family_root(one: Listed, known: Mapping[str, Listed]) -> Listed:
+    """The root of the family of *one*. An id may be used again, so a cycle ends the search."""
     passed = {one.session}
     while (parent := known.get(one.about.parent)) is not None and parent.session not in passed:
         one = parent
@@ -52,11 +52,13 @@ def _oldest(one: Listed, known: Mapping[str, Listed]) -> Listed:
 
 
 def listing(found: Sequence[Listed], screen: Screen) -> None:
-    """Write *found* in columns."""
+    """Print *found* in columns."""
     if not found:
         screen.line("no sessions yet", "dim")
         return
-    show(HEADINGS, [_cells(depth, one) for depth, one in forest(found)], screen, NUMBERS)
+    show(
+        SESSION_HEADINGS, [_cells(depth, one) for depth, one in family_order(found)], screen, SESSION_NUMBERS
+    )
 
 
 def _cells(depth: int, one: Listed) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ def _cells(depth: int, one: Listed) -> tuple[str, ...]:
 
 
 def state_of(about: SessionSummary) -> str:
-    """Where a session is, in a word or two."""
+    """The state of a session in a word or two."""
     match about.state:
         case SessionStatus.RESTING:
             return f"rests on {number(about.questions, 'question')}"
@@ -88,7 +90,7 @@ def state_of(about: SessionSummary) -> str:
 
 
 def as_plain(one: Listed) -> dict[str, object]:
-    """*one* as plain data; its times are in seconds since the epoch."""
+    """*one* as JSON data; its times are in seconds since the epoch."""
     about = one.about
     return {
         "session": one.session,
@@ -109,7 +111,7 @@ def as_plain(one: Listed) -> dict[str, object]:
 
 
 def age(seconds: float) -> str:
-    """How long ago *seconds* are, such as ``3 hours ago``."""
+    """*seconds* as an age, such as ``3 hours ago``."""
     for unit, name in _AGES:
         if seconds >= unit:
             return f"{number(int(seconds // unit), name)} ago"

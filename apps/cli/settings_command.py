@@ -1,4 +1,4 @@
-"""`turnwheel settings`: what a run here is set to, and where each setting comes from."""
+"""`turnwheel settings`: print the settings of a run that would begin here, with the source of each."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ import click
 from ...effects.config import ChildSpec
 from ...effects.permissions import Rule
 from ...settings import Settings
-from ...settings.keys import NONE, fields_of, is_area
-from ...settings.settings import SECRET
+from ...settings.keys import NONE_WORD, SECRET, fields_of, is_area
 from ..terminal.screen import Screen
 from .build_settings import settings_for
 from .run_options import RunOptions, default_store
 
 HIDDEN = "(hidden)"
-"""Stands for what is not shown."""
+"""Takes the place of a secret."""
 
-WHERE = tuple[tuple[str, str], ...]
-"""The kind of setting that is a table of globs."""
+GLOB_TABLE = tuple[tuple[str, str], ...]
+"""The type of a setting that is a table of globs."""
 
-DEFAULT = "default"
-"""The source of what nobody told."""
+FROM_DEFAULT = "default"
+"""The source of a setting that no file, variable or preset sets."""
 
 
 @final
-class Row(NamedTuple):
-    """A setting: its *key*, its *value* as TOML has it, None where there is none, and its *source*."""
+class SettingRow(NamedTuple):
+    """A setting: its *key*, its *value* as TOML or None, and its *source*."""
 
     key: str
     value: str | None
@@ -48,26 +47,26 @@ class Row(NamedTuple):
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings, in TOML. [default: turnwheel.toml, where it is there]",
+    help="A file of settings, in TOML. [default: turnwheel.toml, if it is there]",
 )
-@click.option("--told", is_flag=True, help="Only those that were told, and not the defaults.")
+@click.option("--told", is_flag=True, help="Hide defaults.")
 @click.option("--json", "json_lines", is_flag=True, help="Each setting as a line of JSON.")
 def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
     """
-    Show the settings of a run that begins here, and where each comes from.
+    Show the settings of a run that would begin here, with the source of each.
 
-    What is printed is a file of settings itself, save for what is secret.
+    The output is a file of settings itself, except for secrets.
     """
     loaded = Settings.load(file)
-    job = RunOptions(
+    options = RunOptions(
         store=loaded.store or default_store(),
         cwd=loaded.cwd,
         directories=loaded.directories,
         base_url=loaded.base_url,
         settings=loaded,
     )
-    effective = attrs.evolve(settings_for(job, None, base_url=job.base_url), store=job.store)
-    found = [row for row in rows(effective) if not told or row.source != DEFAULT]
+    effective = attrs.evolve(settings_for(options, None, base_url=options.base_url), store=options.store)
+    found = [row for row in rows(effective) if not told or row.source != FROM_DEFAULT]
     if json_lines:
         for row in found:
             click.echo(json.dumps(row._asdict()))
@@ -75,38 +74,40 @@ def settings(file: Path | None, *, told: bool, json_lines: bool) -> None:
         _show(found, Screen(sys.stdout))
 
 
-def _show(found: list[Row], screen: Screen) -> None:
+def _show(found: list[SettingRow], screen: Screen) -> None:
     lines = [f"# {row.key}" if row.value is None else f"{row.key} = {row.value}" for row in found]
-    room = max((len(line) for line in lines if len(line) <= WIDTH), default=0)
+    room = max((len(line) for line in lines if len(line) <= ALIGN_WIDTH), default=0)
     for line, row in zip(lines, found, strict=True):
-        screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == DEFAULT else "")
+        screen.line(f"{line:{room}}  # {row.source}", "dim" if row.source == FROM_DEFAULT else "")
 
 
-WIDTH = 60
-"""Columns of a setting; the source of a longer one stands right behind it."""
+ALIGN_WIDTH = 60
+"""The widest setting that moves the column of sources; longer ones do not."""
 
 
-def rows(settings: Settings) -> Iterator[Row]:
+def rows(settings: Settings) -> Iterator[SettingRow]:
     """All *settings*, in the order of their classes."""
     yield from _rows(settings, (), settings)
 
 
-def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[Row]:  # noqa: ANN401  # any table of settings
+def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[SettingRow]:  # noqa: ANN401  # any table of settings
     of: type = type(area)
     for name, (kind, _, attribute) in fields_of(of).items():
         here, value = (*way, name), getattr(area, name)
         if isinstance(area, ChildSpec) and name == "name":
-            continue  # it is in the key
+            continue  # the key has it already
         if kind == tuple[ChildSpec, ...]:
             for child in value:
                 yield from _rows(child, (*here, child.name), settings)
         elif is_area(kind) and value is not None:
             yield from _rows(value, here, settings)
         elif attribute.metadata == SECRET:
-            yield Row(_dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else DEFAULT)
+            yield SettingRow(
+                _dotted(here), None, f"{_source(here, settings)}, {HIDDEN}" if value else FROM_DEFAULT
+            )
         else:
-            text = None if value is None and kind in {str, Path} else written(value)
-            yield Row(_dotted(here), None if is_area(kind) else text, _source(here, settings))
+            text = None if value is None and kind in {str, Path} else to_toml(value)
+            yield SettingRow(_dotted(here), None if is_area(kind) else text, _source(here, settings))
 
 
 def _dotted(way: tuple[str, ...]) -> str:
@@ -115,42 +116,44 @@ def _dotted(way: tuple[str, ...]) -> str:
 
 def _source(way: tuple[str, ...], settings: Settings) -> str:
     ends = (".".join(way[:end]) for end in range(len(way), 0, -1))
-    return next((settings.sources[end] for end in ends if end in settings.sources), DEFAULT)
+    return next((settings.sources[end] for end in ends if end in settings.sources), FROM_DEFAULT)
 
 
-def written(value: object) -> str:
-    """*value* as TOML has it."""
+def to_toml(value: object) -> str:
+    """*value* as TOML."""
     match value:
         case bool():
             return str(value).lower()
         case int() | float() | Decimal():
             return str(value)
         case None | str() | Path() | Rule():
-            text = NONE if value is None else _without_password(str(value))
+            text = NONE_WORD if value is None else _without_password(str(value))
             return json.dumps(text, ensure_ascii=False)
         case tuple():
-            return f"[{', '.join(written(each) for each in value)}]"
+            return f"[{', '.join(to_toml(each) for each in value)}]"
         case _:
             return _table(value)
 
 
 def _table(value: Any) -> str:  # noqa: ANN401  # any table of settings
     of: type = type(value)
-    told = {
+    fields = {
         name: (kind, getattr(value, name), each.default) for name, (kind, _, each) in fields_of(of).items()
     }
-    pairs = [f"{name} = {_field(kind, each)}" for name, (kind, each, usual) in told.items() if each != usual]
+    pairs = [
+        f"{name} = {_field(kind, each)}" for name, (kind, each, usual) in fields.items() if each != usual
+    ]
     return f"{{ {', '.join(pairs)} }}"
 
 
 def _field(kind: Any, value: Any) -> str:  # noqa: ANN401  # any setting
-    if kind != WHERE:
-        return written(value)
+    if kind != GLOB_TABLE:
+        return to_toml(value)
     return f"{{ {', '.join(f'{_dotted((key,))} = {json.dumps(glob)}' for key, glob in value)} }}"
 
 
 def _without_password(text: str) -> str:
-    """*text*, without the password where it is an address with one."""
+    """*text*, with the password hidden if it is an address with one."""
     try:
         parts = urlsplit(text)
     except ValueError:

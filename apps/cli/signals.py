@@ -1,4 +1,4 @@
-"""What Ctrl-C and kill mean while a session is at work."""
+"""Turn Ctrl-C, SIGTERM and SIGHUP into an interrupt, a drain or an end of the work."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from .exit_codes import Exit
 if TYPE_CHECKING:
     from ...engine.session.session import Session
 
-DRAIN = 10.0
-"""Seconds that what is at work has to come to its end: those who end processes mostly wait longer."""
+DRAIN_SECONDS = 10.0
+"""Seconds for open work to end after SIGTERM; service managers usually wait longer before they kill."""
 
-PATIENCE = 2
-"""Interrupts that a run itself answers; one more and we leave without it."""
+MAX_INTERRUPTS = 2
+"""Interrupts that the run itself handles; the next one leaves at once."""
 
 
-def _nothing(_: str) -> None:
-    """Nobody is told."""
+def _noop(_: str) -> None:
+    """Discard a message."""
 
 
 @final
 class Signals:
     """
-    Ctrl-C interrupts the run, once more leaves its work behind; to be terminated leaves the run unfinished.
+    Handles the signals of one command.
 
-    `ended_by` says what ended the task that called `heeded`, where it was a signal. To be terminated lets
-    what is at work come to its end, which *say* is told in words; once more does not. Where no run is under
-    way either ends that task at once, unless *idle* does something else about Ctrl-C.
+    Ctrl-C interrupts the run; after `MAX_INTERRUPTS` it leaves at once. SIGTERM lets open work end, with a
+    message to *say*; a second one leaves at once. Without a run, both end the task that called `guard`,
+    unless *idle* handles Ctrl-C. `ended_by` is the exit code of the signal that ended the task.
     """
 
-    def __init__(self, idle: Callable[[], None] | None = None, say: Callable[[str], None] = _nothing) -> None:
+    def __init__(self, idle: Callable[[], None] | None = None, say: Callable[[str], None] = _noop) -> None:
         self.ended_by: Exit | None = None
         self.failure: BaseException | None = None
         self._idle = idle or partial(self._end, Exit.INTERRUPTED)
         self._say = say
         self._session: Session | None = None
         self._interrupts = 0
-        self._deaf = False
+        self._ignores_ctrl_c = False
         self._task: asyncio.Task[object] | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def heeded(self, work: Callable[[], Awaitable[Exit]]) -> Exit:
-        """What *work* returns, or the signal that ended it."""
+    async def guard(self, work: Callable[[], Awaitable[Exit]]) -> Exit:
+        """Run *work* with the handlers set; returns its exit code, or that of the signal that ended it."""
         try:
-            with self._heard():
+            with self._handlers():
                 return await work()
         except asyncio.CancelledError:
             if self.ended_by is None:
@@ -57,8 +57,8 @@ class Signals:
             return self.ended_by
 
     @contextmanager
-    def _heard(self) -> Generator[None]:
-        """Listen, on behalf of the current task; raise what kept an interrupt from being posted."""
+    def _handlers(self) -> Generator[None]:
+        """Set the handlers for the current task; raise the failure of an interrupt that could not be sent."""
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -75,24 +75,24 @@ class Signals:
                 loop.remove_signal_handler(number)
 
     def interrupts(self, session: Session) -> None:
-        """From now on, Ctrl-C interrupts the run of *session*."""
+        """Let Ctrl-C interrupt the run of *session* from now on."""
         self._session = session
 
-    def fresh(self) -> None:
-        """Another run begins, which nobody has interrupted."""
+    def new_run(self) -> None:
+        """Count interrupts anew, since another run begins."""
         self._interrupts = 0
 
     @contextmanager
-    def deaf(self) -> Generator[None]:
-        """Ctrl-C is meant for another program that has the terminal."""
-        self._deaf = True
+    def ignore_ctrl_c(self) -> Generator[None]:
+        """Ignore Ctrl-C while another program has the terminal."""
+        self._ignores_ctrl_c = True
         try:
             yield
         finally:
-            self._deaf = False
+            self._ignores_ctrl_c = False
 
     def hang_up(self) -> None:
-        """The terminal is gone, whether or not a signal says so, too."""
+        """End the work because the terminal is closed, with or without a SIGHUP."""
         self._end(Exit.HUNG_UP)
 
     def _end(self, code: Exit) -> None:
@@ -101,34 +101,36 @@ class Signals:
             self._task.cancel()
 
     def _terminate(self) -> None:
-        """Let the run come to where it can be left, or leave it as it is where that was asked for before."""
+        """Drain the run; the second time, or without a run, end at once."""
         if self.ended_by is not None or self._session is None or not self._session.running:
             self._end(Exit.TERMINATED)
             return
         self.ended_by = Exit.TERMINATED
-        self._say(f"terminated: what is at work may end, within {DRAIN:g} s; once more leaves it at once")
-        self._see_to(self._session.drain(DRAIN))
+        self._say(
+            f"terminated: open work may end within {DRAIN_SECONDS:g} s; a second signal leaves it at once"
+        )
+        self._start(self._session.drain(DRAIN_SECONDS))
 
     def _interrupt(self) -> None:
-        """Interrupt the run, or end where there is none that could heed it."""
-        if self._deaf:
+        """Interrupt the run; without one call `idle`."""
+        if self._ignores_ctrl_c:
             return
         if self._session is None or not self._session.running:
             self._idle()
             return
         self._interrupts += 1
-        if self._interrupts > PATIENCE:
+        if self._interrupts > MAX_INTERRUPTS:
             self._end(Exit.INTERRUPTED)
             return
-        self._see_to(self._session.interrupt())
+        self._start(self._session.interrupt())
 
-    def _see_to(self, wish: Coroutine[Any, Any, None]) -> None:
-        asking = asyncio.ensure_future(wish)
-        self._asking.add(asking)  # the event loop itself holds a task but weakly
+    def _start(self, request: Coroutine[Any, Any, None]) -> None:
+        asking = asyncio.ensure_future(request)
+        self._asking.add(asking)  # the event loop holds tasks only weakly
         asking.add_done_callback(self._asked)
 
     def _asked(self, asking: asyncio.Task[None]) -> None:
-        """What could not be done ends the work: whoever asked must not wait for nothing."""
+        """End the work if an interrupt failed, or the person would wait for nothing."""
         self._asking.discard(asking)
         if not asking.cancelled() and (error := asking.exception()) is not None:
             self.failure = error

@@ -1,4 +1,4 @@
-"""The commands that go through what a session did, and find where two part."""
+"""`turnwheel replay` and `turnwheel bisect`: print the steps of a session, and find the first difference."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import click
 
 from ...effects.errors import ConfigError
 from ...engine.inspect.bisect import Divergence
-from ...engine.inspect.bisect import bisect as parted
-from ...engine.inspect.bisect import bisect_versions as parted_versions
+from ...engine.inspect.bisect import bisect as find_difference
+from ...engine.inspect.bisect import bisect_versions as find_version_difference
 from ...engine.inspect.replay import as_plain, line
-from ...engine.inspect.replay import replay as gone_through
+from ...engine.inspect.replay import replay as read_steps
 from ...performers.stores.base import Store
 from ..terminal.screen import Screen
 from . import step_view
@@ -26,21 +26,21 @@ from .step_view import Shown
 from .workspace import with_store
 
 STEP = click.IntRange(min=0)
-"""The number of a step."""
+"""The type of a step's number."""
 
-HERE = "this turnwheel"
-"""What the version that reads is called, beside the one that wrote."""
+THIS_VERSION = "this turnwheel"
+"""The name of this version, next to the version that wrote the journal."""
 
 
-@click.command(short_help="Go through what a session did, step by step.")
+@click.command(short_help="Show what a session did, step by step.")
 @SESSION
 @click.option(
-    "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="From this step on."
+    "--from", "first", metavar="N", type=click.IntRange(min=0), default=0, help="The first step to show."
 )
-@click.option("--to", "last", metavar="N", type=STEP, help="Up to this step.")
-@click.option("--effects", "all_effects", is_flag=True, help="All effects, and not what is asked for only.")
-@click.option("--quiet", "-q", is_flag=True, help="No effects.")
-@click.option("--json", "json_lines", is_flag=True, help="Each step as a line of JSON, with all there is.")
+@click.option("--to", "last", metavar="N", type=STEP, help="The last step to show.")
+@click.option("--effects", "all_effects", is_flag=True, help="Show all effects, not only requests.")
+@click.option("--quiet", "-q", is_flag=True, help="Hide effects.")
+@click.option("--json", "json_lines", is_flag=True, help="Each step as a line of JSON, with everything.")
 @store
 def replay(  # noqa: PLR0913  # the options
     store: Path,
@@ -53,16 +53,16 @@ def replay(  # noqa: PLR0913  # the options
     json_lines: bool,
 ) -> None:
     """
-    Show what session ID did: each step's event, the state it led to, and what was asked of the world.
+    Show what session ID did: the event of each step, the state it led to, and the requests.
 
-    A step is an entry of its journal, and has its number: `fork --at` takes it. Nothing is done again. A
-    session that is at work meanwhile is shown as far as it has come.
+    A step is an entry of the journal; `fork --at` takes its number. Nothing runs again. A session at work is
+    shown up to now.
     """
     if all_effects and quiet:
-        msg = "--effects shows all effects and --quiet none; give one of them"
+        msg = "--effects and --quiet exclude each other; give one of them"
         raise click.UsageError(msg)
     if last is not None and last < first:
-        msg = f"no step is from {first} on and up to {last}"
+        msg = f"--from must not exceed --to; got {first} and {last}"
         raise click.UsageError(msg)
     screen = Screen(sys.stdout)
     shown = Shown.ALL if all_effects else Shown.NONE if quiet else Shown.ASKED
@@ -71,7 +71,7 @@ def replay(  # noqa: PLR0913  # the options
 
     async def act(kept: Store) -> None:
         number = 0
-        async for step in gone_through(kept, session):
+        async for step in read_steps(kept, session):
             number = step.number
             if last is not None and step.number > last:
                 return
@@ -82,61 +82,61 @@ def replay(  # noqa: PLR0913  # the options
             else:
                 step_view.show(as_plain(step), screen, shown)
         if first > number:
-            msg = f"session {session!r} has no step {first}: its last one is {number}"
+            msg = f"session {session!r} has no step {first}; its last one is {number}"
             raise ConfigError(msg)
 
     with_store(store, act)
 
 
-@click.command(short_help="Find the first step at which two sessions part, or two versions.")
+@click.command(short_help="Find the first step where two sessions or versions differ.")
 @SESSION
 @click.argument("other", metavar="[OTHER]", required=False)
 @click.option(
     "--against",
     metavar="FILE",
     type=click.File("rb"),
-    help="What another version's replay --json wrote of it.",
+    help="Output of replay --json from another version.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
 @store
 def bisect(store: Path, session: str, other: str | None, against: BinaryIO | None, *, as_json: bool) -> Exit:
     """
-    Find the first step at which session ID and session OTHER part, and show both sides.
+    Find the first step where session ID and session OTHER differ, and show both sides.
 
-    Without OTHER it is found where this version of turnwheel makes something else of session ID than the one
-    that ran it, which wrote down where each step led; with --against, where it makes something else than the
-    one that wrote FILE (- is stdin). Times and ids do not count between two sessions.
+    Without OTHER it compares this version of turnwheel with the version that ran session ID, which recorded
+    the outcome of each step. With --against it compares with the version that wrote FILE (- is stdin). Times
+    and ids do not count between two sessions.
     """
     if other is not None and against is not None:
-        msg = "--against compares versions and OTHER is another session; give one of them"
+        msg = "--against compares versions and OTHER sessions; give one of them"
         raise click.UsageError(msg)
 
-    told = 0
+    compared = 0
 
     def lines(file: BinaryIO) -> Iterator[bytes]:
-        nonlocal told
+        nonlocal compared
         for text in file:
             yield text
-            told += 1
+            compared += 1
 
     async def act(kept: Store) -> Divergence | None:
         if other is not None:
-            return await parted(kept, session, other)
-        return await parted_versions(kept, session, None if against is None else lines(against))
+            return await find_difference(kept, session, other)
+        return await find_version_difference(kept, session, None if against is None else lines(against))
 
     found = with_store(store, act)
     if as_json:
         click.echo(json.dumps(None if found is None else step_view.as_plain(found)))
     elif found is None and against is not None:
-        click.echo(f"they do not part in any of the {told} steps of {against.name}")
+        click.echo(f"no difference found in the {compared} steps of {against.name}")
     elif found is None:
-        click.echo("they do not part")
+        click.echo("no difference found")
     else:
-        ran = "who ran it" if against is None else against.name
-        names = (session, other) if other is not None else (ran, HERE)
+        ran = "the recorded run" if against is None else against.name
+        names = (session, other) if other is not None else (ran, THIS_VERSION)
         step_view.parting(found, names, Screen(sys.stdout))
-    return Exit.ENDED if found is None else Exit.PARTS
+    return Exit.ENDED if found is None else Exit.DIFFERS
 
 
-COMMANDS = (replay, bisect)
-"""All of them."""
+TIME_COMMANDS = (replay, bisect)
+"""The commands of this module."""

@@ -1,4 +1,4 @@
-"""`turnwheel usage`: the bill of a session, down to each model, its title and its children."""
+"""`turnwheel usage`: print the cost of a session, by model, title and child."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Iterator
 
 from ...effects.usage import Spent
 from ...engine.inspect.costs import Costs
-from ..terminal.call_summary import took
+from ..terminal.call_summary import duration
 from ..terminal.sanitize import clean, one_line
 from ..terminal.screen import INDENT, Screen
 from ..terminal.spend_format import figures, money
 from .columns import show
 
-HEADINGS = ("account", "turns", "in", "cached", "out", "active", "cost")
+USAGE_HEADINGS = ("account", "turns", "in", "cached", "out", "active", "cost")
 
-NUMBERS = HEADINGS[1:-1]
-"""The columns of numbers."""
+USAGE_NUMBERS = USAGE_HEADINGS[1:-1]
+"""The right-aligned columns."""
 
-TITLE_WIDTH = 40
+ACCOUNT_TITLE_WIDTH = 40
 """Columns of a session's title."""
 
-Row = tuple[str, ...]
+UsageRow = tuple[str, ...]
 
 
 def listing(report: Costs, screen: Screen) -> None:
-    """Write *report* in columns, and what is missing in it."""
-    show(HEADINGS, list(_rows(report, 0)), screen, NUMBERS)
+    """Print *report* in columns, with a line for each model without a price."""
+    show(USAGE_HEADINGS, list(_rows(report, 0)), screen, USAGE_NUMBERS)
     for model in report.unpriced:
-        screen.say(f"no price was known for {model}: what it cost is not in this bill", "yellow")
+        screen.say(f"no price was known for {model}: its cost is not included", "yellow")
 
 
-def _rows(report: Costs, depth: int) -> Iterator[Row]:
-    """A row for the session, which is the sum of what stands below it, set in."""
-    about = report.agent or one_line(report.title, TITLE_WIDTH)
+def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
+    """The row of the session, which is the sum of the indented rows below it."""
+    about = report.agent or one_line(report.title, ACCOUNT_TITLE_WIDTH)
     yield _row(clean(f"{report.session}  {about}").rstrip(), depth, report.total)
     for share in report.models:
         yield _row(clean(share.model), depth + 1, share.spent)
@@ -45,17 +45,17 @@ def _rows(report: Costs, depth: int) -> Iterator[Row]:
         yield from _rows(child, depth + 1)
 
 
-def _row(name: str, depth: int, spent: Spent) -> Row:
-    """Only what there is: a tool has its time, a title no turn."""
+def _row(name: str, depth: int, spent: Spent) -> UsageRow:
+    """The cells of a row; a count of zero stays empty, such as the turns of a title."""
     usage = spent.usage
     counts = (spent.turns, usage.input, usage.cached, usage.output)
-    active = took(spent.seconds) if spent.seconds else ""
+    active = duration(spent.seconds) if spent.seconds else ""
     cost = money(spent) if usage.total else ""
     return (INDENT * depth + name, *[f"{count:,}" if count else "" for count in counts], active, cost)
 
 
 def as_plain(report: Costs) -> dict[str, object]:
-    """*report* as plain data; *total* is the sum of *own*, *title_spent* and the totals of *children*."""
+    """*report* as JSON data; *total* is the sum of *own*, *title_spent* and the totals of *children*."""
     return {
         "session": report.session,
         "title": report.title,

@@ -1,4 +1,4 @@
-"""Where a command works: its store, its agent, its session, and the stand-in where no model is asked."""
+"""Open the store, the agent and the session of a command, and the stand-in if the run uses it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ T = TypeVar("T")
 TITLE_WIDTH = 40
 """Columns of a session's title."""
 
-CALLED = "scripted stand-in (no model, no key)"
-"""What the stand-in is called on screen: nobody shall take it for a model."""
+STAND_IN_LABEL = "scripted stand-in (no model, no key)"
+"""The label of the stand-in on screen, so that no person takes it for a model."""
 
 
 @final
@@ -54,21 +54,21 @@ class Workspace:
 
     @property
     def model(self) -> str:
-        """Who is asked, as it is shown: what a person chose for the session, else what is configured."""
+        """The model on screen: the one a person chose for the session, else the configured one."""
         config, machine = self.agent.config, self.session.machine
         name = config.model.name
-        if machine is not None and machine.memory.model != machine.config.model.name:
-            name = machine.memory.model
-        return CALLED if is_stand_in(name) and self.agent.api_key == "" else name
+        if machine is not None and machine.memory.session.model != machine.config.model.name:
+            name = machine.memory.session.model
+        return STAND_IN_LABEL if is_stand_in(name) and self.agent.api_key == "" else name
 
     @property
     def about(self) -> str:
-        """What else is to be known at the beginning: a title, an unusual mode, what is read first."""
+        """Other facts for the first line: a title, an unusual mode, the instruction files."""
         config, machine = self.agent.config, self.session.machine
-        mode = config.policy.mode if machine is None else machine.memory.mode
+        mode = config.policy.mode if machine is None else machine.memory.session.mode
         words = [f"'{one_line(self.session.title, TITLE_WIDTH)}'"] if self.session.title else []
         words += [] if mode is PermissionMode.DEFAULT else [f"mode {mode}"]
-        if machine is None or isinstance(machine.memory.instructions, NotBegun):
+        if machine is None or isinstance(machine.memory.session.instructions, NotBegun):
             words += [f"reads {file}" for file in config.instructions if self._has(file)]
         return "  ".join(words)
 
@@ -78,27 +78,27 @@ class Workspace:
 
     @property
     def waits(self) -> bool:
-        """Whether questions have a deadline, so that a run goes on by itself, and need not rest."""
+        """Whether questions have a deadline, so that a run need not rest on them."""
         return self.agent.config.policy.answer_within is not None
 
 
 def open_store(path: Path) -> SQLiteStore:
-    """The store at *path*; our own directory is made for its owner's eyes only."""
+    """The store at *path*; the default directory is created for its owner only."""
     if path == default_store():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return SQLiteStore(path)
 
 
-def looked_in(path: Path) -> Store:
-    """The store at *path* for whoever looks for a session in it, who makes no file where there is none."""
+def open_for_reading(path: Path) -> Store:
+    """The store at *path* for a command that only looks up sessions; a missing file is not created."""
     return open_store(path) if path.exists() else MemoryStore()
 
 
 def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
-    """What *act* makes of the store at *path*."""
+    """The result of *act* on the store at *path*."""
 
     async def work() -> T:
-        kept = looked_in(path)
+        kept = open_for_reading(path)
         try:
             return await act(kept)
         finally:
@@ -107,17 +107,17 @@ def with_store(path: Path, act: Callable[[Store], Awaitable[T]]) -> T:
     return asyncio.run(work())
 
 
-def somebody(where: str) -> str:
-    """Who answers and *where*, as the journal is told."""
+def answerer(where: str) -> str:
+    """The name of the answering person and the command *where*, for the journal."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in some containers
-        user = "somebody"
+    except (KeyError, OSError):  # some containers have no name for the user
+        user = "unknown user"
     return f"{user} ({where})"
 
 
-async def before(store: Store, session: str) -> Config | None:
-    """How *session* was set up; None where prompts wait for its first run. Raises `UnknownSession`."""
+async def stored_config(store: Store, session: str) -> Config | None:
+    """The stored configuration of *session*; None before its first run. Raises `UnknownSession`."""
     entries = await store.load(session)
     if not entries:
         raise UnknownSession(session)
@@ -125,29 +125,30 @@ async def before(store: Store, session: str) -> Config | None:
     return None if machine is None else machine.config
 
 
-async def continued(job: RunOptions) -> RunOptions:
+async def resolve_newest(options: RunOptions) -> RunOptions:
     """
-    *job* with the session it goes on with, where it said no more than that it is the newest one.
+    *options* with the session that `--continue` or the settings mean.
 
-    Raises `ConfigError` where there is none; where settings said so, that is a new session.
+    Raises `ConfigError` if this directory has no session; if only the settings asked for it, a new one
+    begins.
     """
-    if not job.newest:
-        return job
-    store = looked_in(job.store)
+    if not options.newest:
+        return options
+    store = open_for_reading(options.store)
     try:
-        found = await latest(store, job.cwd)
+        found = await latest(store, options.cwd)
     finally:
         await store.close()
-    if found is None and not job.settings.session.latest:
-        here = str(job.cwd.resolve())
-        msg = f"no session has worked in {here!r}; begin one without --continue, or see turnwheel sessions"
+    if found is None and not options.settings.session.latest:
+        here = str(options.cwd.resolve())
+        msg = f"no session in {here!r}; leave out --continue to begin one, or see turnwheel sessions"
         raise ConfigError(msg)
-    return attrs.evolve(job, newest=False, resume=found)
+    return attrs.evolve(options, newest=False, resume=found)
 
 
-async def exists(path: Path, session: str) -> bool:
-    """Whether there is *session* in the store at *path*."""
-    store = looked_in(path)
+async def session_exists(path: Path, session: str) -> bool:
+    """Whether the store at *path* has *session*."""
+    store = open_for_reading(path)
     try:
         return bool(await store.load(session))
     finally:
@@ -155,36 +156,38 @@ async def exists(path: Path, session: str) -> bool:
 
 
 @asynccontextmanager
-async def opened(
-    job: RunOptions, performers: Mapping[type, Performer[Any]], pace: float
+async def open_workspace(
+    options: RunOptions, performers: Mapping[type, Performer[Any]], pace: float
 ) -> AsyncGenerator[Workspace, None]:
     """
-    The place that *job* asks for, while it is needed; *performers* take the place of the agent's own.
+    The workspace of *options*, open inside the context; *performers* replace the agent's own.
 
     *pace* is the stand-in's, in seconds between two pieces.
     """
     async with AsyncExitStack() as stack:
-        store: Store = open_store(job.store) if job.settings.session.persist else MemoryStore()
+        store: Store = open_store(options.store) if options.settings.session.persist else MemoryStore()
         stack.push_async_callback(store.close)
-        config = None if job.resume is None else await before(store, job.resume)
-        url = job.base_url
-        if url is None and is_stand_in(model_of(job, config)):
+        config = None if options.resume is None else await stored_config(store, options.resume)
+        url = options.base_url
+        # A stand-in model at an address of the person's own needs no server here.
+        if url is None and is_stand_in(model_of(options, config)):
             url = (await stack.enter_async_context(StandIn(pace=pace))).base_url
-        agent = agent_for(job, config, base_url=url, store=store, performers=performers)
+        agent = agent_for(options, config, base_url=url, store=store, performers=performers)
         await stack.enter_async_context(agent)
-        session = agent.session(job.resume or job.session)
+        session = agent.session(options.resume or options.session)
         await stack.enter_async_context(session)
         yield Workspace(store=store, agent=agent, session=session)
 
 
-async def insist(job: RunOptions, place: Workspace) -> None:
-    """What the command line says of title, model and mode holds, whatever a person chose before."""
-    if job.title is not None:
-        await place.session.retitle(job.title)
-    machine, model = place.session.machine, place.agent.config.model.name
+async def apply_choices(options: RunOptions, workspace: Workspace) -> None:
+    """Apply the title, model and mode of the command line, over those a person chose in the session."""
+    if options.title is not None:
+        await workspace.session.retitle(options.title)
+    machine, model = workspace.session.machine, workspace.agent.config.model.name
     if machine is None:
         return
-    if job.mode is not None:
-        await place.session.control(SetMode(mode=job.mode))
-    if (job.model is not None or job.stand_in) and machine.memory.model != model:
-        await place.session.control(SetModel(model=model))
+    if options.mode is not None:
+        await workspace.session.control(SetMode(mode=options.mode))
+    # Without an option, the model that a person chose in the session stays.
+    if (options.model is not None or options.stand_in) and machine.memory.session.model != model:
+        await workspace.session.control(SetModel(model=model))

@@ -1,8 +1,8 @@
 """
-The faults that the stand-in plays, by the name of its model: what goes wrong at which try, offline and alike.
+The faults that the stand-in plays, by the name of its model, so that retries can be tried offline.
 
-A try is counted for what the user has said so far, so each prompt meets the same faults, however many turns
-its answer takes. Nothing else is kept.
+Tries are counted for each text of the user, so each prompt meets the same faults, however many turns its
+answer takes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import final
 
 import attrs
 
-from .wire import CHARACTERS_PER_TOKEN, Message
+from .wire import TOKEN_CHARACTERS, WireMessage
 
 SMALL_MODEL = "stand-in-small"
 
 SMALL_WINDOW = 3_000
-"""Tokens that the small model can read: about one file. It refuses what is longer, as providers do."""
+"""The window of the small model in tokens, about one file. It refuses longer requests, as providers do."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Refuse:
-    """A refusal with *status*, an error of that *kind* with a *message*, and perhaps when to come back."""
+    """
+    A refusal: an HTTP *status*, the *kind* and *message* of the error, and *headers* such as Retry-After.
+    """
 
     status: int
     kind: str
@@ -35,7 +37,7 @@ class Refuse:
 @final
 @attrs.frozen(kw_only=True)
 class Cut:
-    """A stream whose connection is lost *after* so many chunks, of which the first one says nothing."""
+    """A stream whose connection breaks *after* so many chunks; the first chunk has no text."""
 
     after: int
 
@@ -57,21 +59,22 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "stand-in-500": (_FAILED, _FAILED),
     "stand-in-cut": (Cut(after=1), Cut(after=5)),
 }
-"""What goes wrong at the first, second, ... try of a prompt; then the model answers."""
+"""The faults of a prompt's first, second, ... try; then the model answers."""
 
 
 @final
 class Faults:
-    """What has gone wrong so far, over all conversations of one server."""
+    """Counts the faults played so far, over all conversations of one server."""
 
     def __init__(self) -> None:
         self._tries: Counter[tuple[str, tuple[str, ...]]] = Counter()
 
-    def next(self, model: str, messages: Sequence[Message]) -> Fault | None:
-        """What goes wrong with this request, or None."""
+    def next(self, model: str, messages: Sequence[WireMessage]) -> Fault | None:
+        """The fault of this request, or None."""
         if model == SMALL_MODEL:
             return _overflow(messages)
         planned = FAULTS.get(model, ())
+        # The texts of the user identify a prompt: a retry has the same, the next prompt has more.
         key = (model, tuple([message.text for message in messages if message.role == "user"]))
         if (tried := self._tries[key]) >= len(planned):
             return None
@@ -79,9 +82,9 @@ class Faults:
         return planned[tried]
 
 
-def _overflow(messages: Sequence[Message]) -> Refuse | None:
-    """The refusal of a conversation that is larger than the small model's window."""
-    size = sum(message.size for message in messages) // CHARACTERS_PER_TOKEN
+def _overflow(messages: Sequence[WireMessage]) -> Refuse | None:
+    """The refusal of a conversation that exceeds the small model's window."""
+    size = sum(message.size for message in messages) // TOKEN_CHARACTERS
     if size <= SMALL_WINDOW:
         return None
     limit = f"This model's maximum context length is {SMALL_WINDOW} tokens."

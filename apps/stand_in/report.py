@@ -1,9 +1,9 @@
 """
-What the stand-in says, computed from what tools returned and from nothing else.
+Compute the stand-in's texts from the results of tools, and from nothing else.
 
-The results of the built-in tools are read as they are: a path on each line, ``path:line: text`` for a match,
-a number and a tab before each line of a file, and notes in square brackets. Where a note says that something
-was cut, a count is "at least"; where a call failed, that is what the report says.
+The results of the built-in tools are read as text: a path on each line, ``path:line: text`` for a match, a
+number and a tab before each line of a file, and notes in square brackets. If a note says that a result was
+cut, a count is "at least". If a call failed, the report says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import final
 import attrs
 
 MAX_ROWS = 20
-"""Rows of a table or list in the report; the rest is counted in one line below it."""
+"""Rows of a table or list in the report; one line below it counts the rest."""
 
 MAX_EXAMPLES = 3
 """Matches shown of a search."""
@@ -25,7 +25,7 @@ MAX_QUOTE = 600
 """Characters quoted of anything: enough to recognise it."""
 
 SUMMARY_TASK = "Latest request: "
-"""Begins the line of a summary that keeps the prompt, so that the script can go on after it."""
+"""Begins the line of a summary that keeps the prompt, so that the script can continue after it."""
 
 DEFINITIONS = "^(def|class|async def) "
 """A search for definitions at the top level of Python files."""
@@ -34,10 +34,10 @@ _FAILURE = re.compile(
     r"Tool (?:raised an exception|execution crashed|timed out|not found)|Invalid arguments for "
     r"|Denied(?: by|:) |Skipped: |Cancelled(?:[:;]|$)|Not run: |Interrupted while |The process stopped while "
 )
-"""How the text of a call begins that did not succeed; the wire has no other sign of it."""
+"""The beginning of a failed call's text; the wire has no other sign of failure."""
 
 _GIVEN_UP = re.compile(r"Skipped: the user said |Cancelled$")
-"""How the text of a call begins that was given up because the user spoke."""
+"""The beginning of the text of a call cancelled for an input of the user."""
 
 _SIGNS = {
     "read": re.compile(r"^ *\d+\t|^\[the file is empty\]$", re.MULTILINE),
@@ -45,7 +45,7 @@ _SIGNS = {
     "write": re.compile(r"wrote "),
     "bash": re.compile(r"^\[exit code ", re.MULTILINE),
 }
-"""What only a success says. A person who denies a call may say anything, so failures alone are not enough."""
+"""Signs of success. A denial may have any text, so signs of failure alone are not enough."""
 
 _EMPTY_NOTE = re.compile(r"\[(?:the (?:directory|file) is empty|no (?:file|line) matches)\]")
 _CUT_NOTE = re.compile(r"\[\.\.\. [\d,]+ (?:characters|bytes) cut \.\.\.\]")
@@ -64,7 +64,7 @@ _RETURNED = re.compile(r"^\[result of ([\w-]+)(, \w+)?\] ?(.*)", re.MULTILINE)
 
 @final
 @attrs.frozen(kw_only=True)
-class Result:
+class ToolReturn:
     """A call of the tool *name* and the *text* it returned."""
 
     name: str
@@ -73,28 +73,28 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether the call did not do what it was to do."""
+        """Whether the call failed."""
         sign = _SIGNS.get(self.name)
         return bool(_FAILURE.match(self.text)) or (sign is not None and not sign.search(self.text))
 
     @property
     def refused(self) -> bool:
-        """Whether a person said no to the call in words of their own."""
+        """Whether a person denied the call in their own words."""
         return self.failed and not _FAILURE.match(self.text)
 
     @property
     def given_up(self) -> bool:
-        """Whether the call did not run, or not to its end, since the user said something else."""
+        """Whether the call was cancelled or skipped for an input of the user."""
         return bool(_GIVEN_UP.match(self.text))
 
     @property
     def incomplete(self) -> bool:
-        """Whether a note says that this is not all."""
+        """Whether a note marks the result as partial."""
         return any(note.fullmatch(line) for line in self.text.split("\n") for note in _INCOMPLETE)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The filled lines that are no notes; those that a cut went through are left out."""
+        """The lines that are neither blank nor notes; those next to a cut are left out."""
         if self.failed:
             return ()
         lines = self.text.split("\n")
@@ -104,39 +104,39 @@ class Result:
         return tuple(line for line in whole if line.strip() and not _is_note(line))
 
     def count(self, number: int) -> str:
-        """*number* of what is in here, as it may be said."""
+        """*number* as text, "at least" if the result is partial."""
         return f"at least {number:,}" if self.incomplete else f"{number:,}"
 
 
 @final
 @attrs.frozen(kw_only=True)
 class File:
-    """The *lines* of a file that `read` returned. It has *total* of them; *complete*: they are all here."""
+    """The *lines* of a file from `read`, of *total* lines; *complete* if all are here."""
 
     lines: tuple[str, ...]
     total: int
     complete: bool
 
     @classmethod
-    def of(cls, result: Result) -> File:
+    def of(cls, result: ToolReturn) -> File:
         """Read the numbered lines of *result*."""
         lines = [match for line in result.lines if (match := _NUMBERED.fullmatch(line))]
         last = int(lines[-1][1]) if lines else 0
-        told = _LINES_NOTE.fullmatch(result.text.rpartition("\n")[2])
+        note = _LINES_NOTE.fullmatch(result.text.rpartition("\n")[2])
         return cls(
             lines=tuple(line[2] for line in lines),
-            total=int(told[1].replace(",", "")) if told else last,
+            total=int(note[1].replace(",", "")) if note else last,
             complete=not result.incomplete,
         )
 
     @property
     def heading(self) -> str:
-        """The first Markdown heading, or nothing."""
+        """The first Markdown heading, or an empty text."""
         return next((line.lstrip("#").strip() for line in self.lines if re.match(r"#{1,6} ", line)), "")
 
     @property
     def paragraph(self) -> str:
-        """The first paragraph that is no heading, on one line."""
+        """The first paragraph other than a heading, on one line."""
         taken: list[str] = []
         for line in self.lines:
             if line.strip() and not line.startswith("#"):
@@ -147,24 +147,24 @@ class File:
 
     @property
     def words(self) -> int:
-        """How many words the lines have."""
+        """The number of words."""
         return sum(len(line.split()) for line in self.lines)
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Survey:
-    """What is known of a folder: the last result of each tool, None where it was not called; each `write`."""
+    """The results about a folder: the last one of each tool (None without a call), and each `write`."""
 
-    listing: Result | None
-    python: Result | None
-    text: Result | None
-    search: Result | None
-    written: tuple[Result, ...]
+    listing: ToolReturn | None
+    python: ToolReturn | None
+    text: ToolReturn | None
+    search: ToolReturn | None
+    written: tuple[ToolReturn, ...]
 
     @classmethod
-    def of(cls, results: Iterable[Result]) -> Survey:
-        """The survey that *results* make."""
+    def of(cls, results: Iterable[ToolReturn]) -> Survey:
+        """The survey from *results*."""
         known = tuple(results)
         last = {result.name: result for result in known}
         return cls(
@@ -177,7 +177,7 @@ class Survey:
 
     @property
     def readme(self) -> str:
-        """The file that introduces the folder: a README, else the first text file seen, else nothing."""
+        """The introduction of the folder: a README, else the first text file, else empty."""
         seen = [*_lines(self.listing), *_lines(self.python)]
         names = [*filter(_README.fullmatch, seen), *filter(_TEXT_FILE.fullmatch, seen)]
         return names[0] if names else ""
@@ -201,28 +201,29 @@ class Survey:
         return f"# In numbers\n\n{numbers}\n"
 
     def answer(self, task: str) -> str:
-        """The last words: the numbers, and where the report is, or the report where it is nowhere else."""
-        said = f"I looked over the folder. {'. '.join(self._numbers()) or 'I was shown nothing of it'}."
+        """The final answer: the numbers, and the path of the report or, if it was not written, its text."""
+        opening = f"I looked over the folder. {'. '.join(self._numbers()) or 'I was shown nothing of it'}."
         there = [str(result.arguments.get("path", "")) for result in self.written if not result.failed]
         failed = [result for result in self.written if result.failed]
         if there:
             kept = "".join(f" {_refusal(result)}" for result in failed)
-            return f"{said} {_places(there)}{kept} As a scripted stand-in I count and quote, nothing more."
+            limits = "As a scripted stand-in I count and quote, nothing more."
+            return f"{opening} {_report_paths(there)}{kept} {limits}"
         if not self.written:
             why = "No `write` tool is offered, so the report is here instead of in a file."
         else:
             why = f"The report is not in a file but here: `write` said {_one_line(failed[0].text)!r}."
-        return f"{said} {why}\n\n{self.report(task)}"
+        return f"{opening} {why}\n\n{self.report(task)}"
 
     def _numbers(self) -> list[str]:
-        said: list[str] = []
+        numbers: list[str] = []
         if self.listing is not None and not self.listing.failed:
-            said.append(f"Entries at its top: {self.listing.count(len(self.listing.lines))}")
+            numbers.append(f"Entries at its top: {self.listing.count(len(self.listing.lines))}")
         if self.python is not None and not self.python.failed:
-            said.append(f"Python files: {self.python.count(len(self.python.lines))}")
+            numbers.append(f"Python files: {self.python.count(len(self.python.lines))}")
         if self.search is not None and not self.search.failed:
-            said.append(f"{_searched(self.search)}: {self.search.count(len(_matches(self.search)))}")
-        return said
+            numbers.append(f"{_searched(self.search)}: {self.search.count(len(_matches(self.search)))}")
+        return numbers
 
     def _files(self) -> list[str]:
         parts: list[str] = []
@@ -268,22 +269,22 @@ class Survey:
         failed = [result for result in results if result is not None and result.failed]
         if not failed:
             return []
-        said = [f"- `{result.name}`: {_one_line(result.text)}" for result in failed]
-        return ["## What did not work", "\n".join(said)]
+        lines = [f"- `{result.name}`: {_one_line(result.text)}" for result in failed]
+        return ["## What did not work", "\n".join(lines)]
 
 
-def _places(paths: Sequence[str]) -> str:
+def _report_paths(paths: Sequence[str]) -> str:
     report, *more = paths
     numbers = f", its numbers in {', '.join(more)}" if more else ""
     return f"The report is in {report}{numbers}."
 
 
-def _refusal(result: Result) -> str:
+def _refusal(result: ToolReturn) -> str:
     return f"Of {result.arguments.get('path', 'a file')} `write` said {_one_line(result.text)!r}."
 
 
-def deeds(results: Sequence[Result]) -> str:
-    """What was done with *results*: how many calls of what, and what they wrote."""
+def work_done(results: Sequence[ToolReturn]) -> str:
+    """The work of *results* in a sentence: calls by tool, and written files."""
     if not results:
         return "I have called no tool yet."
     written = [result for result in results if result.name == "write" and not result.failed]
@@ -295,7 +296,7 @@ def deeds(results: Sequence[Result]) -> str:
     return f"I made {calls}: {_tally(result.name for result in results)}.{not_all}{wrote}"
 
 
-def about_file(path: str, result: Result) -> str:
+def about_file(path: str, result: ToolReturn) -> str:
     """The facts about the file at *path* that `read` returned."""
     if result.failed:
         return f"I could not read {path}: {_clip(result.text)}"
@@ -309,8 +310,8 @@ def about_file(path: str, result: Result) -> str:
     return " ".join(facts)
 
 
-def returned(result: Result) -> str:
-    """What a call returned, as it is."""
+def returned(result: ToolReturn) -> str:
+    """The result of a call, quoted."""
     how = "did not succeed" if result.failed else "returned"
     if not result.text.strip():
         return f"`{result.name}` {how} and said nothing."
@@ -318,7 +319,7 @@ def returned(result: Result) -> str:
 
 
 def summary(transcript: str) -> str:
-    """A summary of *transcript*: what was asked, which tools were used, what the last one returned."""
+    """A summary of *transcript*: the requests, the tools, and the last result."""
     names = _CALLED.findall(transcript)
     results = _RETURNED.findall(transcript)
     failed = [f"{name}{how}" for name, how, _ in results if how]
@@ -335,11 +336,11 @@ def summary(transcript: str) -> str:
 
 
 def _asked(transcript: str) -> list[str]:
-    """What the user asked for, each on one line; an earlier summary counts for the requests it names."""
+    """The requests of the user, each on one line; an earlier summary counts for the requests it names."""
     _, *blocks = _BLOCK.split(_LEFT_OUT.sub("", transcript).removesuffix("</conversation>"))
-    said = [text for role, text in zip(blocks[::2], blocks[1::2], strict=True) if role == "user"]
+    texts = [text for role, text in zip(blocks[::2], blocks[1::2], strict=True) if role == "user"]
     asked: list[str] = []
-    for text in said:
+    for text in texts:
         earlier = re.findall(rf"^(?:Original task: |{SUMMARY_TASK})(.*)", text, re.MULTILINE)
         asked += earlier or [_one_line(text)]
     return asked
@@ -349,17 +350,17 @@ def _is_note(line: str) -> bool:
     return any(note.fullmatch(line) for note in (_EMPTY_NOTE, *_INCOMPLETE))
 
 
-def _lines(result: Result | None) -> tuple[str, ...]:
+def _lines(result: ToolReturn | None) -> tuple[str, ...]:
     return () if result is None else result.lines
 
 
-def _matches(result: Result) -> list[tuple[str, str, str]]:
+def _matches(result: ToolReturn) -> list[tuple[str, str, str]]:
     """Path, line number and text of each match."""
     found = map(_MATCH.fullmatch, result.lines)
     return [(match[1], match[2], match[3]) for match in found if match]
 
 
-def _searched(result: Result) -> str:
+def _searched(result: ToolReturn) -> str:
     pattern = result.arguments.get("pattern")
     return "Top-level definitions in Python" if pattern == DEFINITIONS else f"Lines that match `{pattern}`"
 
@@ -369,7 +370,7 @@ def _tally(names: Iterable[str]) -> str:
 
 
 def _table(first: str, second: str, rows: Sequence[tuple[str, int]]) -> str:
-    """A Markdown table of two columns, or nothing where there is nothing to show."""
+    """A Markdown table of two columns, or empty without rows."""
     if not rows:
         return ""
     return f"| {first} | {second} |\n| --- | ---: |\n" + _rows([f"| `{name}` | {n:,} |" for name, n in rows])

@@ -1,11 +1,10 @@
 """
-The script of the stand-in: a pure function from a conversation to the next step of it.
+Decide the stand-in's next answer: a pure function of the conversation.
 
-Theory of operation. Nothing is remembered between requests. A task begins with what the user said after the
-last answer; what they said on the way belongs to it. What was done for it are the calls since with their
-results, and the next step follows from these two. A survey has three stages of calls (look, read, write) and
-an answer; the stage after the last one that was begun is next, so whatever tools return, a survey ends. Only
-tools that are offered are called.
+Theory of operation. Nothing is remembered between requests. A task begins with the user's first text after
+the last answer; later texts belong to it. The calls since then with their results are its work, and the next
+answer follows from both. A survey has three stages of calls (look, read, write) and an answer. The stage
+after the last begun one is next, so a survey ends whatever the tools return. Only offered tools are called.
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ from typing import cast, final
 
 import attrs
 
-from ...states.rules.compaction import INSTRUCTIONS
+from ...states.rules.compaction import SUMMARY_INSTRUCTIONS
 from .faults import FAULTS, SMALL_MODEL
 from .report import (
     DEFINITIONS,
     SUMMARY_TASK,
-    Result,
     Survey,
+    ToolReturn,
     about_file,
-    deeds,
     returned,
     summary,
+    work_done,
 )
 from .wire import (
-    Call,
-    Message,
     Offer,
     OfferedFunction,
-    Step,
+    ScriptedAnswer,
+    ScriptedCall,
+    WireMessage,
 )
 
-MODEL = "stand-in"
+STAND_IN_MODEL = "stand-in"
 SLOW_MODEL = "stand-in-slow"
 BASH_MODEL = "stand-in-bash"
-MODELS = (MODEL, SLOW_MODEL, BASH_MODEL, *FAULTS, SMALL_MODEL)
+MODELS = (STAND_IN_MODEL, SLOW_MODEL, BASH_MODEL, *FAULTS, SMALL_MODEL)
 
 REPORT = "REPORT.md"
-"""Where the report goes unless the prompt names a file for it."""
+"""The path of the report, unless the prompt names a file."""
 
 _FILE = r"(?!e\.g\b|i\.e\b)[\w./-]*\w\.[A-Za-z]\w{0,9}\b"
 _NAMED_FILE = re.compile(rf"(?<![\w./-]){_FILE}")
@@ -63,7 +62,7 @@ _SMALL_TALK = re.compile(
 )
 
 Wish = tuple[str, Mapping[str, str]]
-"""A call as the script writes it: the tool's name and its arguments."""
+"""A call to make: the tool's name and its arguments."""
 
 
 @final
@@ -72,15 +71,15 @@ class _Talk:
     """
     A conversation as the script sees it.
 
-    *texts* are what the user said of the task; *results* what was done for it, *fresh* of them since the user
-    spoke last. *before* was done for other tasks, *answered* says whether there were any. *made* counts all
-    calls, for the ids of new ones.
+    *texts* are the user's texts of the task; *results* its work, *fresh* the part since the last text.
+    *before* is the work of other tasks, *answered* whether there were any. *made* counts all calls, for the
+    ids of new ones.
     """
 
     texts: tuple[str, ...]
-    results: tuple[Result, ...]
-    fresh: tuple[Result, ...]
-    before: tuple[Result, ...]
+    results: tuple[ToolReturn, ...]
+    new_run: tuple[ToolReturn, ...]
+    before: tuple[ToolReturn, ...]
     answered: bool
     made: int
     offers: Mapping[str, OfferedFunction]
@@ -91,52 +90,54 @@ class _Talk:
         return "\n".join(self.texts)
 
     @property
-    def said(self) -> str:
-        """What the user said last."""
+    def last_text(self) -> str:
+        """The user's last text."""
         return self.texts[-1] if self.texts else ""
 
     @property
     def steered(self) -> bool:
-        """Whether the user spoke on the way, just now."""
-        return len(self.texts) > 1 and not self.fresh
+        """Whether the user has just steered the task."""
+        return len(self.texts) > 1 and not self.new_run
 
-    def step(self, text: str, wishes: Sequence[Wish]) -> Step:
-        """The step that says *text* and makes those of *wishes* whose tool is offered."""
+    def step(self, text: str, wishes: Sequence[Wish]) -> ScriptedAnswer:
+        """The answer with *text* and those of *wishes* whose tool is offered."""
         offered = [wish for wish in wishes if wish[0] in self.offers]
-        text = f"You said {self.said!r}, so I go on with that. {text}" if self.steered else text
+        text = f"You said {self.last_text!r}, so I go on with that. {text}" if self.steered else text
         calls = tuple(
-            Call(id=f"call_{number}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+            ScriptedCall(id=f"call_{number}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
             for number, (name, arguments) in enumerate(offered, self.made)
         )
-        return Step(text=text, calls=calls)
+        return ScriptedAnswer(text=text, calls=calls)
 
 
-def decide(messages: Sequence[Message], tools: Sequence[Offer] = (), *, model: str = MODEL) -> Step:
+def decide(
+    messages: Sequence[WireMessage], tools: Sequence[Offer] = (), *, model: str = STAND_IN_MODEL
+) -> ScriptedAnswer:
     """
-    The next step of the conversation *messages*, with *tools* on offer.
+    The next answer in the conversation *messages*, with *tools* on offer.
 
-    A transcript to be summarised gets its summary, a question that names a file an answer from that file, the
-    question what was done an account, and any other prompt a survey of the folder with a report; later in a
-    conversation only where it asks for some work. *model* `BASH_MODEL` runs the commands that follow ``run:``
-    in the prompt instead.
+    A transcript gets its summary, a question that names a file an answer from that file, and a question about
+    past work an account of it. Any other prompt gets a survey of the folder with a report; after the first
+    task only if it asks for work. *model* `BASH_MODEL` runs the commands after ``run:`` in the prompt
+    instead.
     """
     if not tools and _wants_summary(messages):
-        return Step(text=summary(messages[-1].text))
+        return ScriptedAnswer(text=summary(messages[-1].text))
     talk = _talk(messages, tools)
     if model == BASH_MODEL:
         return _bash(talk)
-    if _LOOK_BACK.search(talk.said):
-        return Step(text=deeds((*talk.before, *talk.results)))
+    if _LOOK_BACK.search(talk.last_text):
+        return ScriptedAnswer(text=work_done((*talk.before, *talk.results)))
     return _stopped(talk) or _question(talk) or _task(talk)
 
 
-def _wants_summary(messages: Sequence[Message]) -> bool:
+def _wants_summary(messages: Sequence[WireMessage]) -> bool:
     roles = [message.role for message in messages]
-    return roles == ["system", "user"] and messages[0].text.startswith(INSTRUCTIONS.strip())
+    return roles == ["system", "user"] and messages[0].text.startswith(SUMMARY_INSTRUCTIONS.strip())
 
 
-def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
-    """What *messages* come down to: the task that is under way, and what was done for it."""
+def _talk(messages: Sequence[WireMessage], tools: Sequence[Offer]) -> _Talk:
+    """The current task in *messages*, and its work."""
     answers = [
         index
         for index, message in enumerate(messages)
@@ -145,12 +146,12 @@ def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
     first = answers[-1] + 1 if answers else 0
     task = messages[first:]
     texts, last = _texts(task)
-    before_last, fresh = tuple(_results(task[:last])), tuple(_results(task[last:]))
+    before_last, new_run = tuple(_results(task[:last])), tuple(_results(task[last:]))
     return _Talk(
         texts=texts,
-        # What was given up when the user spoke is still to be done.
-        results=(*[result for result in before_last if not result.given_up], *fresh),
-        fresh=fresh,
+        # Calls that were cancelled for the user's text are still to be done.
+        results=(*[result for result in before_last if not result.given_up], *new_run),
+        new_run=new_run,
         before=tuple(_results(messages[:first])),
         answered=bool(answers),
         made=sum(len(message.tool_calls or ()) for message in messages),
@@ -158,8 +159,8 @@ def _talk(messages: Sequence[Message], tools: Sequence[Offer]) -> _Talk:
     )
 
 
-def _texts(task: Sequence[Message]) -> tuple[tuple[str, ...], int]:
-    """What the user said in *task*, each time they spoke, and the index behind the last of it."""
+def _texts(task: Sequence[WireMessage]) -> tuple[tuple[str, ...], int]:
+    """The user's texts in *task*, one for each time, and the index after the last one."""
     groups: list[list[str]] = []
     last = 0
     for index, message in enumerate(task):
@@ -174,17 +175,19 @@ def _texts(task: Sequence[Message]) -> tuple[tuple[str, ...], int]:
 
 
 def _prompt(texts: Sequence[str]) -> str:
-    """One text of *texts*. Where all are summaries of ours, it is the request the last one names."""
+    """
+    One text from *texts*. If all are summaries of this script, it is the request that the last one names.
+    """
     tasks = [text.rpartition(SUMMARY_TASK)[2].partition("\n")[0] for text in texts if SUMMARY_TASK in text]
     plain = [text for text in texts if SUMMARY_TASK not in text]
     return "\n".join(plain or tasks[-1:])
 
 
-def _results(messages: Sequence[Message]) -> Iterator[Result]:
+def _results(messages: Sequence[WireMessage]) -> Iterator[ToolReturn]:
     """
-    The calls in *messages* with what they returned.
+    The calls in *messages* with their results.
 
-    Ids may be reused by a later message, so each is looked for among the results that follow its own.
+    Ids may be reused by a later message, so each call takes its result from the messages right after its own.
     """
     for index, message in enumerate(messages):
         answers: dict[str, str] = {}
@@ -194,7 +197,7 @@ def _results(messages: Sequence[Message]) -> Iterator[Result]:
             answers[later.tool_call_id] = later.text
         for call in message.tool_calls or ():
             text = answers.get(call.id, "Not run: there is no result")
-            yield Result(name=call.function.name, arguments=_decoded(call.function.arguments), text=text)
+            yield ToolReturn(name=call.function.name, arguments=_decoded(call.function.arguments), text=text)
 
 
 def _decoded(arguments: str) -> Mapping[str, object]:
@@ -206,7 +209,7 @@ def _decoded(arguments: str) -> Mapping[str, object]:
 
 
 def _introduction(talk: _Talk) -> str:
-    """Who speaks and what it can do, with the tools it was given."""
+    """The stand-in's introduction, with the tools it was offered."""
     able = [name for name in ("ls", "glob", "read", "grep", "write", "bash") if name in talk.offers]
     offered = f"Of the tools offered I know {', '.join(able)}." if able else "No tool that I know is offered."
     return (
@@ -216,82 +219,87 @@ def _introduction(talk: _Talk) -> str:
     )
 
 
-def _bash(talk: _Talk) -> Step:
-    """Run the commands of the prompt, all at once, then say what they returned."""
-    ran = [result for result in talk.fresh if result.name == "bash"]
+def _bash(talk: _Talk) -> ScriptedAnswer:
+    """Run the commands of the prompt at once, then quote their results."""
+    ran = [result for result in talk.new_run if result.name == "bash"]
     if ran:
-        return Step(text="\n\n".join(returned(result) for result in ran))
-    commands = _COMMAND.findall(talk.said)
+        return ScriptedAnswer(text="\n\n".join(returned(result) for result in ran))
+    commands = _COMMAND.findall(talk.last_text)
     if not commands and (stopped := _stopped(talk)) is not None:
         return stopped
     if not commands:
-        return Step(text="I am a scripted stand-in; give me a command, as in `run: sleep 30; echo done`.")
+        return ScriptedAnswer(
+            text="I am a scripted stand-in; give me a command, as in `run: sleep 30; echo done`."
+        )
     if "bash" not in talk.offers:
-        return Step(text="I am a scripted stand-in and would run the command, but no `bash` is offered.")
+        return ScriptedAnswer(
+            text="I am a scripted stand-in and would run the command, but no `bash` is offered."
+        )
     text = "I run the command." if len(commands) == 1 else f"I run the {len(commands)} commands."
     return talk.step(text, [("bash", {"command": command}) for command in commands])
 
 
 def _asked_file(prompt: str) -> str | None:
-    """The file that *prompt* asks about: named in a question that gives no order to write."""
+    """The file that *prompt* asks about: one named in a question that gives no order to write."""
     named = _NAMED_FILE.search(prompt)
     if named is None or "?" not in prompt or _ORDER.search(_NAMED_FILE.sub("", prompt)):
         return None
     return named[0]
 
 
-def _question(talk: _Talk) -> Step | None:
-    """Read the file that is asked about, with `read` or a tool that takes just a path; answer with facts."""
-    path = _asked_file(talk.said)
+def _question(talk: _Talk) -> ScriptedAnswer | None:
+    """Read the file of a question, with `read` or a tool that takes only a path; answer with facts."""
+    path = _asked_file(talk.last_text)
     if path is None:
         return None
-    if talk.fresh:
-        result = talk.fresh[-1]
-        return Step(text=about_file(path, result) if result.name == "read" else returned(result))
+    if talk.new_run:
+        result = talk.new_run[-1]
+        return ScriptedAnswer(text=about_file(path, result) if result.name == "read" else returned(result))
     readers = [name for name, offer in talk.offers.items() if _takes_path(offer)]
     if "read" in talk.offers:
         readers.insert(0, "read")
     if not readers:
-        return Step(text=f"I cannot look at {path}. {_introduction(talk)}")
+        return ScriptedAnswer(text=f"I cannot look at {path}. {_introduction(talk)}")
     return talk.step(f"I look at {path}.", [(readers[0], {"path": path})])
 
 
 def _takes_path(offer: OfferedFunction) -> bool:
-    """Whether a path is all that a tool needs, so that it can be called without knowing it."""
+    """Whether a path is the only required argument, so that the script can call an unknown tool."""
     return (offer.parameters or {}).get("required") == ["path"]
 
 
-def _task(talk: _Talk) -> Step:
-    """A survey, unless the user says hello or, later in a conversation, something that is no work."""
-    if _SMALL_TALK.fullmatch(talk.said) or (talk.answered and not _WORK.search(talk.prompt)):
-        return Step(text=_introduction(talk))
+def _task(talk: _Talk) -> ScriptedAnswer:
+    """A survey, unless the user greets or, after the first task, asks for no work."""
+    if _SMALL_TALK.fullmatch(talk.last_text) or (talk.answered and not _WORK.search(talk.prompt)):
+        return ScriptedAnswer(text=_introduction(talk))
     return _survey(talk)
 
 
-def _stopped(talk: _Talk) -> Step | None:
-    """The end, where the user said on the way that there shall be one."""
-    if not talk.steered or not _STOP.search(talk.said):
+def _stopped(talk: _Talk) -> ScriptedAnswer | None:
+    """The final answer if the user steers the task to stop."""
+    if not talk.steered or not _STOP.search(talk.last_text):
         return None
-    so_far = f" {deeds(talk.results)}" if talk.results else ""
-    return Step(text=f"You said {talk.said!r}, so I stop here.{so_far}")
+    so_far = f" {work_done(talk.results)}" if talk.results else ""
+    return ScriptedAnswer(text=f"You said {talk.last_text!r}, so I stop here.{so_far}")
 
 
-def _survey(talk: _Talk) -> Step:
-    """The next stage of the survey whose tools are offered, or the answer."""
+def _survey(talk: _Talk) -> ScriptedAnswer:
+    """The next stage of the survey whose tools are offered, or the final answer."""
     survey = Survey.of(talk.results)
     called = {result.name for result in talk.results}
+    # Go by the calls made, not by their success, so that a failing tool cannot keep a survey in one stage.
     begun = [number for number, (names, _) in enumerate(_STAGES, 1) if names & called]
     for _, stage in _STAGES[max(begun, default=0) :]:
         step = stage(talk, survey)
         if step.calls:
             return step
     if not talk.results:
-        return Step(text=_introduction(talk))
-    return _elsewhere(talk) or Step(text=survey.answer(talk.prompt))
+        return ScriptedAnswer(text=_introduction(talk))
+    return _elsewhere(talk) or ScriptedAnswer(text=survey.answer(talk.prompt))
 
 
-def _elsewhere(talk: _Talk) -> Step | None:
-    """Write what a person did not let us write where they said instead; None where they named no place."""
+def _elsewhere(talk: _Talk) -> ScriptedAnswer | None:
+    """Write a denied text to the path that the person named in the denial; None if they named none."""
     writes = [result for result in talk.results if result.name == "write"]
     if not writes or not writes[-1].refused:
         return None
@@ -305,22 +313,22 @@ def _elsewhere(talk: _Talk) -> Step | None:
     )
 
 
-def _look(talk: _Talk, survey: Survey) -> Step:
-    del survey  # nothing is known yet
+def _look(talk: _Talk, survey: Survey) -> ScriptedAnswer:
+    del survey  # the first stage has no results yet
     text = "I will look at what is here, read the introduction, and write a report. First the files."
     return talk.step(text, [("ls", {"path": "."}), ("glob", {"pattern": "**/*.py"})])
 
 
-def _read(talk: _Talk, survey: Survey) -> Step:
-    """Read the introduction, and search for the term that the prompt quotes or else for definitions."""
+def _read(talk: _Talk, survey: Survey) -> ScriptedAnswer:
+    """Read the introduction, and search for the quoted term of the prompt or for definitions."""
     term = _TERM.search(_TARGET.sub("", talk.prompt))
     searched = {"pattern": re.escape(term[1])} if term else {"pattern": DEFINITIONS, "glob": "*.py"}
     wishes: list[Wish] = [("read", {"path": survey.readme})] if survey.readme else []
     return talk.step("Now I look into the files.", [*wishes, ("grep", searched)])
 
 
-def _write(talk: _Talk, survey: Survey) -> Step:
-    """The report into the first place that was named, and its numbers into each further one."""
+def _write(talk: _Talk, survey: Survey) -> ScriptedAnswer:
+    """Write the report to the first named path, and its numbers to each other one."""
     path, *more = _targets(talk, survey.readme)
     wishes: list[Wish] = [("write", {"path": path, "content": survey.report(talk.prompt)})]
     wishes += [("write", {"path": other, "content": survey.digest()}) for other in more]
@@ -328,18 +336,18 @@ def _write(talk: _Talk, survey: Survey) -> Step:
     return talk.step(f"{text}, and its numbers to {', '.join(more)}." if more else f"{text}.", wishes)
 
 
-_Stage = Callable[[_Talk, Survey], Step]
+_Stage = Callable[[_Talk, Survey], ScriptedAnswer]
 
 _STAGES: tuple[tuple[frozenset[str], _Stage], ...] = (
     (frozenset({"ls", "glob"}), _look),
     (frozenset({"read", "grep"}), _read),
     (frozenset({"write"}), _write),
 )
-"""The tools of each stage, which tell that it was begun, and what it does."""
+"""The tools of each stage, whose calls mark it as begun, and its function."""
 
 
 def _targets(talk: _Talk, readme: str) -> list[str]:
-    """Where the report goes, as was said last; never over the file it quotes."""
+    """The paths for the report from the latest text that names any; never the file that it quotes."""
     for text in reversed(talk.texts):
         named = [path.removeprefix("./") for path in _TARGET.findall(text)]
         if found := [path for path in dict.fromkeys(named) if path != readme]:

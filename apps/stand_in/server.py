@@ -1,13 +1,12 @@
 """
-The scripted stand-in: a small model server, so that everything here runs without a key.
+Serve the scripted stand-in, so that everything in turnwheel can be tried without a key.
 
-It speaks the chat-completions dialect on loopback, streamed or not, and is no model: what it says comes from
-the script in `standin_script`, computed from the conversation it is sent, of which it keeps nothing. Sampling
-settings and length limits have no effect. The model `stand-in-slow` leaves time to interrupt a stream, and
-`stand-in-bash` runs the command that a prompt gives after ``run:``. What can go wrong with a provider is
-played by the models of `standin_faults`: `stand-in-429`, `stand-in-overloaded` and `stand-in-500` refuse each
-prompt twice before they answer, `stand-in-cut` breaks off, once before its first word and then behind it, and
-`stand-in-small` refuses a conversation that is longer than its window.
+It speaks the chat-completions dialect on loopback, streamed or not, and is no model: `script` computes each
+answer from the conversation in the request, and the server keeps nothing. Sampling settings and length limits
+have no effect. `stand-in-slow` leaves time to interrupt a stream, and `stand-in-bash` runs the commands after
+``run:`` in a prompt. The models of `faults` play the failures of providers: `stand-in-429`,
+`stand-in-overloaded` and `stand-in-500` refuse each prompt twice; `stand-in-cut` breaks off before its first
+word, then after it; `stand-in-small` refuses a conversation longer than its window.
 
     async with StandIn() as server:
         agent = ...  # with base URL server.base_url and model "stand-in"
@@ -36,7 +35,7 @@ import msgspec
 from .faults import Faults, Refuse
 from .script import MODELS, SLOW_MODEL, decide
 from .wire import (
-    Chat,
+    ChatRequest,
     chunks,
     completion,
     models,
@@ -44,22 +43,22 @@ from .wire import (
 )
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a request line and headers; what common servers allow."""
+"""Bytes of a request line and headers, as common servers allow."""
 
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of a request's body: several times the text any context window holds."""
+"""Bytes of a request's body: several times the text of any context window."""
 
 SLOW_PACE = 0.1
 """Seconds between the pieces of the slow model: long enough to interrupt or kill a stream by hand."""
 
 CLI_PACE = 0.01
-"""Seconds between pieces when started from the command line: the stream is seen and still quick."""
+"""Seconds between pieces for the command line: slow enough to see the stream."""
 
 _ROUTES: Final[Mapping[str, str]] = {"/health": "GET", "/v1/models": "GET", "/v1/chat/completions": "POST"}
 
-_STATUSES = frozenset(HTTPStatus)  # the one that is not there, 529, is Anthropic's own
+_STATUSES = frozenset(HTTPStatus)  # 529 is missing there: it is Anthropic's own
 
-_LENGTH = re.compile(r"\d{1,18}")
+_CONTENT_LENGTH = re.compile(r"\d{1,18}")
 
 _CRLF = b"\r\n"
 
@@ -67,7 +66,7 @@ _CRLF = b"\r\n"
 @final
 @attrs.frozen
 class _Request:
-    """An HTTP request; names of headers are in lower case, and the *path* has no query."""
+    """An HTTP request; header names are in lower case, and *path* has no query."""
 
     method: str
     path: str
@@ -76,16 +75,17 @@ class _Request:
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the client wants to go on over this connection."""
+        """Whether the client will use the connection again."""
         return "close" not in self.headers.get("connection", "").lower()
 
 
 @final
 class _Refusal(Exception):
     """
-    A request that is answered with an error.
+    An error response.
 
-    *allow* is the method to use instead. *final*: where it ends is not known, so the connection closes.
+    *allow* is the method to use instead. *final*: the end of the request is unknown, so the connection
+    closes.
     """
 
     def __init__(self, status: HTTPStatus, message: str, *, allow: str = "", final: bool = False) -> None:
@@ -99,10 +99,10 @@ class _Refusal(Exception):
 @final
 class StandIn:
     """
-    The server, as an async context manager; inside, `base_url` is what to give a client.
+    The server as an async context manager; inside, `base_url` is the address for a client.
 
     *port* 0 takes any free one. *pace* is the time between the pieces of a stream, in seconds. Leaving breaks
-    off whatever is still being streamed. Raises `OSError` where the port is taken.
+    open streams off. Raises `OSError` if the port is taken.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, pace: float = 0.0) -> None:
@@ -116,7 +116,7 @@ class StandIn:
 
     @property
     def base_url(self) -> str:
-        """The address with ``/v1``; only known while the server runs."""
+        """The address with ``/v1``; only valid while the server runs."""
         if self._server is None:
             msg = "the stand-in is not running; enter it with `async with` first"
             raise RuntimeError(msg)
@@ -135,13 +135,13 @@ class StandIn:
             return
         server.close()
         for task, writer in self._connections.items():
-            writer.transport.abort()  # what a client does not read would keep a mere close waiting
+            writer.transport.abort()  # a plain close would wait for a client that does not read
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
         await server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None:  # it was accepted just before we left
+        if self._server is None:  # it was accepted just before the server closed
             writer.close()
             return
         task = asyncio.create_task(self._serve(reader, writer))
@@ -160,7 +160,7 @@ class StandIn:
             await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read a request and answer it; False where the connection is not to be used again."""
+        """Read a request and answer it; False if the connection must close."""
         try:
             request = await _read(reader)
         except _Refusal as refusal:
@@ -175,7 +175,9 @@ class StandIn:
     async def _answer(self, request: _Request, writer: asyncio.StreamWriter) -> None:
         method = _ROUTES.get(request.path)
         if method is None:
-            raise _Refusal(HTTPStatus.NOT_FOUND, f"no {request.path!r} here; there are: {', '.join(_ROUTES)}")
+            raise _Refusal(
+                HTTPStatus.NOT_FOUND, f"unknown path {request.path!r}; there are: {', '.join(_ROUTES)}"
+            )
         if request.method != method:
             msg = f"{request.path} takes {method}, not {request.method!r}"
             raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, msg, allow=method)
@@ -186,7 +188,7 @@ class StandIn:
         else:
             await self._chat(_chat(request.body), writer)
 
-    async def _chat(self, chat: Chat, writer: asyncio.StreamWriter) -> None:
+    async def _chat(self, chat: ChatRequest, writer: asyncio.StreamWriter) -> None:
         fault = self._faults.next(chat.model, chat.messages)
         if isinstance(fault, Refuse):
             error = _error(fault.kind, fault.kind, fault.message)
@@ -217,16 +219,16 @@ class StandIn:
 
 
 async def _read(reader: asyncio.StreamReader) -> _Request:
-    """The next request of a connection. Raises `_Refusal`, or `IncompleteReadError` when the client left."""
+    """The next request of a connection. Raises `_Refusal`, or `IncompleteReadError` if the client left."""
     try:
         head = await reader.readuntil(_CRLF * 2)
     except asyncio.LimitOverrunError as error:
-        msg = f"the head of a request may have {MAX_HEAD} bytes"
+        msg = f"the request head is too large; the limit is {MAX_HEAD} bytes"
         raise _Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, msg, final=True) from error
     start, *lines = head.decode("latin-1").split("\r\n")
     parts = start.split(" ")
     if len(parts) != 3 or parts[2] != "HTTP/1.1":  # noqa: PLR2004  # method, target, version
-        raise _Refusal(HTTPStatus.BAD_REQUEST, f"not a request of HTTP/1.1: {start!r}", final=True)
+        raise _Refusal(HTTPStatus.BAD_REQUEST, f"not an HTTP/1.1 request: {start!r}", final=True)
     fields = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in fields}
     return _Request(parts[0], parts[1].partition("?")[0], headers, await _body(reader, headers))
@@ -234,27 +236,30 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
 
 async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
     if "transfer-encoding" in headers:
-        msg = "bodies in chunks are not read here; send one with a Content-Length"
+        msg = "chunked bodies are not supported; send a Content-Length"
         raise _Refusal(HTTPStatus.LENGTH_REQUIRED, msg, final=True)
-    told = headers.get("content-length", "0")
-    if not _LENGTH.fullmatch(told):
-        raise _Refusal(HTTPStatus.BAD_REQUEST, f"Content-Length {told!r} is no number", final=True)
-    size = int(told)
+    length = headers.get("content-length", "0")
+    if not _CONTENT_LENGTH.fullmatch(length):
+        raise _Refusal(
+            HTTPStatus.BAD_REQUEST, f"invalid Content-Length {length!r}; send a number", final=True
+        )
+    size = int(length)
     if size <= MAX_BODY:
         return await reader.readexactly(size)
-    while size > 0 and (thrown_away := await reader.read(min(size, MAX_HEAD))):
-        size -= len(thrown_away)  # a client that is still sending would not read the answer
-    msg = f"a body of {told} bytes is too large; the limit is {MAX_BODY}"
+    while size > 0 and (discarded := await reader.read(min(size, MAX_HEAD))):
+        size -= len(discarded)  # a client that still sends would not read the answer
+    msg = f"a body of {length} bytes is too large; the limit is {MAX_BODY}"
     raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, msg)
 
 
-def _chat(body: bytes) -> Chat:
+def _chat(body: bytes) -> ChatRequest:
     try:
-        chat = msgspec.json.decode(body, type=Chat)
+        chat = msgspec.json.decode(body, type=ChatRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _Refusal(HTTPStatus.BAD_REQUEST, f"not a chat-completions request: {error}") from error
+    # A model name by mistake must fail, or a script would pass for that model.
     if chat.model not in MODELS:
-        msg = f"no model {chat.model!r} here, only scripted stand-ins: {', '.join(MODELS)}"
+        msg = f"unknown model {chat.model!r}; this server has only scripted stand-ins: {', '.join(MODELS)}"
         raise _Refusal(HTTPStatus.NOT_FOUND, msg)
     return chat
 
@@ -296,7 +301,7 @@ async def _start_stream(writer: asyncio.StreamWriter) -> None:
 
 
 async def _send_event(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Send one event as one HTTP chunk. Raises `ConnectionError` when the client is gone."""
+    """Send one event as one HTTP chunk. Raises `ConnectionError` if the client has left."""
     event = b"data: " + data + b"\n\n"
     writer.write(f"{len(event):x}".encode() + _CRLF + event + _CRLF)
     await writer.drain()

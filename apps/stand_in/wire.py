@@ -1,8 +1,7 @@
 """
-Chat completions as the stand-in speaks it: what is read of a request, and the shapes of an answer.
+The stand-in's part of the chat-completions dialect: request types, and the shapes of an answer.
 
-Only what the script looks at is read; everything else in a request is passed over. Usage numbers are
-estimates, a token being four characters.
+Only the fields that the script needs are read. Usage numbers are estimates: a token is four characters.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import attrs
 import msgspec
 
 SHORTEST_PIECE, LONGEST_PIECE = 3, 8
-"""Characters of a piece, about those of a real model's token."""
+"""Characters of a piece, about those of a model's token."""
 
-CHARACTERS_PER_TOKEN = 4
+TOKEN_CHARACTERS = 4
 
 
-class Part(msgspec.Struct):
+class WirePart(msgspec.Struct):
     """A part of a message's content; only text is read."""
 
     type: str
@@ -40,11 +39,11 @@ class MadeCall(msgspec.Struct):
     id: str = ""
 
 
-class Message(msgspec.Struct):
+class WireMessage(msgspec.Struct):
     """A message of the conversation, as it is on the wire."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | list[WirePart] | None = None
     tool_calls: list[MadeCall] | None = None
     tool_call_id: str = ""
 
@@ -63,21 +62,21 @@ class Message(msgspec.Struct):
 
 
 class OfferedFunction(msgspec.Struct):
-    """What is known of a tool: its *name* and the JSON Schema of its *parameters*."""
+    """The *name* of a tool and the JSON Schema of its *parameters*."""
 
     name: str
     parameters: dict[str, object] | None = None
 
 
 class Offer(msgspec.Struct):
-    """A tool that may be called."""
+    """A tool that the script may call."""
 
     function: OfferedFunction
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Call:
+class ScriptedCall:
     """A tool call to make; *arguments* is JSON text."""
 
     id: str
@@ -87,11 +86,11 @@ class Call:
 
 @final
 @attrs.frozen(kw_only=True)
-class Step:
-    """What the stand-in says next: *text*, then *calls*. Without calls it is its final answer."""
+class ScriptedAnswer:
+    """The stand-in's next answer: *text*, then *calls*. Without calls it is the final one."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
 
     @property
     def size(self) -> int:
@@ -100,16 +99,16 @@ class Step:
 
 
 class StreamOptions(msgspec.Struct):
-    """What a client may ask of a stream."""
+    """The stream options that are read."""
 
     include_usage: bool = False
 
 
-class Chat(msgspec.Struct):
-    """The part of a chat-completions request that is looked at."""
+class ChatRequest(msgspec.Struct):
+    """The part of a chat-completions request that is read."""
 
     model: str
-    messages: Annotated[list[Message], msgspec.Meta(min_length=1)]
+    messages: Annotated[list[WireMessage], msgspec.Meta(min_length=1)]
     tools: list[Offer] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -121,14 +120,14 @@ def models(names: Sequence[str]) -> object:
     return {"object": "list", "data": [{"id": name, **about} for name in names]}
 
 
-def usage(messages: Sequence[Message], step: Step) -> dict[str, int]:
-    """What answering *messages* with *step* is said to have used."""
-    prompt = sum(message.size for message in messages) // CHARACTERS_PER_TOKEN
-    answer = step.size // CHARACTERS_PER_TOKEN
+def usage(messages: Sequence[WireMessage], step: ScriptedAnswer) -> dict[str, int]:
+    """The usage of answering *messages* with *step*."""
+    prompt = sum(message.size for message in messages) // TOKEN_CHARACTERS
+    answer = step.size // TOKEN_CHARACTERS
     return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
 
-def completion(about: Mapping[str, object], step: Step, used: Mapping[str, int]) -> object:
+def completion(about: Mapping[str, object], step: ScriptedAnswer, used: Mapping[str, int]) -> object:
     """The answer as one object."""
     message: dict[str, object] = {"role": "assistant", "content": step.text or None}
     if step.calls:
@@ -138,9 +137,9 @@ def completion(about: Mapping[str, object], step: Step, used: Mapping[str, int])
 
 
 def chunks(
-    about: Mapping[str, object], step: Step, used: Mapping[str, int] | None
+    about: Mapping[str, object], step: ScriptedAnswer, used: Mapping[str, int] | None
 ) -> Iterator[Mapping[str, object]]:
-    """The answer as the events of a stream, *used* last and in a chunk of its own where it is wanted."""
+    """The answer as stream events; *used* comes last in a chunk of its own, unless it is None."""
     asked: dict[str, object] = {} if used is None else {"usage": None}
     head = {**about, "object": "chat.completion.chunk"}
     for delta in _deltas(step):
@@ -150,7 +149,7 @@ def chunks(
         yield {**head, "choices": [], "usage": used}
 
 
-def _deltas(step: Step) -> Iterator[Mapping[str, object]]:
+def _deltas(step: ScriptedAnswer) -> Iterator[Mapping[str, object]]:
     yield {"role": "assistant", "content": ""}
     for piece in pieces(step.text):
         yield {"content": piece}
@@ -160,16 +159,16 @@ def _deltas(step: Step) -> Iterator[Mapping[str, object]]:
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _call(call: Call, arguments: str) -> dict[str, object]:
+def _call(call: ScriptedCall, arguments: str) -> dict[str, object]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _finish(step: Step) -> str:
+def _finish(step: ScriptedAnswer) -> str:
     return "tool_calls" if step.calls else "stop"
 
 
 def pieces(text: str) -> Iterator[str]:
-    """*text* in pieces, cut before a space where one is near, as tokens are."""
+    """*text* in pieces, cut before a space if one is near, as tokens are."""
     start = 0
     while start < len(text):
         end = start + LONGEST_PIECE

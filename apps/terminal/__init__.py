@@ -1,1 +1,1 @@
-"""What a person sees of a run in a terminal, and how the person answers."""
+"""Show a run in a terminal, and read a person's answers."""

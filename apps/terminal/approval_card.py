@@ -1,4 +1,4 @@
-"""What a person is shown of a question, and how they change the arguments of the call it is about."""
+"""Show a question as a card, and check the arguments that a person edits."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ...effects.config import ToolSpec
 from ...effects.notices import ApprovalRequested
 from ...effects.permissions import Basis, runs_again
 from ...effects.requests import AskApproval
-from ...states.rules import model_messages
+from ...states.rules.permission import RUN_AGAIN
 from ...states.rules.schema import arguments_of, problem
 from ..cli.option_types import short
 from .call_summary import PREVIEWED, essence, preview
 from .sanitize import clean, one_line
 from .screen import INDENT
 
-STYLES = {"+": "green", "-": "red", "$": "bold"}
-"""How the lines of a preview look, by their sign."""
+PREVIEW_STYLES = {"+": "green", "-": "red", "$": "bold"}
+"""The style of a preview line, by its sign."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Question:
     """
-    A question that is open, as it is shown: its *request*, and the *call* of *tool* it is about.
+    An open question on screen: its *request*, and the *call* of *tool* that it is about.
 
-    *arguments* are those a person would say yes to, which they may have *edited*. *why* is what made it a
-    question, *agent* which child asks, *within* how many seconds it waits, *since* when it is shown.
+    *arguments* are those a yes would cover, which the person may have *edited*. *why* is the reason for the
+    question and *agent* the child that asks. It waits *within* seconds and is shown *since* that time.
     """
 
     request: str
@@ -54,9 +54,9 @@ class Question:
         agent: str = "",
     ) -> Question:
         """
-        What was *asked*, by the child *agent* unless that is empty.
+        The question *asked*, by the child *agent* unless that is empty.
 
-        It waits *within* seconds, *since* it is shown.
+        It waits *within* seconds, and is shown *since* that time.
         """
         return cls(
             request=asked.id if isinstance(asked, AskApproval) else asked.request,
@@ -71,20 +71,20 @@ class Question:
 
     @property
     def name(self) -> str:
-        """What it is called on screen."""
+        """Its name on screen."""
         return short(self.call)
 
     @property
     def again(self) -> bool:
-        """Whether the call may have run before: a yes makes it run again."""
+        """Whether the call may have run before, so that a yes runs it again."""
         return runs_again(self.why)
 
 
-def card(question: Question, cwd: Path, width: int, *, told: bool = False) -> list[Text]:
+def card(question: Question, cwd: Path, width: int, *, always_why: bool = False) -> list[Text]:
     """
-    *question* on lines of at most *width* columns, as far as they need not be longer; no keys.
+    *question* as lines of at most *width* columns where possible; without keys.
 
-    *told*: say in any case why it is asked.
+    *always_why*: show the reason even if it is just the nature of the tool.
     """
     tool = one_line(question.tool, 64)
     number = f"  #{question.name}"
@@ -92,27 +92,27 @@ def card(question: Question, cwd: Path, width: int, *, told: bool = False) -> li
     about = essence(question.tool, question.arguments, room) if question.tool in PREVIEWED else ""
     head = Text.assemble(("? ", "bold yellow"), (tool, "bold"), f" {about}".rstrip(), (clean(number), "dim"))
     lines = [
-        Text(f"{INDENT}{sign} {text}", style=STYLES.get(sign, ""))
+        Text(f"{INDENT}{sign} {text}", style=PREVIEW_STYLES.get(sign, ""))
         for sign, text in preview(question.tool, question.arguments, cwd)
     ]
     if question.again:
-        lines.append(Text(f"{INDENT}{one_line(model_messages.AGAIN, width - len(INDENT))}", style="yellow"))
-    return [head, *lines, *_aside(question, width, told=told)]
+        lines.append(Text(f"{INDENT}{one_line(RUN_AGAIN.detail, width - len(INDENT))}", style="yellow"))
+    return [head, *lines, *_notes(question, width, always_why=always_why)]
 
 
-def _aside(question: Question, width: int, *, told: bool) -> list[Text]:
-    """What else there is to know: why a call is asked about, unless that is its nature; until when."""
-    said = [f"asked by {question.agent}"] if question.agent else []
-    if not question.again and (told or not question.why.startswith(f"{Basis.TOOL}:")):
-        said.append(question.why)
+def _notes(question: Question, width: int, *, always_why: bool) -> list[Text]:
+    """The reason, unless it is just the nature of the tool, the asking child, and the deadline."""
+    notes = [f"asked by {question.agent}"] if question.agent else []
+    if not question.again and (always_why or not question.why.startswith(f"{Basis.TOOL}:")):
+        notes.append(question.why)
     if question.within is not None:
-        said.append(f"a no after {question.within:g} s")
-    text = one_line("; ".join(filter(None, said)), width - len(INDENT))
+        notes.append(f"a no after {question.within:g} s")
+    text = one_line("; ".join(filter(None, notes)), width - len(INDENT))
     return [Text(f"{INDENT}{text}", style="dim")] if text else []
 
 
 def pretty(arguments: str) -> str:
-    """*arguments* as a person edits them, or as they are where they are no JSON."""
+    """*arguments* formatted for an editor, or unchanged if they are not JSON."""
     try:
         return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False) + "\n"
     except (ValueError, RecursionError):
@@ -120,16 +120,16 @@ def pretty(arguments: str) -> str:
 
 
 def on_one_line(arguments: str) -> str:
-    """*arguments* as a person edits them on one line."""
+    """*arguments* formatted for one line."""
     if arguments_of(arguments) is None:
         return arguments
     return json.dumps(json.loads(arguments), ensure_ascii=False)
 
 
-def fault(tool: str, arguments: str, tools: Mapping[str, ToolSpec]) -> str:
-    """Why a call of *tool*, one of *tools*, cannot have *arguments*; empty where it can."""
+def argument_problem(tool: str, arguments: str, tools: Mapping[str, ToolSpec]) -> str:
+    """Why *arguments* are invalid for *tool*, one of *tools*; empty if they are valid."""
     values = arguments_of(arguments)
     if values is None:
-        return f"no JSON object: {one_line(arguments, 60)!r}"
+        return f"not a JSON object: {one_line(arguments, 60)!r}"
     spec = tools.get(tool)
     return "" if spec is None else problem(spec.schema, values)

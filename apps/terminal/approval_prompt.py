@@ -1,4 +1,4 @@
-"""Asking a person whether a call may run, at a terminal, key by key."""
+"""Ask a person at the terminal, key by key, whether a call may run."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from ...performers.base import PerformContext
 from ..chat.raw_input import Keyboard
 from .approval_card import (
     Question,
+    argument_problem,
     card,
-    fault,
     on_one_line,
     pretty,
 )
-from .editor import chosen, edited
+from .editor import edit_text, editor_command
 from .sanitize import clean, one_line
 from .screen import INDENT, Screen
 from .terminal import Terminal
 
 BY_OPTION = "--yes"
-"""Who answers where everything is approved, as the journal is told."""
+"""The approver in the journal if `--yes` answers."""
 
 
 async def say_yes(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
-    """Answer a question where the command line has answered them all."""
+    """Approve *request*, since the command line has approved every question."""
     return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=Approve(), by=BY_OPTION)
 
 
 @final
 class TerminalApprover:
     """
-    Performs questions: asks at *keyboard* and *screen*, one at a time; *face* is quiet meanwhile.
+    Performs questions at *keyboard* and *screen*, one at a time; *face* holds its output meanwhile.
 
-    *cwd* is where the tools work, *by* who answers. *deaf* makes Ctrl-C the business of an editor while one
-    is open, *gone* is called where the terminal is.
+    *cwd* is the directory of the tools, *by* the approver. *ignore_ctrl_c* leaves Ctrl-C to an open editor;
+    *gone* is called if the terminal is closed.
     """
 
     def __init__(  # noqa: PLR0913  # each is a part of the terminal
@@ -60,7 +60,7 @@ class TerminalApprover:
         *,
         cwd: Path,
         by: str,
-        deaf: Callable[[], AbstractContextManager[None]],
+        ignore_ctrl_c: Callable[[], AbstractContextManager[None]],
         gone: Callable[[], None],
     ) -> None:
         self._keyboard = keyboard
@@ -68,22 +68,23 @@ class TerminalApprover:
         self._face = face
         self._cwd = cwd
         self._by = by
-        self._deaf = deaf
+        self._ignores_ctrl_c = ignore_ctrl_c
         self._gone = gone
         self._one_at_a_time = asyncio.Lock()
         self._asking: dict[str, asyncio.Future[Decision]] = {}
 
     async def __call__(self, request: AskApproval, scene: PerformContext) -> ApprovalGiven | None:
-        """Ask until there is an answer; None where somebody else gave it."""
+        """Ask until there is a decision; None if another approver answered."""
         asking = asyncio.ensure_future(self._in_turn(request, scene))
         self._asking[request.id] = asking
         try:
             decision = await asking
         except asyncio.CancelledError:
+            # `answered` removed it, so another approver was first. Otherwise the run itself is cancelled.
             if request.id not in self._asking:
                 return None
             raise
-        except (EOFError, OSError, termios.error):  # the terminal is gone, and nobody said no
+        except (EOFError, OSError, termios.error):  # a closed terminal is no denial: the question stays open
             self._gone()
             raise asyncio.CancelledError from None
         finally:
@@ -91,7 +92,7 @@ class TerminalApprover:
         return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=decision, by=self._by)
 
     def answered(self, request: str) -> None:
-        """The question *request* is no longer open, whoever has answered it."""
+        """Stop asking *request*, which has an answer or is withdrawn."""
         if (asking := self._asking.pop(request, None)) is not None:
             asking.cancel()
 
@@ -111,19 +112,19 @@ class TerminalApprover:
         while True:
             match await self._keyboard.key(_keys(question), partial(self._show, question)):
                 case "y":
-                    self._told(f"{self._screen.yes} yes", "green")
+                    self._echo(f"{self._screen.yes} yes", "green")
                     return Approve(arguments=question.arguments) if question.edited else Approve()
                 case "a":
-                    self._told(f"{self._screen.yes} always {question.tool}", "green")
+                    self._echo(f"{self._screen.yes} always {question.tool}", "green")
                     return ApproveAlways()
                 case "n":
-                    self._told(f"{self._screen.no} no", "red")
+                    self._echo(f"{self._screen.no} no", "red")
                     return Deny(message=await self._line("why? (Enter: no reason)"))
                 case "s":
-                    self._told(f"{self._screen.no} no, and stop", "red")
+                    self._echo(f"{self._screen.no} no, and stop", "red")
                     return Deny(message=await self._line("why? (Enter: no reason)"), interrupt=True)
                 case _:
-                    self._told("edit", "dim")
+                    self._echo("edit", "dim")
                     question = await self._edit(question, scene)
 
     def _show(self, question: Question) -> None:
@@ -133,14 +134,14 @@ class TerminalApprover:
         self._offer([("y", yes), ("n", "no"), *always, ("e", "edit"), ("s", "no, and stop")])
 
     def _offer(self, keys: list[tuple[str, str]]) -> None:
-        """Show which *keys* can be pressed, and what each says."""
+        """Show the *keys* with the meaning of each."""
         self._screen.run_on(INDENT)
         for key, says in keys:
             self._screen.run_on(key, "bold yellow")
             self._screen.run_on(f" {says}   ", "yellow")
 
-    def _told(self, what: str, style: str) -> None:
-        """Show the key that was pressed, which the terminal did not."""
+    def _echo(self, what: str, style: str) -> None:
+        """Echo the pressed key, since the terminal does not."""
         self._screen.run_on(clean(what), style)
         self._screen.start_of_line()
 
@@ -150,7 +151,7 @@ class TerminalApprover:
         return line.strip()
 
     async def _edit(self, question: Question, scene: PerformContext) -> Question:
-        """*question* with other arguments that can be used; as it was where they are left alone."""
+        """*question* with valid new arguments; unchanged if the person leaves them as they were."""
         tools = {tool.name: tool for tool in scene.config.tools}
         text = pretty(question.arguments)
         while True:
@@ -161,21 +162,21 @@ class TerminalApprover:
                 return question
             if not text.strip() or pretty(text) == pretty(question.arguments):
                 return question
-            wrong = fault(question.tool, text, tools)
+            wrong = argument_problem(question.tool, text, tools)
             if not wrong:
                 return attrs.evolve(question, arguments=text.strip(), edited=True)
             self._screen.line(f"{INDENT}{wrong}", "red")
             again = [("e", "edit again"), ("n", "leave it as it was")]
             if await self._keyboard.key("en", partial(self._offer, again)) == "n":
-                self._told("as it was", "dim")
+                self._echo("as it was", "dim")
                 return question
-            self._told("edit", "dim")
+            self._echo("edit", "dim")
 
     async def _changed(self, text: str) -> str:
-        """*text* after a person had it: in their editor, or typed anew on one line where they have none."""
-        if command := chosen():
-            with self._deaf():
-                return await edited(text, command)
+        """*text* after the person edited it, in an editor or typed anew on one line."""
+        if command := editor_command():
+            with self._ignores_ctrl_c():
+                return await edit_text(text, command)
         self._screen.line(f"{INDENT}now: {on_one_line(text)}", "dim")
         return await self._line("new (JSON, one line; Enter leaves it):")
 

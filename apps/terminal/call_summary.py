@@ -1,4 +1,4 @@
-"""Tool calls and their results in few words: what a person has to see of them, and no more."""
+"""Summarise tool calls and their results for the screen."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .sanitize import (
 MINUTE = 60
 
 PREVIEW = 24
-"""Lines shown of what a call would write."""
+"""Lines shown of the text that a call would write."""
 
 COMMAND = 60
-"""Lines shown of a command: more, since one that is not seen should not be approved."""
+"""Lines shown of a command: more, since a person should not approve an unseen one."""
 
 MAX_DIFFED = 200_000
-"""Bytes of a file up to which a change of it is worked out."""
+"""Bytes of a file up to which a change is shown as a diff."""
 
 ESSENTIAL = {
     "read": ("path",),
@@ -37,13 +37,13 @@ ESSENTIAL = {
     "grep": ("pattern", "path", "glob"),
     "bash": ("command",),
 }
-"""The arguments that say what a call of a built-in tool is about; of another tool, all are shown."""
+"""The arguments that summarise a call of a built-in tool; other tools show all of theirs."""
 
 PREVIEWED = frozenset({"write", "edit"})
-"""Tools whose preview shows what they would write, and not where."""
+"""Tools whose preview shows the text they would write, but not the path."""
 
-COUNTED = {"read": "line", "ls": "entry", "glob": "file", "grep": "match"}
-"""What the lines of a result are, where their number says enough."""
+RESULT_UNITS = {"read": "line", "ls": "entry", "glob": "file", "grep": "match"}
+"""The unit of a result's lines, for tools whose number of lines says enough."""
 
 _PLURALS = {"entry": "entries", "match": "matches"}
 
@@ -52,12 +52,12 @@ Line = tuple[str, str]
 
 
 def plain(value: object) -> str:
-    """*value* as a person reads it: a string as it is, the rest as JSON."""
+    """*value* for a person: a string as it is, the rest as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def essence(tool: str, arguments: str, width: int) -> str:
-    """What a call of *tool* is about, on a line of at most *width* columns."""
+    """The essential arguments of a call of *tool*, on a line of at most *width* columns."""
     values = arguments_of(arguments) or {}
     if not values:
         return one_line(arguments, width) if arguments.strip() not in {"", "{}"} else ""
@@ -71,16 +71,16 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what if count == 1 else _PLURALS.get(what, what + 's')}"
 
 
-def gist(tool: str, outcome: Outcome, content: str, width: int) -> str:
-    """What came of a call, on a line of at most *width* columns."""
+def outcome_summary(tool: str, outcome: Outcome, content: str, width: int) -> str:
+    """The outcome of a call on a line of at most *width* columns."""
     lines = [line for line in content.splitlines() if line.strip()]
     if not lines:
         return "no output"
     if outcome is not Outcome.OK:
         return one_line(content, width)
-    if tool in COUNTED:
+    if tool in RESULT_UNITS:
         notes = [line for line in lines if line.startswith("[")]
-        count = number(len(lines) - len(notes), COUNTED[tool])
+        count = number(len(lines) - len(notes), RESULT_UNITS[tool])
         return one_line(" ".join([count, *notes]) if len(notes) < len(lines) else notes[0], width)
     if tool == "bash":
         return _of_command(lines, width)
@@ -89,17 +89,17 @@ def gist(tool: str, outcome: Outcome, content: str, width: int) -> str:
 
 
 def _of_command(lines: list[str], width: int) -> str:
-    """The last line a command said, and its exit code where that is not 0."""
-    *said, code = lines
+    """The last output line of a command, and its exit code unless that is 0."""
+    *output, code = lines
     ended = "" if code == "[exit code 0]" else f" {code}"
-    if not said:
+    if not output:
         return one_line(f"no output{ended}", width)
-    more = f" ({number(len(said), 'line')})" if len(said) > 1 else ""
-    return one_line(said[-1], width - len(more) - len(ended)) + more + ended
+    more = f" ({number(len(output), 'line')})" if len(output) > 1 else ""
+    return one_line(output[-1], width - len(more) - len(ended)) + more + ended
 
 
 def preview(tool: str, arguments: str, cwd: Path) -> list[Line]:
-    """What a person is shown of a call before saying yes; a change of a file below *cwd* as a change."""
+    """The preview of a call for its approval; a change of a file below *cwd* as a diff."""
     values = arguments_of(arguments) or {}
     if tool == "bash" and "command" in values:
         return _listed("$", plain(values["command"]), COMMAND) + _fields(values, {"command"})
@@ -134,7 +134,7 @@ def _fields(values: Mapping[str, object], shown: set[str]) -> list[Line]:
 
 
 def _written(path: str, content: str, cwd: Path) -> list[Line]:
-    """The lines that change, where there is a file already; else the lines of the new one."""
+    """The changed lines of an existing file, or the lines of a new one."""
     before = _text(path, cwd)
     if before is None:
         return _listed("+", content, PREVIEW)
@@ -151,9 +151,10 @@ def _written(path: str, content: str, cwd: Path) -> list[Line]:
 
 
 def _text(path: str, cwd: Path) -> str | None:
-    """The file at *path* as it is, where it is below *cwd*, small and text."""
+    """The text of the file at *path*, if it is below *cwd*, small and text."""
     try:
         real = (cwd / path).resolve()
+        # The model chose the path: do not read a file elsewhere, or a link to one, for a preview.
         if not real.is_relative_to(cwd.resolve()) or not real.is_file() or real.stat().st_size > MAX_DIFFED:
             return None
         return real.read_text("utf-8")
@@ -161,8 +162,8 @@ def _text(path: str, cwd: Path) -> str | None:
         return None
 
 
-def took(seconds: float) -> str:
-    """How long a tool ran, in a unit that says something: ``3 ms``, ``1.2 s``, ``2 min 5 s``."""
+def duration(seconds: float) -> str:
+    """*seconds* in a fitting unit: ``3 ms``, ``1.2 s``, ``2 min 5 s``."""
     if seconds < 1:
         return f"{max(1, round(seconds * 1000))} ms"
     if seconds < MINUTE:

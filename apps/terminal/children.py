@@ -1,4 +1,4 @@
-"""What a person sees of children at work: a line for each call, each trouble, and what they used."""
+"""Show children at work: a line for each call and each problem, and their spend."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from ...effects.notices import (
 from ..cli.exit_codes import Exit, exit_for
 from ..cli.option_types import short
 from .call_summary import essence
-from .countdown import waits
-from .notice_lines import Remark, remarks
+from .countdown import wait_lines
+from .notice_lines import StyledLine, notice_lines
 from .sanitize import clean, one_line
 from .screen import INDENT, Screen
 from .spend_format import brief
 
 
 @final
-class Children:
-    """Tells on *screen* what children do, and remembers how those that are over ended, by their calls."""
+class ChildrenView:
+    """Shows the notices of children on *screen*, and remembers how each ended, by its call."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._ended: dict[str, RunEnded] = {}
 
-    def lines(self, noticed: AgentNoticed, *, named: bool) -> Iterator[Remark]:
-        """What is told of a child's notice; *named*: and whose it is."""
+    def lines(self, noticed: AgentNoticed, *, named: bool) -> Iterator[StyledLine]:
+        """The lines for a child's notice; if *named*, they begin with the number of its call."""
         if isinstance(noticed.notice, RunEnded):
             self._ended[noticed.call] = noticed.notice
         whose = f"#{clean(short(noticed.call))} " if named else ""
         room = self._screen.width - len(INDENT) - len(whose)
-        for text, style in self._told(noticed.notice, room):
+        for text, style in self._lines(noticed.notice, room):
             yield f"{INDENT}{whose}{text}", style
 
-    def _told(self, notice: Notice, room: int) -> Iterator[Remark]:
+    def _lines(self, notice: Notice, room: int) -> Iterator[StyledLine]:
         match notice:
             case ToolStarted(tool=tool, arguments=arguments):
                 about = essence(tool, arguments, room - len(tool) - 4)
@@ -51,12 +51,12 @@ class Children:
                 came = one_line(content, room - len(INDENT) - 2)
                 yield f"{INDENT}{self._screen.elbow} {came}", "red"
             case RetryScheduled() | RequestDelayed():
-                yield from waits(notice, self._screen, room)
+                yield from wait_lines(notice, self._screen, room)
             case _:
-                yield from ((one_line(text, room), style) for text, style in remarks(notice))
+                yield from ((one_line(text, room), style) for text, style in notice_lines(notice))
 
-    def account(self, call: str) -> Iterator[Remark]:
-        """What the child on *call*, which is over, used; and why it ended where that was not by itself."""
+    def end_lines(self, call: str) -> Iterator[StyledLine]:
+        """The spend of the finished child on *call*, and its reason unless it ended by itself."""
         ended = self._ended.pop(call, None)
         if ended is not None:
             facts = [*brief(ended.spent)]

@@ -1,4 +1,4 @@
-"""Waits as a person sees them: for the next try of a model call, or until a request may be sent."""
+"""Show waits: for the next try of a model call, or until a request may be sent."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator
 from math import ceil
 
 from ...effects.notices import RequestDelayed, RetryScheduled
-from .call_summary import MINUTE, took
-from .notice_lines import Remark
+from .call_summary import MINUTE, duration
+from .notice_lines import StyledLine
 from .sanitize import one_line
 from .screen import Screen
 
-NOTICED = 1.0
-"""Seconds for which a request is held back before anybody is told."""
+MIN_SHOWN_DELAY = 1.0
+"""Seconds of delay below which no line is shown."""
 
 Countdown = RetryScheduled | RequestDelayed
-"""A model is not asked before its `due`."""
+"""Notices of a model call that waits until its `due`."""
 
 
-def waits(notice: Countdown, screen: Screen, room: int) -> Iterator[Remark]:
-    """Why a model is not asked at once, and when it is, on a line of *room* columns; nothing where it is."""
+def wait_lines(notice: Countdown, screen: Screen, room: int) -> Iterator[StyledLine]:
+    """The reason and the length of a wait, on a line of *room* columns; no line if it is over or short."""
     left = notice.due - time.time()
     if isinstance(notice, RetryScheduled):
         cause, style, least = f"{notice.failure}: {notice.message}", "yellow", 0.0
     else:
-        cause, style, least = notice.reason, "dim", NOTICED
+        cause, style, least = notice.reason, "dim", MIN_SHOWN_DELAY
     if left > least:
         then = f" {screen.middle} {_then(notice)} in {_left(left)}"
         if left >= MINUTE:
@@ -34,13 +34,13 @@ def waits(notice: Countdown, screen: Screen, room: int) -> Iterator[Remark]:
 
 
 def countdown(notice: Countdown) -> Callable[[], str]:
-    """Says how long there is still to wait, and then what for."""
+    """A function that returns the remaining wait, and then what follows."""
 
-    def says() -> str:
+    def text() -> str:
         left = notice.due - time.time()
         return f"{_then(notice)} in {_left(left)}" if left > 0 else _then(notice)
 
-    return says
+    return text
 
 
 def _then(notice: Countdown) -> str:
@@ -48,4 +48,4 @@ def _then(notice: Countdown) -> str:
 
 
 def _left(seconds: float) -> str:
-    return took(seconds) if seconds >= MINUTE else f"{ceil(seconds)} s"
+    return duration(seconds) if seconds >= MINUTE else f"{ceil(seconds)} s"

@@ -1,4 +1,4 @@
-"""Letting a person change a text in the editor of their choice."""
+"""Let a person change a text in their own editor."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ import tempfile
 from pathlib import Path
 
 
-def chosen() -> tuple[str, ...]:
-    """The command in ``VISUAL`` or else ``EDITOR``; empty where neither is set, or is no command."""
-    told = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+def editor_command() -> tuple[str, ...]:
+    """The command in ``VISUAL`` or else ``EDITOR``; empty if neither is set or valid."""
+    command = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     try:
-        return tuple(shlex.split(told))
-    except ValueError:  # a quote is open
+        return tuple(shlex.split(command))
+    except ValueError:  # an unclosed quote
         return ()
 
 
-async def edited(text: str, command: tuple[str, ...]) -> str:
+async def edit_text(text: str, command: tuple[str, ...]) -> str:
     """
-    *text* as it is after *command* was run on it and ended well.
+    *text* after *command* edited it.
 
-    Raises `OSError` where it cannot be started or its file not be read, and `ValueError` where it failed.
+    Raises `OSError` if the editor cannot start or the file cannot be read, and `ValueError` if the editor
+    fails.
     """
-    path = _written(text)
+    path = _write(text)
     try:
         code = await _run((*command, str(path)))
         if code:
             msg = f"{command[0]!r} ended with exit code {code}"
             raise ValueError(msg)
-        return _taken(path)
+        return _text_of(path)
     finally:
-        _removed(path)
+        _remove(path)
 
 
-def _written(text: str) -> Path:
-    """A file that holds *text*, for its owner's eyes only."""
+def _write(text: str) -> Path:
+    """A new file with *text*, for its owner only."""
+    # Arguments may hold secrets; mkstemp lets no other user read the file.
     descriptor, name = tempfile.mkstemp(prefix="turnwheel-", suffix=".json")
     os.close(descriptor)
     path = Path(name)
@@ -44,11 +46,11 @@ def _written(text: str) -> Path:
     return path
 
 
-def _taken(path: Path) -> str:
+def _text_of(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-def _removed(path: Path) -> None:
+def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
@@ -57,6 +59,6 @@ async def _run(command: tuple[str, ...]) -> int:
     try:
         return await process.wait()
     finally:
-        if process.returncode is None:  # we are cancelled
+        if process.returncode is None:  # this task was cancelled
             process.terminate()
             await process.wait()

@@ -1,4 +1,4 @@
-"""What is told of a notice in one line, and how that looks."""
+"""Turn notices into styled lines for a person."""
 
 from __future__ import annotations
 
@@ -33,66 +33,68 @@ from ...effects.records import Change, SetMode, SetModel
 from ..cli.option_types import short
 from .call_summary import number
 
-Remark = tuple[str, str]
+StyledLine = tuple[str, str]
 """A line and its style."""
 
 
-def remarks(notice: Notice) -> Iterator[Remark]:
-    """What everybody is told of *notice*."""
+def notice_lines(notice: Notice) -> Iterator[StyledLine]:
+    """The lines that every person sees of *notice*."""
     match notice:
         case Warned(text=text):
             yield text, "yellow"
         case SettingChanged(change=change):
-            yield f"from now on: {changed(change)}", "cyan"
+            yield f"from now on: {change_text(change)}", "cyan"
         case SettingRefused(change=change, reason=reason):
-            yield f"not changed: {changed(change)}: {reason}", "yellow"
+            yield f"not changed: {change_text(change)}: {reason}", "yellow"
         case InputBlocked(reason=reason):
-            yield f"a hook did not let that in: {reason or 'it gave no reason'}", "yellow"
-        case HookEnded(said=said):
-            yield from ((f"hook {one.name} has no say: {one.fault}", "yellow") for one in said if one.fault)
+            yield f"a hook blocked the input: {reason or 'it gave no reason'}", "yellow"
+        case HookEnded(said=answers):
+            yield from (
+                (f"hook {one.name} is ignored: {one.fault}", "yellow") for one in answers if one.fault
+            )
         case _:
             yield from _upkeep(notice)
 
 
-def _upkeep(notice: Notice) -> Iterator[Remark]:
-    """What is told of what keeps a long run going."""
+def _upkeep(notice: Notice) -> Iterator[StyledLine]:
+    """The lines for notices that keep a long run going."""
     match notice:
         case FallbackUsed(model=model, instead_of=other):
             yield f"{notice.failure}: {notice.message}", "yellow"
             yield f"from now on {model} answers in place of {other}, until the run is over", "yellow"
         case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
-            yield f"it goes in circles, and is told so: {text}", "yellow"  # its end says that it was stopped
+            yield f"repetition: the model is warned: {text}", "yellow"  # the end of the run shows a stop
         case ResultsCleared(count=count, tokens=tokens):
             old = f"{number(count, 'old tool result')} (about {number(tokens, 'token')})"
-            yield f"left out of what the model reads: {old}", "dim"
+            yield f"cleared {old}", "dim"
         case CompactionStarted(size=size):
             yield f"summarising the conversation ({size:,} tokens)", "dim"
         case Compacted(before=before, after=after):
             yield f"summarised: {before:,} tokens are now {after:,}", "dim"
         case CompactionFailed(reason=reason):
-            yield f"the conversation stays as it is: {reason}", "yellow"
+            yield f"the conversation was not summarised: {reason}", "yellow"
         case _:
             pass
 
 
-def details(notice: Notice) -> Iterator[Remark]:
-    """What else is told of *notice* to whoever wants to know everything."""
+def verbose_lines(notice: Notice) -> Iterator[StyledLine]:
+    """The additional lines of *notice* for `--verbose`."""
     match notice:
         case CallJudged(call=call, tool=tool):
             detail = f": {notice.detail}" if notice.detail else ""
             yield f"#{short(call)} {tool}: {notice.verdict}, by {notice.ground}{detail}", "dim"
         case HookAsked(hook=hook, names=names):
             yield f"{hook}: {', '.join(names)}", "dim"
-        case HookEnded(said=said):
-            yield from ((f"hook {one.name}: {_answer(one)}", "dim") for one in said if not one.fault)
+        case HookEnded(said=answers):
+            yield from ((f"hook {one.name}: {_answer(one)}", "dim") for one in answers if not one.fault)
         case Ignored(event=event, state=state):
             yield f"{event} came too late for {state}", "dim"
         case _:
             pass
 
 
-def _answer(said: HookSaid) -> str:
-    answer = said.answer
+def _answer(hook: HookSaid) -> str:
+    answer = hook.answer
     words = [
         str(answer.verdict or ""),
         f"because {answer.reason}" if answer.reason and answer.verdict else "",
@@ -104,24 +106,26 @@ def _answer(said: HookSaid) -> str:
     return ", ".join(filter(None, words)) or "nothing to say"
 
 
-def changed(change: Change) -> str:
-    """A setting as it is after *change*, in a word or two."""
+def change_text(change: Change) -> str:
+    """The new value of a setting in a word or two."""
     match change:
         case SetModel(model=model):
             return f"model {model}"
         case SetMode(mode=mode):
             return f"mode {mode}"
         case _:
-            return "thinking as the provider does" if change.tokens is None else thought(change.tokens)
+            return (
+                "the provider's default thinking" if change.tokens is None else thinking_text(change.tokens)
+            )
 
 
-def thought(tokens: int) -> str:
-    """How much a model may think."""
+def thinking_text(tokens: int) -> str:
+    """A limit of thinking tokens, in words."""
     return f"thinking up to {number(tokens, 'token')}"
 
 
-def decided(decision: Decision) -> str:
-    """What somebody said to a question."""
+def decision_text(decision: Decision) -> str:
+    """A decision in words."""
     match decision:
         case Approve(arguments=""):
             return "yes"

@@ -1,27 +1,27 @@
-"""What a person is told of a run that is over, or that rests."""
+"""Describe a run that is over, or that rests on questions."""
 
 from __future__ import annotations
 
 from ...effects.notices import DoneReason
 from ...engine.session.session import Result, Session
-from ...states.rules import model_messages
-from ..cli.exit_codes import MEANS, exit_for
+from ...states.rules.permission import RUN_AGAIN
+from ..cli.exit_codes import MEANINGS, exit_for
 from ..cli.option_types import ALL, short
 from ..cli.run_options import RunOptions
 from .call_summary import essence, number
 from .screen import INDENT, Screen
 
 
-def ending(result: Result) -> tuple[str, str]:
-    """What is told of a run that did not end by itself, and how it looks."""
+def ending_line(result: Result) -> tuple[str, str]:
+    """A line and its style for a run that did not end by itself."""
     if result.reason is DoneReason.ERROR:
         return f"error: {result.detail}", "red"
     detail = f": {result.detail}" if result.detail else ""
-    return f"{MEANS[exit_for(result.reason)]}{detail}", "yellow"
+    return f"{MEANINGS[exit_for(result.reason)]}{detail}", "yellow"
 
 
-def tell_rest(session: Session, job: RunOptions, screen: Screen) -> None:
-    """Say on *screen* what the run of *session* rests on, and how that is answered."""
+def show_resting(session: Session, options: RunOptions, screen: Screen) -> None:
+    """Show on *screen* the open questions of the run of *session*, and the command that answers them."""
     waiting = session.waiting
     screen.line(f"the run rests on {number(len(waiting), 'question')}:", "yellow")
     for question in waiting:
@@ -29,5 +29,5 @@ def tell_rest(session: Session, job: RunOptions, screen: Screen) -> None:
         about = essence(question.tool, question.arguments, screen.width - len(name))
         screen.line(f"{name}{about}".rstrip())
         if question.again:
-            screen.line(f"{INDENT * 2}{model_messages.AGAIN}", "yellow")
-    screen.line(f"answer with: {job.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")
+            screen.line(f"{INDENT * 2}{RUN_AGAIN.detail}", "yellow")
+    screen.line(f"answer with: {options.reach('approve', session.id)} CALL, or deny; CALL may be {ALL}")

@@ -1,4 +1,4 @@
-"""What a person is told of a run whose process was lost: what became of the work it left."""
+"""Describe the recovery of a run whose process was lost: the outcome of each open request."""
 
 from __future__ import annotations
 
@@ -36,68 +36,70 @@ from ...states.state import (
 )
 from .call_summary import essence
 
-WIDTH = 80
-"""Columns for what a call is about."""
+NOTE_WIDTH = 80
+"""Columns for the arguments of a call."""
 
 
-def calls(machine: Machine) -> tuple[ToolCall, ...]:
-    """The calls that *machine*'s run is busy with."""
+def batch_calls(machine: Machine) -> tuple[ToolCall, ...]:
+    """The calls of the current batch of *machine*."""
     if isinstance(machine.state, Executing | Confirming | Dispatching):
         return tuple(call.call for call in machine.state.batch.calls)
     return ()
 
 
-def asked(session: Session) -> Iterator[AskApproval]:
-    """The questions of *session* and its children; also those whose answers nobody has heeded yet."""
+def open_questions(session: Session) -> Iterator[AskApproval]:
+    """
+    The open questions of *session* and its children, also those with an answer that no worker has taken up.
+    """
     sessions = (session, *[session.child(link.call) for link in session.children])
     for machine in [each.machine for each in sessions]:
         yield from () if machine is None else questions(machine)
 
 
-def told(
+def recovery_lines(
     machine: Machine, config: Config, now: float, unbegun: frozenset[str] = frozenset()
 ) -> Iterator[str]:
     """
-    What is done about each piece of work that was open, a line each, by whoever goes on under *config*.
+    A line for each open request, as the next worker under *config* will treat it.
 
-    *now* is in seconds since the epoch. Nobody has begun what is *unbegun*.
+    *now* is in seconds since the epoch. The requests *unbegun* never started.
     """
     ahead = Machine(machine.config, machine.state, machine.memory)
     ahead.reconfigure(config)
     recovery = recover(ahead, now, unbegun)
     names = _names(machine)
     for event in recovery.events:
-        asked = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
-        yield from _of_event(event, names, asks=bool(asked))
+        open_questions = [one for one in ahead.advance(event) if isinstance(one, AskApproval) and one.again]
+        yield from _of_event(event, names, asks=bool(open_questions))
     for request in recovery.again:
         if isinstance(request, RunTool) and request.id in unbegun:
             yield f"handed over: {names.get(request.id, request.tool)} - begins now"
         elif not isinstance(request, SetTimer):
             yield from _of_request(request, names)
         elif isinstance(machine.state, Thinking | Compacting):  # else it is a question's deadline
-            yield "recovered: the model is asked again when its time has come"
+            yield "recovered: the model is asked again at the planned time"
 
 
 def _names(machine: Machine) -> dict[str, str]:
-    """What each open request of a batch is about."""
+    """A summary of the call of each open request."""
     if not isinstance(machine.state, Executing | Confirming | Dispatching):
         return {}
     return {
-        request: f"{call.call.name} {essence(call.call.name, call.call.arguments, WIDTH)}".rstrip()
+        request: f"{call.call.name} {essence(call.call.name, call.call.arguments, NOTE_WIDTH)}".rstrip()
         for call in machine.state.batch.calls
         for request in call.open
     }
 
 
 def _of_event(event: Event, names: dict[str, str], *, asks: bool) -> Iterator[str]:
-    """What *event* means for what was open; *asks*: a person is asked about it."""
+    """The lines for a recovery *event*; *asks*: the machine asks a person about it."""
     match event:
         case ModelFailed(failure=Failure.UNBEGUN):
             yield "handed over: the model is asked now"
         case ModelFailed():
-            yield "recovered: the answer that was under way is lost, the model is asked again"
+            yield "recovered: the unfinished answer is lost, the model is asked again"
         case AgentFinished(request=request):
-            yield f"recovered: {names.get(request, 'an agent')} - it is not there any more, and may have run"
+            yield f"recovered: {names.get(request, 'an agent')} - it no longer exists, and may have run"
         case ToolLost(request=request):
             then = "; you are asked about it" if asks else " and is not run again"
             yield f"recovered: {names.get(request, 'a tool')} - it may have run{then}"

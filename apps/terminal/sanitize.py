@@ -1,9 +1,9 @@
 """
-Text of models and tools, made fit for a terminal.
+Make text of models and tools safe for a terminal.
 
-Whatever a model says or a tool returns may hold escape sequences, which a terminal obeys: they can move the
-cursor, rewrite what a person is about to approve, or set the clipboard. So every character that a terminal
-does not simply draw is shown as its code, and nothing else of the text changes.
+Such text may hold escape sequences that a terminal obeys. They can move the cursor, rewrite a question that a
+person is about to approve, or set the clipboard. So each character that a terminal does not simply draw is
+shown as its code. The rest of the text does not change.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
 
-KEPT = "\n\t"
-"""Control characters that are let through."""
+ALLOWED_CONTROLS = "\n\t"
+"""Control characters that stay."""
 
 CUT = "..."
-"""Stands for what was cut."""
+"""Marks a cut."""
 
 # Other formats (the joiners of emoji and of Indic scripts among them) only change how neighbours are drawn.
 # These turn around the order in which a line is read, so that it is not what it seems, or hide in it.
@@ -39,7 +39,7 @@ def _code(point: int) -> str:
 
 
 def _shown_as_code() -> Iterator[int]:
-    yield from (point for point in (*range(0x20), *range(0x7F, 0xA0)) if chr(point) not in KEPT)
+    yield from (point for point in (*range(0x20), *range(0x7F, 0xA0)) if chr(point) not in ALLOWED_CONTROLS)
     yield from range(0xD800, 0xE000)
     yield from _DECEIVING
 
@@ -48,12 +48,12 @@ _CODES = {point: _code(point) for point in _shown_as_code()}
 
 
 def clean(text: str) -> str:
-    """*text* without anything a terminal would obey; lines and tabs stay."""
+    """*text* with control characters as codes; line ends and tabs stay."""
     return text.replace("\r\n", "\n").translate(_CODES)
 
 
 def one_line(text: str, limit: int) -> str:
-    """*text*, cleaned, on one line of at most *limit* columns; dots at its end show that it was cut."""
+    """*text*, cleaned, on one line of at most *limit* columns; dots at its end mark a cut."""
     flat = clean(" ".join(text.split()))
     if cell_len(flat) <= limit:
         return flat
@@ -61,6 +61,6 @@ def one_line(text: str, limit: int) -> str:
 
 
 def first_lines(text: str, limit: int) -> tuple[list[str], int]:
-    """The first *limit* lines of *text*, cleaned, and how many there are beyond."""
+    """The first *limit* lines of *text*, cleaned, and the number of the others."""
     lines = clean(text).splitlines()
     return lines[:limit], max(0, len(lines) - limit)

@@ -1,10 +1,10 @@
 """
-A terminal or a pipe as a place to write: lines, running text, and what stands below them all.
+Write to a terminal or a pipe: lines, running text, and a dock below them.
 
-Theory of operation. What is written stays where it is and scrolls away. Below it there may be a *dock*: rows
-that are drawn again and again, such as the line that a person types. Before anything is written the dock is
-taken away and the cursor put behind what was written last; afterwards the dock is drawn again. So that the
-cursor can be put there, the column that running text has reached is counted as a terminal counts it.
+Theory of operation. Written text stays and scrolls away. The *dock* below it holds rows that are drawn again
+and again, such as the input line. Each write first removes the dock and puts the cursor behind the last text;
+afterwards it draws the dock again. To find that place, the column of running text is counted as a terminal
+counts it.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .sanitize import clean
 from .wrap import Wrap
 
 SIGNS, PLAIN_SIGNS = ("●", "⎿", "·", "✓", "✗"), ("*", "|", "-", "+", "x")
-"""Before a call and its result, between facts, for yes and no; and where they cannot be drawn."""
+"""Signs before a call and its result, between facts, for yes and no; and their plain replacements."""
 
 INDENT = "  "
-"""Before what belongs to the line above."""
+"""Stands before a line that belongs to the line above."""
 
 TAB = 8
-"""Columns between two stops of a tabulator."""
+"""Columns between two tab stops."""
 
-# A terminal that knows them shows everything between them at once; the others pass over them.
+# A terminal that knows these codes draws the text between them at once; others ignore them.
 _TOGETHER, _DONE = "\x1b[?2026h", "\x1b[?2026l"
 
 
 @final
 class _Console(Console):
-    """A console that says that nobody reads it any more, where rich would end the process."""
+    """A console that raises an error if its reader has left, where rich would end the process."""
 
     def on_broken_pipe(self) -> None:
-        """Leave it to whoever writes."""
+        """Raise the error of the write."""
         raise  # noqa: PLE0704  # rich calls this while it handles the error
 
 
 @final
 class _Waiting:
-    """What the spinner's line says, asked again for each picture of it."""
+    """The spinner's line, computed anew for each frame."""
 
     def __init__(self, says: Callable[[], str], style: str) -> None:
         self._says = says
@@ -57,7 +57,7 @@ class _Waiting:
         self._spinner = Spinner("dots", style=style)
 
     def __rich__(self) -> Spinner:
-        """The line as it is now."""
+        """The line now."""
         self._spinner.update(text=Text(self._says(), style=self._style, no_wrap=True, overflow="ellipsis"))
         return self._spinner
 
@@ -65,7 +65,7 @@ class _Waiting:
 @final
 @attrs.frozen
 class Dock:
-    """Rows below all that is written, each cut to the width there is; the cursor is at *row* and *column*."""
+    """Rows below all text, each cut to the width; the cursor is at *row* and *column*."""
 
     rows: tuple[Text, ...]
     row: int
@@ -75,16 +75,16 @@ class Dock:
 @final
 class Screen:
     """
-    Writes to *file*: with colours, a spinner and its width where that is a terminal, plainly where it is not.
+    Writes to *file*: with colours, a spinner and a width to a terminal, plainly to a pipe or file.
 
-    Everything written is cleaned of what a terminal would obey. `NO_COLOR` is respected.
+    Every text is cleaned of control characters. `NO_COLOR` is respected.
     """
 
     def __init__(self, file: TextIO) -> None:
         reconfigure = getattr(file, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a character that the encoding lacks must not end a run
-        # Whatever FORCE_COLOR and its kin say, a pipe gets no codes.
+        # A pipe gets no codes, even with FORCE_COLOR, since programs read it.
         self._console = _Console(
             file=file,
             highlight=False,
@@ -96,22 +96,22 @@ class Screen:
         self._live: Live | None = None
         self._column = 0
         self._full = False
-        """Whether the last row was full when the dock was drawn, so that what comes begins a row."""
+        """Whether the last row was full when the dock was drawn, so that the next text begins a row."""
         self._dock: Callable[[], Dock] | None = None
         self._docked: Dock | None = None
         self.waits_for: Callable[[], str] | None = None
-        """What `spin` was told, until `still`."""
+        """The text function of `spin`, until `still`."""
         signs = SIGNS if _can_encode(file, "".join(SIGNS)) else PLAIN_SIGNS
         self.dot, self.elbow, self.middle, self.yes, self.no = signs
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at this."""
+        """Whether this is a terminal."""
         return self._console.is_terminal
 
     @property
     def width(self) -> int:
-        """Columns for a line; generous where nobody looks."""
+        """Columns for a line; many if this is no terminal."""
         return self._console.width if self.is_terminal else 160
 
     def line(self, text: str = "", style: str = "") -> None:
@@ -119,13 +119,13 @@ class Screen:
         self.lines(Text(clean(text), style=style))
 
     def say(self, text: str, style: str = "") -> None:
-        """Write *text* as `line` does, broken at its spaces where it is wider than the screen."""
+        """Write *text* as `line` does, wrapped at spaces if it is wider than the screen."""
         wrap = Wrap(lambda: self.width)
         shown = clean(text)
         self.lines(Text(wrap.feed(shown) + wrap.end() if self.is_terminal else shown, style=style))
 
     def lines(self, *parts: Text) -> None:
-        """Write the styled *parts*, which have been cleaned, as lines of their own."""
+        """Write the styled and cleaned *parts* as lines of their own."""
         self._stop_live()
         with self._above_the_dock():
             self._end_line()
@@ -133,23 +133,24 @@ class Screen:
                 self._console.print(part)
 
     def run_on(self, text: str, style: str = "") -> None:
-        """Write *text* behind what was written last."""
+        """Write *text* directly after the last text."""
         self._stop_live()
         with self._above_the_dock():
             shown = clean(text)
+            # Without this, a full row would be followed by an empty one.
             if self._full:
-                shown = shown.removeprefix("\n")  # the dock has begun a row already
+                shown = shown.removeprefix("\n")  # drawing the dock began a row already
             self._full = self._full and not shown
             self._console.print(Text(self._counted(shown), style=style), end="")
             self._console.file.flush()
 
     def start_of_line(self) -> None:
-        """Go to the start of a line, if not there already."""
+        """Begin a new line, unless the cursor is at the start of one."""
         with self._above_the_dock():
             self._end_line()
 
     def typed(self, line: str) -> None:
-        """A person typed *line*, which the terminal showed by itself."""
+        """Account for *line*, which the terminal echoed itself."""
         self._column = 0 if line.endswith("\n") else 1
         self.start_of_line()
 
@@ -160,29 +161,29 @@ class Screen:
             self._column = 0
 
     def _counted(self, text: str) -> str:
-        """*text* without tabulators, after which the cursor is where `_column` says."""
+        """*text* with tabs as spaces; updates `_column`."""
         out: list[str] = []
         for char in text:
             shown = " " * (TAB - self._column % TAB) if char == "\t" else char
             cells = cell_len(shown)
-            # At the end of a row a terminal waits for the next character before it begins another one.
+            # At the end of a row a terminal waits for the next character before it begins another row.
             beyond = self._column + cells > self.width
             self._column = 0 if char == "\n" else cells if beyond else self._column + cells
             out.append(shown)
         return "".join(out)
 
-    # While something is waited for
+    # The spinner
 
     @property
     def can_spin(self) -> bool:
-        """Whether `spin` shows something."""
+        """Whether `spin` shows anything."""
         return self.is_terminal and not self._console.is_dumb_terminal
 
     def spin(self, says: Callable[[], str]) -> None:
         """
-        Show that something goes on, in the words of *says*.
+        Show a spinner with the text of *says*.
 
-        Without a dock that is until something else is written, with one until `still`.
+        Without a dock it ends with the next text; with one it stays until `still`.
         """
         if not self.can_spin:
             return
@@ -203,7 +204,7 @@ class Screen:
         self._live.start()
 
     def still(self) -> None:
-        """Take the spinner away."""
+        """Remove the spinner."""
         self.waits_for = None
         self._stop_live()
 
@@ -216,7 +217,7 @@ class Screen:
 
     @contextmanager
     def dock(self, shows: Callable[[], Dock]) -> Generator[None]:
-        """Keep what *shows* says below all that is written."""
+        """Keep the dock of *shows* below all text while the context is open."""
         self.still()
         self._dock = shows
         self.redraw()
@@ -228,7 +229,7 @@ class Screen:
             self._console.file.flush()
 
     def redraw(self) -> None:
-        """Draw the dock as it is now."""
+        """Draw the dock again if it has changed."""
         if self._dock is not None and self._dock() != self._docked:
             with self._above_the_dock():
                 pass
@@ -247,12 +248,12 @@ class Screen:
             self.redraw()
 
     def redraw_all(self) -> None:
-        """Another program has written meanwhile: what was drawn is no longer where it was."""
+        """Draw the dock anew, since another program has written to the screen."""
         self._docked, self._column = None, 0
         self.redraw()
 
     def control(self, codes: str) -> None:
-        """Tell the terminal *codes*, which draw nothing."""
+        """Send *codes*, which draw nothing, to the terminal."""
         self._write(codes)
         self._console.file.flush()
 
@@ -271,11 +272,11 @@ class Screen:
             self._console.file.flush()
 
     def _lift(self) -> None:
-        """Take the dock away; the cursor is behind what was written last."""
+        """Remove the dock; the cursor is behind the last text."""
         docked, self._docked = self._docked, None
         if docked is None:
             return
-        # Where the window has become narrower since, a terminal has broken the rows that no longer fit.
+        # If the window became narrower, the terminal has wrapped the rows that no longer fit.
         above = sum([-(-max(1, cell_len(row.plain)) // self.width) for row in docked.rows[: docked.row]])
         self._write("\r" + _up(above) + "\x1b[J")
         if self._column >= self.width:
@@ -284,7 +285,7 @@ class Screen:
             self._write(_up(1) + _right(self._column))
 
     def _lower(self, dock: Dock) -> None:
-        """Draw *dock* on rows of its own, below what was written last."""
+        """Draw *dock* on rows of its own below the last text."""
         if self._column:
             self._write("\n")
         for number, row in enumerate(dock.rows):
@@ -306,26 +307,26 @@ def _right(columns: int) -> str:
 
 
 def _fitted(row: Text, width: int) -> Text:
-    """*row*, which has been cleaned, in at most *width* columns: one that a terminal breaks would be two."""
+    """*row*, which is clean, cut to *width* columns: a wrapped row would count as two."""
     fitted = row.copy()
     fitted.truncate(width, overflow="crop")
     return fitted
 
 
 def timer() -> Callable[[], str]:
-    """Says how many seconds have passed since it was made; nothing in the first."""
+    """A function that returns the seconds since now as text; empty in the first second."""
     begun = time.monotonic()
 
-    def says() -> str:
+    def text() -> str:
         seconds = int(time.monotonic() - begun)
         return f"{seconds} s" if seconds else ""
 
-    return says
+    return text
 
 
 def _can_encode(file: TextIO, text: str) -> bool:
     try:
-        text.encode(file.encoding or "utf-8")  # what is only kept in memory has none
+        text.encode(file.encoding or "utf-8")  # a file in memory has no encoding
     except (UnicodeEncodeError, LookupError):
         return False
-    return os.environ.get("TERM") != "linux"  # its font has few of them
+    return os.environ.get("TERM") != "linux"  # the font of the Linux console lacks most of them

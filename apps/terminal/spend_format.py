@@ -1,4 +1,4 @@
-"""What was used, as a person reads it: turns, tokens, money, time."""
+"""Format spend for a person: turns, tokens, money and time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from ...effects.usage import Spent
-from .call_summary import number, took
+from .call_summary import duration, number
 
-LEAST = Decimal("0.0001")
-"""US dollars that are told; what is less is told as that."""
+MIN_SHOWN_DOLLARS = Decimal("0.0001")
+"""The smallest cost in US dollars that is shown as a number."""
 
 
 def money(spent: Spent) -> str:
-    """What *spent* cost, as far as prices are known; what has none is told in tokens."""
+    """The cost of *spent*, as far as prices are known; the rest in tokens."""
     if spent.unpriced and not spent.cost and spent.unpriced >= spent.usage.total:
         return "no price known"
     return f"{_dollars(spent.cost)}{_unpriced(spent)}"
@@ -22,7 +22,7 @@ def money(spent: Spent) -> str:
 def _dollars(cost: Decimal) -> str:
     if not cost:
         return "$0"
-    return f"${cost:,.4f}" if cost >= LEAST else f"<${LEAST}"
+    return f"${cost:,.4f}" if cost >= MIN_SHOWN_DOLLARS else f"<${MIN_SHOWN_DOLLARS}"
 
 
 def _unpriced(spent: Spent) -> str:
@@ -30,7 +30,7 @@ def _unpriced(spent: Spent) -> str:
 
 
 def bill(spent: Spent) -> Iterator[str]:
-    """What a run used, fact by fact."""
+    """The spend of a run, fact by fact."""
     usage = spent.usage
     cached = f" ({usage.cached:,} cached)" if usage.cached else ""
     yield number(spent.turns, "turn")
@@ -40,12 +40,12 @@ def bill(spent: Spent) -> Iterator[str]:
 
 
 def brief(spent: Spent) -> Iterator[str]:
-    """The same of a child, which is part of its parent's bill, in fewer words."""
+    """The spend of a child in fewer words, since it is part of its parent's."""
     yield number(spent.turns, "turn")
     yield number(spent.usage.total, "token")
     yield money(spent)
     if spent.seconds:
-        yield took(spent.seconds)
+        yield duration(spent.seconds)
 
 
 def cell(spent: Spent) -> str:
@@ -56,7 +56,7 @@ def cell(spent: Spent) -> str:
 
 
 def figures(spent: Spent) -> dict[str, object]:
-    """*spent* as plain data: tokens, of which those *unpriced* are not in the cost, and active seconds."""
+    """*spent* as JSON data; *unpriced_tokens* are not in the cost, seconds are active ones."""
     usage = spent.usage
     return {
         "turns": spent.turns,

@@ -1,4 +1,4 @@
-"""What a person sees of a run: text as it comes, calls and what came of them, and the bill."""
+"""Show the notices of a run: text as it comes, calls with their outcomes, and the spend."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ from ...effects.usage import Spent
 from ...states.context import Mail
 from ..cli.option_types import short
 from .call_summary import (
+    duration,
     essence,
-    gist,
     number,
-    took,
+    outcome_summary,
 )
-from .children import Children
-from .countdown import Countdown, countdown, waits
-from .notice_lines import decided, details, remarks
+from .children import ChildrenView
+from .countdown import Countdown, countdown, wait_lines
+from .notice_lines import decision_text, notice_lines, verbose_lines
 from .sanitize import clean, first_lines, one_line
 from .screen import INDENT, Screen, timer
 from .spend_format import bill
 from .wrap import Wrap
 
 PROMPT_LINES = 6
-"""Lines shown of a prompt: whoever wrote it knows it."""
+"""Lines shown of a prompt; its author knows it."""
 
-STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
-"""How running text looks that is not the answer."""
+TEXT_STYLES: dict[type[Notice], str] = {ReasoningDelta: "dim italic"}
+"""The style of running text other than the answer."""
 
-READ = {
+READ_WHEN = {
     Steering.NOW: "is read now",
-    Steering.AFTER_TOOL: "is read after what runs",
+    Steering.AFTER_TOOL: "is read after the running calls",
     Steering.WHEN_DONE: "is read when all calls are done",
 }
-"""When what was said into a run is read."""
+"""The time when a steer is read, in words."""
 
 
 @final
 @attrs.define
-class _Call:
-    """A call, as it was told."""
+class _ShownCall:
+    """A call that notices have named."""
 
     tool: str
     arguments: str
@@ -77,10 +77,10 @@ class _Call:
 @final
 class Terminal:
     """
-    Shows notices on *screen*. While `hold` is in effect, what comes is kept back: a question is being asked.
+    Shows notices on *screen*. `hold` keeps them back while a question is on screen.
 
-    *verbose* shows judgements and hooks too. *by* is who answers here, whose answers need not be told. *mail*
-    says what waits, by its id.
+    *verbose* shows verdicts and hooks too. *by* is the approver here, whose answers are not shown again.
+    *mail* returns a waiting input by its id.
     """
 
     def __init__(
@@ -95,43 +95,43 @@ class Terminal:
         self._verbose = verbose
         self._by = by
         self._mail = mail or (lambda _: None)
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _ShownCall] = {}
         self._questions: dict[str, str] = {}
         self._at_work: dict[str, str] = {}
         self._latest = ""
-        self._children = Children(screen)
+        self._children = ChildrenView(screen)
         self._loop: LoopDetected | None = None
         self._speaking: type[Notice] | None = None
         self._held: list[Notice] | None = None
         self._wrap = Wrap(lambda: screen.width) if screen.is_terminal else None
 
     def begin(self, model: str, session: str, more: str = "") -> None:
-        """Say who is asked and where it is kept, and what *more* there is to know."""
+        """Show the model, the session, and *more* facts."""
         about = f"  session {session}{'  ' * bool(more)}{more}"
         self.screen.lines(Text.assemble((clean(model), "bold"), (clean(about), "dim")), Text())
 
-    def know(self, call: str, tool: str, arguments: str) -> None:
-        """Remember a call, so that its end can be told with what it was about."""
-        self._calls[call] = _Call(tool, arguments)
+    def remember(self, call: str, tool: str, arguments: str) -> None:
+        """Remember a call, for the line at its end."""
+        self._calls[call] = _ShownCall(tool, arguments)
 
-    def know_question(self, question: AskApproval) -> None:
-        """Remember a question, so that its answer can be told with what it was about."""
+    def remember_question(self, question: AskApproval) -> None:
+        """Remember the call of a question, for the line of its answer."""
         self._questions[question.id] = question.call
 
     def hold(self) -> None:
-        """Keep back what comes, until `release`."""
+        """Keep notices back until `release`."""
         self.screen.still()
         self.screen.start_of_line()
         self._held = []
 
     def release(self) -> None:
-        """Show what was kept back, and go on."""
+        """Show the notices kept back, and continue."""
         held, self._held = self._held or [], None
         for notice in held:
             self.notice(notice)
 
     def notice(self, notice: Notice) -> None:
-        """Show *notice*, where it is of interest."""
+        """Show *notice* if it matters to a person."""
         if self._held is not None:
             self._held.append(notice)
             return
@@ -153,10 +153,10 @@ class Terminal:
             case _:
                 self._aside(notice)
 
-    # What the model says
+    # Text of the model
 
     def _say(self, text: str, kind: type[Notice]) -> None:
-        """Running text; thinking and speaking look different and begin on lines of their own."""
+        """Write running text; reasoning and answers have their own styles and lines."""
         if self._speaking is not kind:
             self._end_of_text()
             self.screen.still()
@@ -165,15 +165,15 @@ class Terminal:
             self._speaking = kind if text else None
         shown = text if self._wrap is None else self._wrap.feed(clean(text))
         if shown:
-            self.screen.run_on(shown, STYLES.get(kind, ""))
+            self.screen.run_on(shown, TEXT_STYLES.get(kind, ""))
 
     def _end_of_text(self) -> None:
-        """Show the word that was held back."""
+        """Write the word that the wrapping holds back."""
         if self._wrap is not None and self._speaking is not None and (rest := self._wrap.end()):
-            self.screen.run_on(rest, STYLES.get(self._speaking, ""))
+            self.screen.run_on(rest, TEXT_STYLES.get(self._speaking, ""))
 
     def silence(self) -> None:
-        """End the text that is running, and leave a line free behind it."""
+        """End running text, and leave an empty line after it."""
         if self._speaking is not None:
             self._end_of_text()
             self.screen.start_of_line()
@@ -187,16 +187,16 @@ class Terminal:
                 self._spin("thinking")
             case TurnEnded(calls=calls):
                 for call in calls:
-                    self.know(call.id, call.name, call.arguments)
+                    self.remember(call.id, call.name, call.arguments)
                 screen.still()
                 self.silence()
             case AnswerDropped():
                 screen.still()
                 self.silence()
-                screen.line("what the model said is void: its answer broke off", "yellow")
+                screen.line("the answer broke off; its text does not count", "yellow")
 
     def _wait(self, notice: Countdown) -> None:
-        for text, style in waits(notice, self.screen, self.screen.width):
+        for text, style in wait_lines(notice, self.screen, self.screen.width):
             self.silence()
             self.screen.line(text, style)
             self.screen.spin(countdown(notice))
@@ -206,7 +206,7 @@ class Terminal:
     def _tool(self, notice: ToolStarted | ToolOutput | CallSettled) -> None:
         match notice:
             case ToolStarted():
-                self.know(notice.call, notice.tool, notice.arguments)
+                self.remember(notice.call, notice.tool, notice.arguments)
                 self._begins(notice.call)
                 self._spin_for_tools()
             case ToolOutput():
@@ -223,31 +223,32 @@ class Terminal:
         self._latest = call
 
     def named(self, call: str) -> Text:
-        """*call* on a line: its tool, what it is about, and what it is called."""
-        told = self._calls[call]
-        name = one_line(told.tool, 64)
+        """*call* as a line: its tool, its arguments, and its number."""
+        known = self._calls[call]
+        name = one_line(known.tool, 64)
         number_ = f"  #{clean(short(call))}"
-        about = essence(told.tool, told.arguments, self.screen.width - len(name) - len(number_) - 4)
+        about = essence(known.tool, known.arguments, self.screen.width - len(name) - len(number_) - 4)
         return Text.assemble(
             (f"{self.screen.dot} ", "green"), (name, "bold"), f" {about}".rstrip(), (number_, "dim")
         )
 
     def _ended(self, notice: CallSettled) -> None:
-        """What came of a call, below its headline; that is told again where something else came between."""
+        """The outcome of a call below its headline, which is repeated if other lines came between."""
         if notice.call not in self._calls:
-            self.know(notice.call, notice.tool, "")
+            self.remember(notice.call, notice.tool, "")
+        # Other lines came between, so a reader could not tell whose outcome this is.
         if notice.call != self._latest:
             self._headline(notice.call)
         self._at_work.pop(notice.call, None)
         self._latest = ""
         self.screen.still()
-        seconds = f"  {took(notice.seconds)}" if notice.seconds else ""
+        seconds = f"  {duration(notice.seconds)}" if notice.seconds else ""
         room = self.screen.width - len(seconds) - 4
-        came = gist(notice.tool, notice.outcome, notice.content, room)
+        came = outcome_summary(notice.tool, notice.outcome, notice.content, room)
         style = "dim" if notice.outcome is Outcome.OK else "red"
         elbow = f"{INDENT}{self.screen.elbow} "
         self.screen.lines(Text.assemble((elbow, "dim"), (came, style), (seconds, "dim")))
-        for text, looks in self._children.account(notice.call):
+        for text, looks in self._children.end_lines(notice.call):
             self.screen.line(text, looks)
         self.screen.line()
 
@@ -257,14 +258,14 @@ class Terminal:
     def _question(self, notice: ApprovalRequested | ApprovalResolved) -> None:
         self.silence()
         if isinstance(notice, ApprovalRequested):
-            self.know(notice.call, notice.tool, notice.arguments)
+            self.remember(notice.call, notice.tool, notice.arguments)
             self._questions[notice.request] = notice.call
         elif notice.by != self._by:
             call = short(self._questions.get(notice.request, notice.request))
-            by = notice.by or "somebody"
-            self.screen.line(f"#{call} was answered by {by}: {decided(notice.decision)}", "cyan")
+            by = notice.by or "another approver"
+            self.screen.line(f"#{call} was answered by {by}: {decision_text(notice.decision)}", "cyan")
 
-    # What comes in
+    # Inputs
 
     def _input(self, notice: InputReceived | InputTaken) -> None:
         self.silence()
@@ -273,46 +274,46 @@ class Terminal:
             for message in notice.messages:
                 self.prompted(message.text)
         elif (mail := self._mail(notice.id)) is not None:
-            how = "waits for its turn" if mail.lane is MailKind.PROMPT else READ[mail.how]
+            how = "waits for its turn" if mail.lane is MailKind.PROMPT else READ_WHEN[mail.how]
             self.screen.line(one_line(f"{mail.text!r} {how}", self.screen.width), "cyan dim")
 
     def prompted(self, text: str) -> None:
-        """Show what a person said."""
+        """Show the prompt of a person."""
         lines, more = first_lines(text.strip(), PROMPT_LINES)
         rest = [f"... {number(more, 'more line')}"] if more else []
         self.screen.line("\n".join([f"> {lines[0] if lines else ''}", *lines[1:], *rest]), "cyan")
         self.screen.line()
 
-    # What else there is
+    # Children and other notices
 
     def _child(self, notice: AgentStarted | AgentNoticed) -> None:
-        """What a child does is shown below its own headline."""
+        """Show the notices of a child below its own headline."""
         if isinstance(notice, AgentStarted):
-            self.know(notice.call, notice.agent, notice.prompt)
+            self.remember(notice.call, notice.agent, notice.prompt)
             self._begins(notice.call)
         elif isinstance(notice.notice, ApprovalRequested | ApprovalResolved):
             self._question(notice.notice)
         else:
             named = notice.call != self._latest or len(self._at_work) > 1
             for text, style in self._children.lines(notice, named=named and notice.call in self._at_work):
-                if notice.call not in self._at_work:  # it goes on where a lost process was
+                if notice.call not in self._at_work:  # it continues after its process was lost
                     self._begins(notice.call)
                 self.screen.line(text, style)
         self._spin_for_tools()
 
     def _begins(self, call: str) -> None:
         self.silence()
-        self._at_work[call] = self._calls.setdefault(call, _Call("a child", "")).tool
+        self._at_work[call] = self._calls.setdefault(call, _ShownCall("a child", "")).tool
         self._headline(call)
 
     def _aside(self, notice: Notice) -> None:
         if isinstance(notice, LoopDetected):
             before, self._loop = self._loop, notice
             if before is not None and (before.tools, before.count) == (notice.tools, notice.count):
-                return  # it is warned again before each answer; a person need not be
+                return  # the model is warned before each answer; once is enough for a person
         if isinstance(notice, InterruptRequested):
             self._remark("stopping; Ctrl-C again leaves at once", "yellow")
-        for text, style in [*remarks(notice), *(details(notice) if self._verbose else ())]:
+        for text, style in [*notice_lines(notice), *(verbose_lines(notice) if self._verbose else ())]:
             self._remark(text, style)
         if isinstance(notice, CompactionStarted):
             self._spin("summarising")
@@ -327,7 +328,7 @@ class Terminal:
         self.screen.spin(lambda: f"{what} {passed()}")
 
     def bill(self, spent: Spent) -> None:
-        """Say what the run used."""
+        """Show the spend of the run."""
         self.screen.still()
         self.silence()
         self.screen.line(f" {self.screen.middle} ".join(bill(spent)), "dim")

@@ -1,4 +1,4 @@
-"""Breaking running text at its spaces, where a terminal would break it in the middle of a word."""
+"""Wrap running text at spaces, since a terminal would break it in the middle of a word."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import final
 
 from rich.cells import cell_len
 
-LONGEST = 40
-"""Characters of a word that are held back until its end has come."""
+MAX_HELD_WORD = 40
+"""Characters of a word held back until its end has come."""
 
-_PARTS = re.compile(r"\n|[^\S\n]+|\S+")
+_TEXT_PARTS = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 @final
 class Wrap:
     """
-    Fits text that comes in bits to *width* columns. A word is held back until its end has come.
+    Fits text that comes in pieces to *width* columns. A word is held back until its end has come.
 
-    Scripts with wide characters have no spaces to break at and are passed on at once.
+    Scripts with wide characters have no spaces to break at, so they are not held back.
     """
 
     def __init__(self, width: Callable[[], int]) -> None:
@@ -29,15 +29,16 @@ class Wrap:
         self._word = ""
 
     def feed(self, text: str) -> str:
-        """What can be shown once *text* has come."""
+        """The text that can be shown after *text* has come."""
         out: list[str] = []
-        for part in _PARTS.findall(text):
+        for part in _TEXT_PARTS.findall(text):
             if part.isspace():
                 out.append(self._placed())
                 self._gap += part
             else:
                 self._word += part
-                if len(self._word) > LONGEST or cell_len(self._word) > len(self._word):
+                # Long words and wide characters would otherwise delay the stream.
+                if len(self._word) > MAX_HELD_WORD or cell_len(self._word) > len(self._word):
                     out.append(self._placed())
             if part == "\n":
                 out.append(part)
@@ -45,13 +46,13 @@ class Wrap:
         return "".join(out)
 
     def end(self) -> str:
-        """What was held back; the next text begins on a line of its own."""
+        """The word held back; the next text begins on a line of its own."""
         out = self._placed()
         self._gap, self._column = "", 0
         return out
 
     def _placed(self) -> str:
-        """The word, behind its gap or on the next line."""
+        """The word, after its space or on the next line."""
         if not self._word:
             return ""
         word, gap = self._word, self._gap

@@ -46,7 +46,7 @@ from ...effects.records import (
     SetThinking,
 )
 from ...effects.usage import Usage
-from ...effects.validators import MAX_TEXT, clean, of_kind, within
+from ...effects.validators import MAX_PROMPT, clean, of_kind, within
 from ...states.batch.batch import Running, RunningChild
 from ...states.state import (
     Compacting,
@@ -119,7 +119,7 @@ def check_replacement(instead: object) -> None:
         case None | SetModel() | SetMode() | SetThinking():
             return  # `changed` knows what can be changed here
         case str():
-            within("what comes in place of a step", len(instead), MAX_TEXT)
+            within("what comes in place of a step", len(instead), MAX_PROMPT)
         case Approve() | ApproveAlways() | Deny():
             approval_event("", instead, 0.0, "")
         case UserSent(text=text, id=id, files=files, sender=sender):

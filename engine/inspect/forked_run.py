@@ -46,13 +46,14 @@ def forked_run(machine: Machine, run: str) -> Machine:
     other session's bill. Prompts that wait for a run of their own are answered there, and an answer that was
     under way is given there.
     """
-    memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), mail=_mail(machine))
+    session = attrs.evolve(machine.memory.session, mail=_mail(machine))
+    memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
     return Machine(machine.config, _state(machine.state), memory)
 
 
 def _mail(machine: Machine) -> tuple[Mail, ...]:
     """What was said into the run and is still to be read, and what it begins with."""
-    mail, stage = machine.memory.mail, getattr(machine.state, "stage", None)
+    mail, stage = machine.memory.session.mail, getattr(machine.state, "stage", None)
     first: tuple[str, ...] = ()
     if isinstance(stage, Admitting):
         first = stage.ids

@@ -28,9 +28,9 @@ from ...effects.messages import Role
 from ...effects.notices import CallSettled
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.usage import Spent
-from ...states.context import Mail, Memory
+from ...states.context import Mail, Memory, SessionMemory
 from ..inspect.forked_run import forked_run
-from ..machine import Machine, apply_inputs, conversation_of
+from ..machine import Machine, apply_inputs
 from ..open_work import questions
 from .entries import (
     Branched,
@@ -224,7 +224,7 @@ class SessionState:
 
     def knows(self, sender: str) -> bool:
         """Whether an input with the id *sender* came before."""
-        received = () if self.machine is None else self.machine.memory.received
+        received = () if self.machine is None else self.machine.memory.session.received
         return sender in received or any(getattr(event, "id", None) == sender for event in self.posted)
 
     @property
@@ -337,7 +337,7 @@ def _open(folded: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
 
 def _prompt(memory: Memory) -> str:
     """The beginning of what a run with *memory*, which has not begun, will be asked."""
-    mail = memory.waiting(MailKind.PROMPT) or memory.mail
+    mail = memory.waiting(MailKind.PROMPT) or memory.session.mail
     return mail[0].text[:SHOWN] if mail else ""
 
 
@@ -346,7 +346,11 @@ def _keep_end(folded: SessionState, machine: Machine) -> None:
     memory = machine.memory
     if not memory.run or (folded.keeps is not None and memory.run not in folded.keeps):
         return
-    then = Memory(run=memory.run, model=memory.model, **conversation_of(memory))
+    then = Memory(
+        run=memory.run,
+        session=SessionMemory(model=memory.session.model),
+        conversation=memory.conversation,
+    )
     kept = Machine(machine.config, machine.state, then)
     folded.ends[memory.run] = RunEnd(kept, folded.said, folded.summary)
 
@@ -371,7 +375,8 @@ def _fork(folded: SessionState, entry: Forked, where: str) -> None:
         machine = _at_rest(folded, where)
         mine = machine.branched(machine)
         changes = [event for event in folded.posted if isinstance(event, ControlReceived)]
-        memory = attrs.evolve(mine.memory, earlier=Spent(), mail=())
+        session = attrs.evolve(mine.memory.session, mail=())
+        memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
         folded.machine, folded.lent = mine, Spent()
     folded.posted, folded.unbegun = [], frozenset()

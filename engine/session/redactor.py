@@ -38,8 +38,8 @@ from ...effects.requests import (
 )
 from ...effects.secrets import (
     ANY,
-    DIGITS,
-    MARK,
+    PLACEHOLDER_DIGITS,
+    PLACEHOLDER_MARK,
     arguments_in,
     is_placeholder,
     placeholder,
@@ -155,7 +155,7 @@ class Redactor:
     def seal(self, name: str, value: Json) -> str:
         """The placeholder of *value*, which is called *name*."""
         text = json.dumps(value)
-        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:DIGITS]
+        digits = hmac.digest(self._key, text.encode(), "sha256").hex()[:PLACEHOLDER_DIGITS]
         stands = placeholder(name, digits)
         if digits not in self._values:
             self.fresh[digits] = text
@@ -496,7 +496,7 @@ class RedactedTool:
     async def __call__(self, request: RunTool, scene: PerformContext) -> Answer | None:
         """Run the tool, unless a value that it needs is gone or does not fit."""
         redactor, tool = self._redactor, request.tool
-        if MARK in request.arguments:
+        if PLACEHOLDER_MARK in request.arguments:
             try:
                 request = attrs.evolve(request, arguments=await redactor.opened(request.arguments))
             except Gone as gone:

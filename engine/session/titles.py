@@ -119,7 +119,7 @@ class Titler:
         session = self._session
         request = CallModel(
             id=f"{session}-title",
-            model=memory.fallback or memory.model,
+            model=memory.progress.fallback or memory.session.model,
             view=Conversation(revision=0, length=1),
             system=SYSTEM,
             max_output=ANSWER_TOKENS,

@@ -29,7 +29,7 @@ from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.requests import CallModel
-from ...effects.validators import MAX_ARGUMENTS
+from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
 from ..worker_pool import CancelShield
 from .errors import keys_in, redact_keys, refusal, shorten, without_login
@@ -429,8 +429,8 @@ class CallAttempt:
                     size = self._arguments.get(piece.index, 0) + len(piece.arguments)
                     self._arguments[piece.index] = size
                     self._said += len(piece.arguments) + len(piece.wire_id) + len(piece.name)
-                    if size > MAX_ARGUMENTS:
-                        message = f"the arguments of a call have more than {MAX_ARGUMENTS} characters"
+                    if size > MAX_CALL_ARGUMENTS:
+                        message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = _too_large(message)
         self._pieces += len(pieces)
         if self._pieces > MAX_PIECES:

@@ -1,8 +1,16 @@
-"""
-The batch: all calls of one assistant message, each in its own phase on its way to its result.
+"""The batch: all calls of one answer, each in its own phase on its way to its result."""
 
-`state.Executing`, `state.Confirming` and `state.Dispatching` are one batch under three names.
-"""
+# A call goes through these phases from left to right, and never back but for the last case below:
+#
+#   Queued, AwaitingHooks, Asked, AllowedAwaitingHooks, Allowed, Running, Reviewed, Settled
+#
+# - Each but the first and the last may be left out. Hooks are asked before the rules or after, by policy.
+# - Each may be followed by `Settled` at once: a call that is denied, skipped or wrong has its result.
+# - `RunningChild` stands in the place of `Running` where the tool starts a child agent.
+# - A call that was lost while it ran goes back to `Asked`, marked by `PriorAttempt`.
+#
+# A phase names the request that it waits for, so the phases of a batch are all that is open in it.
+# `Executing`, `Confirming` and `Dispatching` are one batch under three names; see `state`.
 
 from __future__ import annotations
 
@@ -19,19 +27,18 @@ from ...effects.usage import Spent
 
 
 class Stopping(IntEnum):
-    """
-    How much of a state's work is being given up. It only rises.
-
-    Denied skips queued calls and leaves open questions; steered withdraws questions too; hurried, by a
-    person who steers and does not want to wait, also cancels what runs; over budget starts nothing any more;
-    interrupted cancels what runs and ends the run.
-    """
+    """How much of a state's work is given up. It only rises, so a weaker wish undoes nothing."""
 
     NONE = 0
+    # A person denied a call: queued ones are skipped, open questions stay open.
     DENIED = 1
+    # A person said something new: questions are withdrawn, too.
     STEERED = 2
+    # The same, and they do not want to wait: what runs is cancelled.
     HURRIED = 3
+    # The budget is used up: nothing starts any more, what runs is let finish.
     OVER_BUDGET = 4
+    # What runs is cancelled, and the run ends with the batch.
     INTERRUPTED = 5
 
 
@@ -109,7 +116,7 @@ class Allowed:
 
 
 class Order(StrEnum):
-    """What whoever is at work was told last: to run, or to stop, after which its answer is still awaited."""
+    """The last word to a tool or child at work: run, or stop, after which its answer is still awaited."""
 
     RUN = "run"
     STOP = "stop"
@@ -153,6 +160,7 @@ class Settled:
     result: ToolResult
 
 
+# Where a call is on its way to its result.
 Phase = (
     Queued
     | AwaitingHooks
@@ -164,10 +172,9 @@ Phase = (
     | Reviewed
     | Settled
 )
-"""Where a call is on its way to its result."""
 
+# Phases that wait for an answer to their *request*.
 AtWork = AwaitingHooks | Asked | AllowedAwaitingHooks | Running | RunningChild | Reviewed
-"""Phases that wait for an answer to their *request*."""
 
 
 class PriorAttempt(StrEnum):
@@ -196,6 +203,8 @@ class Call:
 
     def given(self, arguments: str) -> Call:
         """This call with other *arguments*."""
+        # Only in the batch. The history keeps the arguments that the model wrote, since it will read them
+        # again.
         wish = attrs.evolve(self.call, arguments=arguments)
         return Call(call=wish, phase=self.phase, tried=self.tried)
 
@@ -203,6 +212,7 @@ class Call:
     def open(self) -> tuple[str, ...]:
         """The ids of this call's open requests."""
         phase = self.phase
+        # A question with a deadline is two requests. Whichever is answered first closes the other.
         if isinstance(phase, Asked) and isinstance(phase.deadline, Timer):
             return (phase.request, phase.deadline.request)
         return (phase.request,) if isinstance(phase, AtWork) else ()
@@ -236,6 +246,7 @@ class Batch:
     @property
     def rests(self) -> bool:
         """Whether all that is open are questions and their deadlines."""
+        # A run that rests costs nothing, so a worker may leave it and a drain need not wait for it.
         waiting = [call.phase for call in self.calls if isinstance(call.phase, AtWork)]
         return bool(waiting) and all(isinstance(phase, Asked) for phase in waiting)
 

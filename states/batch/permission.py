@@ -1,8 +1,11 @@
-"""
-Between a model's wish and its start: the tool, the arguments, the hooks, the rules, a person.
+"""Between a model's wish and its start: the tool, the arguments, the hooks, the rules, a person."""
 
-Whoever changes the arguments has what they made of it checked again: the schema and the denials, always.
-"""
+# Four voices may speak about a call: its tool, the rules, the hooks and a person. The order in which they
+# do is policy, but one thing is not: each change of the arguments, by a hook or a person, is checked again
+# by the schema and by the denials. Otherwise an edit would be a way around both.
+#
+# None of the checks here is final before the call starts. It may wait for its turn for an hour, and
+# meanwhile the configuration, the mode or a grant may have changed; `start._doubted` looks once more.
 
 from __future__ import annotations
 
@@ -19,13 +22,8 @@ from ...effects.records import GrantRule
 from ...effects.requests import AskApproval, SetTimer
 from ..builder import ask_hooks, record_answers
 from ..rules import model_messages
-from ..rules.hooks import (
-    Opinion,
-    asked_at,
-    opinion,
-    told_of_call,
-)
-from ..rules.permission import Judgement, PermissionPolicy
+from ..rules.hooks import Opinion, asked_at, opinion, told_of_call
+from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
 from ..rules.schema import arguments_of, problem
 from .batch import (
     Allowed,
@@ -54,53 +52,51 @@ if TYPE_CHECKING:
 
 def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) -> Call | None:
     """
-    *call*, which was at work in *phase*, and a person asked whether it runs again; None where nobody is.
-
-    That is so by policy, in a mode in which nobody is asked, and where it would not run whatever they said.
-    Hooks that looked at its arguments have done so.
+    *call*, which was at work in *phase*, and a person asked whether it runs again; None where none is.
     """
-    if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.mode is PermissionMode.DONT_ASK:
+    # That is so by policy, in a mode in which no person is asked, and where it would not run whatever they
+    # said. Hooks that looked at its arguments have done so.
+    if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.session.mode is PermissionMode.DONT_ASK:
         return None
     if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
         return None
-    found = Judgement(Verdict.ASK, Basis.LOST, model_messages.AGAIN)
-    tell_judged(call, found, draft)
+    tell_judged(call, RUN_AGAIN, draft)
+    # Marked for good: whatever becomes of the question, no result may say that the call has not run.
     doubted = Call(call=call.call, phase=phase, tried=PriorAttempt.LOST)
-    return ask(doubted, found, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
+    return ask(doubted, RUN_AGAIN, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
 
 
 def _may_run(call: Call, batch: Batch, ctx: Context, draft: Draft) -> bool:
     """Whether the tool of *call* is there, takes its arguments, and nothing denies it."""
     spec = spec_of(batch, call, ctx)
+    # A person is not asked to run again what would be refused the moment they said yes.
     if spec is None or fault_in(call.call, spec, batch.offered):
         return False
     return law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}) is None
 
 
 def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
-    """
-    The tool of *call* as it is configured now, if it was offered then.
-
-    Both matter: a run may be taken over under another configuration while a call waits for its turn, and
-    neither a tool that is gone nor one that has come since may run for it.
-    """
+    """The tool of *call* as it is configured now, if it was offered then."""
+    # Both matter: a run may be taken over under another configuration while a call waits for its turn, and
+    # neither a tool that is gone nor one that has come since may run for it.
     name = call.call.name
     return ctx.config.tool(name) if name in batch.offered else None
 
 
 def law(ctx: Context, draft: Draft) -> PermissionPolicy:
     """What judges calls now, with what a person granted in this very step."""
+    # A grant of this very step is not in the memory yet, and may be what the next call in line is waiting
+    # for.
     granted = [effect.rule for effect in draft.effects if isinstance(effect, GrantRule)]
     memory = ctx.memory
-    return PermissionPolicy(mode=memory.mode, rules=ctx.config.rules, granted=(*memory.granted, *granted))
+    return PermissionPolicy(
+        mode=memory.session.mode, rules=ctx.config.rules, granted=(*memory.session.granted, *granted)
+    )
 
 
 def fault_in(wish: ToolCall, spec: ToolSpec | None, offered: tuple[str, ...]) -> str:
-    """
-    Why *wish* cannot run, as its model will read it; empty where it can.
-
-    Checked before a person is asked: nobody should be bothered about a call that cannot run.
-    """
+    """Why *wish* cannot run, as its model will read it; empty where it can."""
+    # Checked before a person is asked: no question is worth their time about a call that cannot run.
     if spec is None:
         return model_messages.not_found(wish.name, offered)
     arguments = arguments_of(wish.arguments)
@@ -116,6 +112,8 @@ def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
     fault = fault_in(call.call, spec, batch.offered)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
+    # Hooks first: rules then judge the arguments that hooks have made of the model's. Rules first: a call
+    # that is denied anyway troubles no hook.
     if ctx.config.policy.gates is Gates.HOOKS_FIRST and (names := unheard(call.call, HookRound(), ctx)):
         request, hooks = _ask_hooks(call.call, names, HookRound(), draft)
         return call.at(AwaitingHooks(request=request, hooks=hooks))
@@ -134,6 +132,7 @@ def _ask_hooks(
     wish: ToolCall, names: tuple[str, ...], hooks: HookRound, draft: Draft
 ) -> tuple[str, HookRound]:
     """Ask *names*; the id of the request, and whose opinions there will be then."""
+    # With the arguments as they are now: what an earlier hook has rewritten is what this one judges.
     payload = told_of_call(wish.name, arguments_of(wish.arguments) or {})
     request = ask_hooks(Hook.PRE_TOOL_USE, names, payload, draft, wish.id)
     return request, HookRound(asked=(*hooks.asked, *names), said=hooks.said)
@@ -154,7 +153,7 @@ def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Dr
 
 
 def tell_judged(call: Call, found: Judgement, draft: Draft) -> None:
-    """Tell whoever watches what was *found* about *call*."""
+    """Show watchers what was *found* about *call*."""
     wish = call.call
     draft.add(
         CallJudged(
@@ -167,6 +166,8 @@ def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Dra
     """*call*, about which a person is asked, because of what was *found*."""
     wish, within = call.call, ctx.config.policy.answer_within
     request = draft.new_id()
+    # A point in time and not a span, so that a process that comes back after the deadline does not begin it
+    # anew.
     deadline = Forever() if within is None else Timer(request=draft.new_id(), due=ctx.now + within)
     why = f"{found.ground}: {found.detail}"
     phase = Asked(request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline)
@@ -201,6 +202,7 @@ def question(wish: ToolCall, asked: Asked) -> AskApproval:
 
 def cleared(call: Call, ground: Basis, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
     """*call*, which was allowed on *ground*; hooks that have not been heard are asked now."""
+    # Rules first: hooks have their say about what rules and a person allowed, once each.
     names = unheard(call.call, hooks, ctx)
     if not names:
         return call.at(Allowed(ground=ground))
@@ -219,11 +221,10 @@ def hooks_answered(
     ctx: Context,
     draft: Draft,
 ) -> tuple[Call, Opinion]:
-    """
-    *call* after the hooks answered, with the arguments they gave it, and what these said.
-
-    Hooks that are for other arguments than the model's are asked when it comes to have such.
-    """
+    """*call* after the hooks answered, with the arguments they gave it, and what these said."""
+    # Hooks that are for other arguments than the model's are asked when it comes to have such.
+    # All hooks of this call count, in however many rounds they were asked: a denial of the first round is
+    # not outvoted in the second.
     latest = record_answers(Hook.PRE_TOOL_USE, event, draft, call.call.id)
     hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *event.said))
     said = opinion(hooks.said)
@@ -245,7 +246,7 @@ def hooks_answered(
 
 
 def denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
-    """*call*, settled, where a rule, a hook or the mode denies it whoever has allowed it; None where not."""
+    """*call*, settled, where a rule, a hook or the mode denies it although it was allowed; None where not."""
     found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said)
     if found is None:
         return None
@@ -260,16 +261,15 @@ def still_allowed(call: Call, spec: ToolSpec, ctx: Context, draft: Draft) -> boo
 
 
 def approved(call: Call, phase: Asked, edited: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
-    """
-    *call*, to which a person said yes, with their arguments where they *edited* them.
-
-    No second question is asked: arguments that do not fit are an error result, since the person has had
-    their say and the model can try again. Denials are looked up when it starts. The history keeps what the
-    model wrote: it is what the model said.
-    """
+    """*call*, to which a person said yes, with their arguments where they *edited* them."""
+    # No second question is asked: arguments that do not fit are an error result, since the person has had
+    # their say and the model can try again. Denials are looked up when it starts. The history keeps what
+    # the model wrote: it is what the model said.
+    # The history keeps what the model wrote: it is what the model said. The model sees in the result what
+    # ran.
     if edited:
         call = call.given(edited)
-    tell_judged(call, Judgement(Verdict.ALLOW, Basis.PERSON, "with other arguments" if edited else ""), draft)
+    tell_judged(call, said_yes(edited), draft)
     if fault := fault_in(call.call, spec_of(batch, call, ctx), batch.offered):
         return settled(call, Outcome.ERROR, fault, draft)
     return cleared(call, Basis.PERSON, phase.hooks, ctx, draft)

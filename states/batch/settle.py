@@ -1,9 +1,7 @@
-"""
-Giving calls their results: the one a tool gave, or the one it gets for not having run.
+"""Giving calls their results: the one a tool gave, or the one it gets for not having run."""
 
-`Batch.stopping` only rises, and raising it settles at once whatever has not started. What runs is cancelled,
-where it is to be, but keeps its place until its own answer has come.
-"""
+# `Batch.stopping` only rises, and raising it settles at once whatever has not started. What runs is
+# cancelled, where it is to be, but keeps its place until its own answer has come.
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ def settled(
     seconds: float = 0.0,
     files: tuple[Binary, ...] = (),
 ) -> Call:
-    """*call* with its result, which is told to whoever watches."""
+    """*call* with its result, which watchers see."""
     result = result_of(call, outcome, content, files)
     tell(result, seconds, draft)
     return call.at(Settled(result=result))
@@ -71,11 +69,12 @@ def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, st
     """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
     if not isinstance(phase, Running):
         return Outcome.UNKNOWN, model_messages.not_run_again(content)
+    # The second try was cut off, and the first may have done its work all the same.
     return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, model_messages.run_again(content)
 
 
 def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
-    """Tell whoever watches that a call is over."""
+    """Show watchers that a call is over."""
     draft.add(
         CallSettled(
             call=result.call,
@@ -88,34 +87,33 @@ def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
 
 
 def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
-    """
-    *batch* with `stopping` raised to *level*: what has not started gets its result now.
-
-    Work is told to stop only by who will not wait for it, and stays where it is until its answer comes: it
-    may have done something worth telling.
-    """
+    """*batch* with `stopping` raised to *level*: what has not started gets its result now."""
+    # Work is told to stop only by who will not wait for it, and stays where it is until its answer comes:
+    # it may have done something worth telling.
+    # It only rises. A denial that comes after an interrupt must not make the run go on.
     if level > batch.stopping:
         batch = batch.with_calls([_given_up(call, level, draft) for call in batch.calls], level)
+    # Lower levels let finish what runs: it is paid for, and half a change may be worse than a whole one.
     if level not in {Stopping.HURRIED, Stopping.INTERRUPTED}:
         return batch
     return batch.with_calls([told_to_stop(call, draft) or call for call in batch.calls], batch.stopping)
 
 
 def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
-    """
-    *call* when its batch rises to *level*.
-
-    A denial leaves alone what a person has allowed or is still being asked about.
-    """
+    """*call* when its batch rises to *level*."""
+    # A denial leaves alone what a person has allowed or is still being asked about.
     match call.phase:
         case Queued() | AwaitingHooks():
             return unstarted(call, level, draft)
+        # Next to a denied call, one to which a person has said yes still runs: that yes was about this call
+        # and not about the answer.
         case Allowed(ground=ground) | AllowedAwaitingHooks(ground=ground) if (
             level > Stopping.DENIED or ground is not Basis.PERSON
         ):
             return unstarted(call, level, draft)
         case Asked() if level > Stopping.DENIED:
             return unstarted(call, level, draft)
+        # It has its result already; only the hooks that look at it are given up.
         case Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
             draft.add(Cancel(request=request))
             return call.at(Settled(result=result))
@@ -133,7 +131,7 @@ def told_to_stop(call: Call, draft: Draft) -> Call | None:
 
 
 def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
-    """*call*, which will not run, with the result that tells its model why; nobody is asked about it now."""
+    """*call*, which will not run, with the result that tells its model why; its questions are withdrawn."""
     withdraw(call, draft)
     match level:
         case Stopping.DENIED:
@@ -149,12 +147,13 @@ def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
 def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) -> None:
     """
     Wait no longer for what is asked about *call*, a person or hooks; *closed* is a request that is over.
-
-    A question that nobody answered is told as withdrawn; *late*: it waited as long as it might.
     """
+    # A question that was not answered is shown as withdrawn, so that an approval page can close it.
     phase = call.phase
     if not isinstance(phase, Asked | AwaitingHooks | AllowedAwaitingHooks):
         return
+    # The deadline too: a timer that fires for a question that is over would be one event more in each
+    # journal.
     draft.add(*[Cancel(request=request) for request in call.open if request != closed])
     if isinstance(phase, Asked) and (late or closed != phase.request):
         draft.add(ApprovalWithdrawn(request=phase.request, late=late))
@@ -175,9 +174,11 @@ def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:
 
 
 def _abandoned(call: Call, config: Config, draft: Draft) -> Call:
-    """*call*, which is not waited for: a read did nothing, of anything else nobody knows."""
+    """*call*, which is not waited for: a read did nothing, anything else may have run."""
+    # The child's own end does not come any more, so its last report is the best account there is.
     if isinstance(call.phase, RunningChild) and call.phase.spent != Spent():
         draft.add(AddUsage(spent=account_of(call.phase.spent)))
+    # For anything but a read the model must not believe that nothing happened: it would do it again.
     spec = config.tool(call.call.name)
     if spec is not None and spec.side_effect is SideEffect.READ_ONLY:
         return settled(call, Outcome.CANCELLED, model_messages.CANCELLED, draft)

@@ -1,50 +1,31 @@
-"""
-Starting calls: which may be judged, which may run, and what that asks of the world.
+"""Starting calls: which may be judged, which may run, and what that asks of the world."""
 
-Serial by default: a call is judged when its turn comes. Where calls may run side by side, one starts when no
-earlier call that it could disturb is left, and all may be judged ahead.
-"""
+# Serial by default: a call is judged when its turn comes. Where calls may run side by side, one starts when
+# no earlier call that it could disturb is left, and all may be judged ahead.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.config import Concurrency, ToolKind, ToolSpec
+from ...effects.config import Concurrency, SideEffect, ToolKind, ToolSpec
 from ...effects.messages import Outcome, ToolCall
 from ...effects.notices import AgentStarted, ToolStarted
-from ...effects.permissions import Basis
+from ...effects.permissions import Basis, resolved
 from ...effects.records import AddUsage
 from ...effects.requests import RunAgent, RunTool
 from ..rules import model_messages
-from ..rules.conflicts import ResourceUse, resource_use
 from ..rules.limits import child_prompt, child_tools, granted, left, out_of_budget
 from ..rules.schema import arguments_of
-from .batch import (
-    Allowed,
-    Batch,
-    Call,
-    HookRound,
-    Queued,
-    Running,
-    RunningChild,
-    Settled,
-    Stopping,
-)
-from .permission import (
-    denied_now,
-    fault_in,
-    judge_queued,
-    judged,
-    spec_of,
-    still_allowed,
-    unheard,
-)
+from .batch import Allowed, Batch, Call, HookRound, Queued, Running, RunningChild, Settled, Stopping
+from .permission import denied_now, fault_in, judge_queued, judged, spec_of, still_allowed, unheard
 from .settle import give_up, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...effects.config import ChildSpec, Config, Limits
     from ...effects.permissions import PermissionMode
@@ -54,12 +35,9 @@ if TYPE_CHECKING:
 
 
 def _account(ctx: Context, draft: Draft) -> Spent:
-    """
-    What the run has spent, with what this very step has recorded.
-
-    A handler does not see its own records in the memory, and a child that is started right after another
-    one ended must not be given what that one used.
-    """
+    """What the run has spent, with what this very step has recorded."""
+    # A handler does not see its own records in the memory, and a child that is started right after another
+    # one ended must not be given what that one used.
     spent = ctx.memory.spent
     for effect in draft.effects:
         if isinstance(effect, AddUsage):
@@ -68,13 +46,11 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 
 
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """
-    *batch*, given up where the budget is used up.
-
-    What has not started never will; what runs is let finish, since it is paid for.
-    """
+    """*batch*, given up where the budget is used up."""
+    # What has not started never will; what runs is let finish, since it is paid for.
     if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
         return batch
+    # The turn that made these calls is paid for; what they would cost on top is not.
     return give_up(batch, Stopping.OVER_BUDGET, draft)
 
 
@@ -104,11 +80,14 @@ class _Room:
 
     def may_be_judged(self) -> bool:
         """Whether the next call's turn to be judged has come."""
+        # One at a time also means one question at a time: the answer to the first may make the second
+        # needless.
         return self.concurrency is not Concurrency.SERIAL or not self.unsettled
 
     def may_run(self, call: Call, spec: ToolSpec | None) -> bool:
         """Whether *call*, of *spec*, may start now."""
         others = (*self.unsettled, *self.behind)
+        # Free places are counted over the batch, so ten allowed reads do not open ten connections at once.
         if self.free <= 0 or (others and self.concurrency is Concurrency.SERIAL):
             return False
         reached = _reach(call, spec, self.concurrency) if others else ResourceUse()
@@ -128,6 +107,8 @@ class _Room:
 
 
 def _reach(call: Call, spec: ToolSpec | None, concurrency: Concurrency) -> ResourceUse:
+    # Resources count only where the policy lets writes run side by side. A read needs no key to be beside a
+    # read.
     keyed = concurrency is Concurrency.PARALLEL
     return resource_use(spec, arguments_of(call.call.arguments) if keyed else None)
 
@@ -142,6 +123,7 @@ def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
         if isinstance(call.phase, Queued) and room.may_be_judged():
             call = judge_queued(call, batch, ctx, draft)
         if isinstance(call.phase, Allowed) and room.may_run(call, spec):
+            # A call that was judged in this very pass needs no second look.
             if call is queued:
                 call = _doubted(call, spec, call.phase.ground, batch, ctx, draft)
             call = _run(call, spec, (*calls, *batch.calls[index + 1 :]), ctx, draft)
@@ -177,31 +159,27 @@ def child_run(  # what a child gets of its parent
 def _doubted(
     call: Call, spec: ToolSpec | None, ground: Basis, batch: Batch, ctx: Context, draft: Draft
 ) -> Call:
-    """
-    *call*, which was allowed on *ground* some time ago; settled or asked about where it may not run any more.
-
-    Configuration and mode may be others than when it was judged. What a person or a hook has allowed only a
-    denial takes back.
-    """
+    """*call*, which was allowed on *ground*; settled or asked about where it may not run any more."""
+    # Configuration and mode may be others than when it was judged. What a person or a hook has allowed only
+    # a denial takes back.
     fault = fault_in(call.call, spec, batch.offered)
     if spec is None or fault:
         return settled(call, Outcome.ERROR, fault, draft)
     if denied := denied_now(call, spec, None, ctx, draft):
         return denied
+    # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
     if ground in {Basis.PERSON, Basis.HOOK} or still_allowed(call, spec, ctx, draft):
         return call
     return judged(call, spec, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
 
 
 def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
-    """
-    *call* at work beside *others*, if it may.
-
-    The id of its request is its idempotency key, also when it is run again.
-    """
+    """*call* at work beside *others*, if it may."""
+    # The id of its request is its idempotency key, also when it is run again.
     wish = call.call
     if spec is None or not isinstance(call.phase, Allowed):
         return call
+    # A child is started by the loop and not by a performer of tools: what it may use depends on this batch.
     if spec.kind is ToolKind.AGENT:
         return _delegate(call, others, ctx, draft)
     request = draft.new_id()
@@ -216,6 +194,7 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
     """*call* in the hands of a child, with a subset of the tools and no more than what *others* leave."""
     wish = call.call
     name, prompt = child_prompt(arguments_of(wish.arguments) or {})
+    # An error the model can read. It wrote the name, and it can pick another one.
     child = ctx.config.child(name)
     if child is None:
         there = ", ".join(child.name for child in ctx.config.children) or "none"
@@ -223,7 +202,10 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
     if not prompt:
         fault = model_messages.invalid_arguments(wish.name, "prompt must be a text that says what to do")
         return settled(call, Outcome.ERROR, fault, draft)
+    # Also of children behind this call: they may have been approved first, and their share is not free.
     held = [one.phase.limits for one in others if isinstance(one.phase, RunningChild)]
+    # What this call was allowed says nothing about what is left: the budget is looked at when the child
+    # starts.
     limits = granted(child.limits, left(ctx.config, _account(ctx, draft), ctx.memory.earlier), held)
     if isinstance(limits, str):
         return settled(
@@ -231,7 +213,51 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
         )
     request = draft.new_id()
     draft.add(
-        child_run(wish, child, ctx.config, limits, ctx.memory.mode, request),
+        child_run(wish, child, ctx.config, limits, ctx.memory.session.mode, request),
         AgentStarted(call=wish.id, agent=name, prompt=prompt),
     )
     return call.at(RunningChild(request=request, limits=limits))
+
+
+# What a call works on, and so which calls may run side by side.
+
+
+@final
+@attrs.frozen
+class ResourceUse:
+    """Whether a call only *reads*, and the *keys* of what it works on; None: it may touch anything."""
+
+    reads: bool = False
+    keys: frozenset[str] | None = None
+
+    def apart_from(self, other: ResourceUse) -> bool:
+        """Whether neither can disturb the other."""
+        if self.reads and other.reads:
+            return True
+        return self.keys is not None and other.keys is not None and not self.keys & other.keys
+
+
+def resource_use(spec: ToolSpec | None, arguments: Mapping[str, object] | None) -> ResourceUse:
+    """What a call of *spec* reaches; its declared resources count where *arguments* are given."""
+    if spec is None:
+        return ResourceUse()
+    reads = spec.side_effect is SideEffect.READ_ONLY
+    # What is not declared may be anything, so such a call is apart only from reads, and only if it reads
+    # itself.
+    if spec.resources is None or arguments is None:
+        return ResourceUse(reads)
+    keys = [_filled(key, arguments) for key in spec.resources]
+    return ResourceUse(reads, None if None in keys else frozenset(key for key in keys if key is not None))
+
+
+def _filled(key: str, arguments: Mapping[str, object]) -> str | None:
+    """*key* with its ``{name}`` filled in; None where it names an argument that is not there."""
+    names = re.findall(r"\{(\w+)\}", key)
+    if any(name not in arguments for name in names):
+        return None
+    return re.sub(r"\{(\w+)\}", lambda found: _plain(arguments[found[1]]), key)
+
+
+def _plain(value: object) -> str:
+    # `a/../b` and `b` are one file.
+    return resolved(value) if isinstance(value, str) else json.dumps(value, sort_keys=True)

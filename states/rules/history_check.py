@@ -22,10 +22,14 @@ def history_faults(messages: Iterable[Message], open_calls: Sequence[str] = ()) 
     waiting: list[str] = []
     for number, message in enumerate(messages):
         results = [result.call for result in message.results]
+        # In call order and right behind: some providers match results by position, and others refuse the
+        # request for good.
         if results != waiting:
             faults.append(f"message {number} has the results {results}, due are {waiting}")
         if (message.role is Role.TOOL) != bool(results):
             faults.append(f"message {number} of role {message.role} has {len(results)} results")
+        # One provider rejects a system message in the middle of a conversation, and others obey it like the
+        # real one.
         if message.role is Role.SYSTEM:
             faults.append(f"message {number} speaks as the system, which only the configuration does")
         if message.calls and message.role is not Role.ASSISTANT:

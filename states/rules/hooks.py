@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.messages import ToolResult
 
+# Of several answers the strictest holds.
 STRENGTH = {None: 0, Verdict.ALLOW: 1, Verdict.ASK: 2, Verdict.DENY: 3}
-"""Of several answers the strictest holds."""
 
 
 @final
@@ -41,11 +41,14 @@ class Opinion:
 
 def opinion(said: tuple[HookSaid, ...]) -> Opinion:
     """What *said* comes to; a hook with a fault has no say."""
+    # A hook that broke or took too long has no say, rather than a no: a policy server that is down must not
+    # stop all work.
     heard = [one for one in said if not one.fault]
     strictest = max(heard, key=lambda one: STRENGTH[one.answer.verdict], default=None)
     verdict = None if strictest is None else strictest.answer.verdict
     named = strictest if verdict is not None else None
     reason = "" if named is None else named.answer.reason
+    # The last one wins, since each hook saw the arguments that the one before it gave.
     rewritten = [one.answer.arguments for one in heard if one.answer.arguments]
     return Opinion(
         verdict=verdict,
@@ -54,6 +57,7 @@ def opinion(said: tuple[HookSaid, ...]) -> Opinion:
         arguments=rewritten[-1] if rewritten else "",
         context=tuple([one.answer.context for one in heard if one.answer.context]),
         go_on=next((one.answer.reason for one in heard if one.answer.go_on), None),
+        # Only with a denial: a hook cannot end a run by allowing something.
         interrupt=any(one.answer.interrupt for one in heard if one.answer.verdict is Verdict.DENY),
     )
 
@@ -62,6 +66,7 @@ def asked_at(
     config: Config, hook: Hook, tool: str = "", arguments: Mapping[str, object] | None = None
 ) -> tuple[str, ...]:
     """The names of the hooks that are asked at *hook*, about a call of *tool* where it is about one."""
+    # Most runs have none, and this is asked for each call.
     if not config.hooks:
         return ()
     return tuple([spec.name for spec in config.hooks if spec.matches(hook, tool, arguments or {})])
@@ -84,4 +89,5 @@ def told(**facts: object) -> str:
 
 
 def _json(facts: object) -> str:
+    # As it would be typed: a hook that greps its input for a word finds it.
     return json.dumps(facts, ensure_ascii=False)

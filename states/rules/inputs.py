@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 
 
 def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
-    """
-    The prompt that is next, with those of the same sender that follow it within *window* seconds each.
-
-    Prompts of nobody in particular are never joined, and with no window none are.
-    """
+    """The prompt that is next, with those of the same sender that follow it within *window* seconds each."""
+    # Prompts without a sender are never joined, and with no window none are.
     prompts = [one for one in mail if one.lane is MailKind.PROMPT]
     if not prompts or not window:
         return tuple(prompts[:1])
     group = [prompts[0]]
     for other in prompts[1:]:
         last = group[-1]
+        # From prompt to prompt and not from the first: a person who types on for a minute is still saying
+        # one thing. A clock that was set back joins nothing.
         if other.sender and other.sender == last.sender and 0 <= other.at - last.at <= window:
             group.append(other)
     return tuple(group)
@@ -36,21 +35,22 @@ def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:
 def next_prompt(mail: tuple[Mail, ...], window: float) -> tuple[str, ...]:
     """The ids of what a run begins with: the next prompt, and all that was said into the run before."""
     group = {one.id for one in prompt_group(mail, window)}
+    # Steers that no run was there to read are not lost: they come in with the next prompt, in the order
+    # they were said.
     return tuple([one.id for one in mail if one.id in group or one.lane is MailKind.STEER])
 
 
 def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
-    """
-    The messages that the inputs *ids* become: the prompts one, a steer its own.
-
-    Joined prompts have the time of the last.
-    """
+    """The messages that the inputs *ids* become: the prompts one, a steer its own."""
+    # Joined prompts have the time of the last.
     taken = [one for one in mail if one.id in ids]
     prompts = [one for one in taken if one.lane is MailKind.PROMPT]
     made: list[Message] = []
     for one in taken:
         if one.lane is MailKind.STEER:
             made.append(user(one.text, one.at, one.files))
+        # One message, since providers want the roles to alternate, and several prompts are one thing to
+        # answer.
         elif one is prompts[0]:
             text = "\n".join([prompt.text for prompt in prompts])
             files = tuple([file for prompt in prompts for file in prompt.files])
@@ -59,7 +59,7 @@ def messages(mail: Iterable[Mail], ids: tuple[str, ...]) -> tuple[Message, ...]:
 
 
 def skips_rest(mail: Iterable[Mail]) -> bool:
-    """Whether somebody said something that the model is to read before any further call runs."""
+    """Whether a person said something that the model is to read before any further call runs."""
     return any(one.lane is MailKind.STEER and one.how is not Steering.WHEN_DONE for one in mail)
 
 
@@ -71,6 +71,8 @@ def refusal(config: Config, change: Change) -> str:
     if isinstance(change, SetModel):
         if not change.model.strip():
             return "a model has a name"
+        # A limit in money cannot be kept where the price of a call is not known, so such a model is refused
+        # beforehand.
         paid = config.limits.usd is not None or config.session_limits.usd is not None
         if paid and config.spec(change.model).price is None:
             return f"the limit in USD needs a price for {change.model!r}: configure it among the models"

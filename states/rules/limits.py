@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 import attrs
 
-from ...effects.config import (
-    Approval,
-    Limits,
-    SideEffect,
-    ToolKind,
-)
+from ...effects.config import Approval, Limits, SideEffect, ToolKind
 from ...effects.notices import DoneReason
 from ...effects.validators import clean
 
@@ -25,11 +20,12 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float, Decimal)
 
-NONE = Limits()
+NO_LIMITS = Limits()
 
 
 def over_budget(limits: Limits, spent: Spent) -> DoneReason | None:
     """Which budget *spent* has reached: money, then tokens, then time; None for none."""
+    # Reached and not exceeded: at the limit the next call can only go over it.
     if limits.usd is not None and spent.cost >= limits.usd:
         return DoneReason.MAX_BUDGET
     if limits.tokens is not None and spent.usage.total >= limits.tokens:
@@ -41,6 +37,7 @@ def over_budget(limits: Limits, spent: Spent) -> DoneReason | None:
 
 def exceeded(limits: Limits, spent: Spent) -> DoneReason | None:
     """Why no further model call may be made: the turns, then the budgets; None where one may."""
+    # Turns are no budget of a batch: its calls belong to a turn that has been counted.
     if limits.turns is not None and spent.turns >= limits.turns:
         return DoneReason.MAX_TURNS
     return over_budget(limits, spent)
@@ -60,10 +57,11 @@ def _reached(
     check: Callable[[Limits, Spent], DoneReason | None], config: Config, spent: Spent, earlier: Spent
 ) -> DoneReason | None:
     """What *check* says of the run's limits, else of its session's."""
+    # The run's own limits first: they are the closer reason, and what a person can change for the next run.
     if reason := check(config.limits, spent):
         return reason
     # Most sessions have none, and sums are dear where this is asked all the time.
-    return None if config.session_limits == NONE else check(config.session_limits, earlier + spent)
+    return None if config.session_limits == NO_LIMITS else check(config.session_limits, earlier + spent)
 
 
 @final
@@ -120,6 +118,7 @@ def _unattended(tool: ToolSpec) -> bool:
 def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
     """The tools of *child*: its parent's, of those the ones it names, and never one that starts a child."""
     tools = [tool for tool in config.tools if tool.kind is not ToolKind.AGENT]
+    # What is not named is what nothing can go wrong with: a child has no person to ask.
     if child.tools is None:
         return tuple([tool.name for tool in tools if _unattended(tool)])
     return tuple([tool.name for tool in tools if tool.name in child.tools])
@@ -133,6 +132,8 @@ def granted(wanted: Limits, left: Left, held: Iterable[Limits]) -> Limits | str:
     much as it wants. Where its parent has less, it gets all of that if it is the only one; beside others it
     has to wait until they give back what they did not use.
     """
+    # What is set aside for children counts as spent until they end. Otherwise five children started in one
+    # answer could each use all that is left.
     others = list(held)
     found: list[str] = []
     free = Left(
@@ -147,6 +148,8 @@ def granted(wanted: Limits, left: Left, held: Iterable[Limits]) -> Limits | str:
     ):
         if have is None:
             continue
+        # Alone, a child gets what there is, if it is less than it wants. Beside others it waits: they may
+        # give back what they do not use.
         if have <= 0 or (others and want is not None and want > have):
             found.append(f"{have} {unit}" if want is None else f"{have} of {want} {unit}")
     if found:

@@ -1,21 +1,16 @@
-"""
-Whether a model goes in circles.
+"""Whether a model goes in circles."""
 
-Theory of operation. What the latest answer called is compared with the calls before it, back to where
-somebody last said something: a model that has gone on to something else is not in a circle any more. Three
-things are repetitions:
-
-- The same call: a tool with equal arguments, whatever stands between and whatever came of it.
-- A similar call that brings nothing new, again and again: at least half of its arguments are equal, and it
-  failed, or it only read and read the same. A read that finds something else is progress, and a write with
-  other arguments does something else. These are counted in answers, since a model that asks for several at
-  once has not seen what comes of the first, and one that does not fit ends the count.
-- A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are named.
-
-A call that differs only in where a page begins or ends is no repetition but reading on. A model is told of
-any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again after
-each change is work.
-"""
+# Theory of operation. What the latest answer called is compared with the calls before it, back to where
+# a person last said something: a model that has gone on to something else is not in a circle any more.
+# Three things are repetitions:
+#
+# - The same call: a tool with equal arguments, whatever stands between and whatever came of it.
+# - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and
+# - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are
+#
+# A call that differs only in where a page begins or ends is no repetition but reading on. A model is told
+# of any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again
+# after each change is work.
 
 from __future__ import annotations
 
@@ -27,13 +22,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.config import SideEffect
-from ...effects.messages import (
-    Message,
-    Outcome,
-    Role,
-    ToolCall,
-    ToolResult,
-)
+from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
 from ...effects.notices import LoopStage
 from .schema import arguments_of
 
@@ -47,23 +36,20 @@ if TYPE_CHECKING:
 # When two calls of one tool are alike, by their arguments.
 
 
+# The share of the arguments that are equal in calls that are similar.
 SHARE = 0.5
-"""The share of the arguments that are equal in calls that are similar."""
 
-LONG = 1_000
-"""
-Characters of arguments that are read; longer ones are only compared as they stand.
+# Characters of arguments that are read; longer ones are only compared as they stand.
+# They are contents rather than parameters, and what is read is remembered.
+LONG_ARGUMENTS = 1_000
 
-They are contents rather than parameters, and what is read is remembered.
-"""
-
+# Arguments that turn pages.
 PAGES = frozenset(
     {
         *("offset", "limit", "page", "start_line", "end_line", "cursor", "after", "before"),
         *("next_page_token", "page_token", "skip"),
     }
 )
-"""Arguments that turn pages."""
 
 
 # Made once: `json.dumps` would make one for every value.
@@ -71,20 +57,19 @@ _encode = json.JSONEncoder(sort_keys=True).encode
 
 
 def alike(one: str, other: str) -> bool:
-    """
-    Whether calls with these arguments are the same or similar; turning pages is neither.
-
-    Similar they are by what else they are told: many a call has the same limit.
-    """
+    """Whether calls with these arguments are the same or similar; turning pages is neither."""
+    # Similar they are by what else they are told: many a call has the same limit.
     if one == other:
         return True
-    if len(one) > LONG or len(other) > LONG:
+    if len(one) > LONG_ARGUMENTS or len(other) > LONG_ARGUMENTS:
         return False
     mine, theirs = _values(one), _values(other)
     if mine is None or theirs is None:
         return mine is theirs  # neither is what a tool takes
     names = mine.keys() | theirs.keys()
     differing = {name for name in names if mine.get(name) != theirs.get(name)}
+    # Equal but for the page: reading on, however often. Equal in all: the same call, written in another
+    # order.
     if differing <= PAGES:
         return not differing
     names -= PAGES
@@ -93,7 +78,7 @@ def alike(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=1_024)
 def canonical(arguments: str) -> str:
-    """*arguments*, which are not `LONG`, in a form in which those that mean the same are equal."""
+    """*arguments*, which are not `LONG_ARGUMENTS`, in a form in which those that mean the same are equal."""
     values = _values(arguments)
     return arguments if values is None else repr(sorted(values.items()))
 
@@ -121,23 +106,23 @@ def _whole(value: object) -> object:
             return value
 
 
+# Calls that are looked at, at least.
 WINDOW = 40
-"""Calls that are looked at, at least."""
 
-LONGEST = 5
-"""Calls of the longest cycle that is looked for."""
+# Calls of the longest cycle that is looked for.
+LONGEST_CYCLE = 5
 
+# Repetitions below which nothing is one.
 FEWEST = 2
-"""Repetitions below which nothing is one."""
 
+# What may be done, the hardest first.
 HARDEST = (LoopStage.STOPPED, LoopStage.WITHDRAWN, LoopStage.WARNED)
-"""What may be done, the hardest first."""
 
+# A call that was made, and the message with the results of its answer.
 Made = tuple[ToolCall, Message]
-"""A call that was made, and the message with the results of its answer."""
 
-Key = tuple[str, str]
-"""A tool and its arguments, of which those that mean the same are equal."""
+# A tool and its arguments, of which those that mean the same are equal.
+CallKey = tuple[str, str]
 
 
 @final
@@ -183,6 +168,7 @@ def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], t
     The run has had *turns* turns, and *withdrawn* were taken away in some of them.
     """
     loops = config.loops
+    # Looked for only right behind results. After a person's words the model deserves a fresh start.
     if loops.off or not history.length or history[-1].role is not Role.TOOL:
         return None
     repeats = repeated(latest(history, window(loops)), config)
@@ -205,16 +191,16 @@ def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], t
 def window(loops: Loops) -> int:
     """How many calls are looked at: so many that the longest cycle fits as often as any threshold says."""
     highest = max(loops.warn or 0, loops.withdraw or 0, loops.stop or 0, loops.same or 0)
-    return max(WINDOW, LONGEST * highest)
+    return max(WINDOW, LONGEST_CYCLE * highest)
 
 
 def latest(history: History, window: int) -> list[Made]:
-    """The latest calls since somebody said something, *window* at most, the newest first."""
+    """The latest calls since a person said something, *window* at most, the newest first."""
     # This is done at each turn, so it is written to be quick: to look up a role takes longer than to compare.
     assistant, user, length = Role.ASSISTANT, Role.USER, history.length
     made: list[Made] = []
     results = history[-1]
-    # Between two things that somebody says each answer has calls, or it would be the last.
+    # Between two things that a person says each answer has calls, or it would be the last.
     for message in reversed(history.slice(max(0, length - 2 * window), length)):
         role = message.role
         if role is assistant:
@@ -231,7 +217,10 @@ def latest(history: History, window: int) -> list[Made]:
 
 def repeated(made: Sequence[Made], config: Config) -> list[Repeated]:
     """What the latest answer of those that *made* calls repeats, most first; of equals, a cycle is first."""
-    keys = [(call.name, canonical(text) if len(text := call.arguments) <= LONG else text) for call, _ in made]
+    keys = [
+        (call.name, canonical(text) if len(text := call.arguments) <= LONG_ARGUMENTS else text)
+        for call, _ in made
+    ]
     found: list[Repeated] = []
     for place, (_, results) in enumerate(made):
         if results is not made[0][1]:
@@ -244,13 +233,15 @@ def repeated(made: Sequence[Made], config: Config) -> list[Repeated]:
     return sorted([*_cycle(keys, found[0].idle), *found], key=lambda each: -each.count)
 
 
-def _same(made: Sequence[Made], keys: Sequence[Key], place: int) -> list[Repeated]:
+def _same(made: Sequence[Made], keys: Sequence[CallKey], place: int) -> list[Repeated]:
     """The call at *place* of *made*, where it was made before; *keys* are those of all."""
     key = keys[place]
     count = keys.count(key)
     if count < FEWEST:
         return []
     came = [_result(*each) for each, other in zip(made, keys, strict=True) if other == key]
+    # Results are compared as text. A clock in one of them makes it new, which is why `stop` has a count of
+    # its own.
     same = max(Counter([result.content for result in came if result is not None]).values(), default=0)
     return [Repeated(tools=key[:1], count=count, idle=same, same=same)]
 
@@ -264,6 +255,7 @@ def _similar(made: Sequence[Made], place: int, config: Config) -> list[Repeated]
             continue
         if not alike(call.arguments, first.arguments) or not _in_vain(call, results, brought, config):
             break
+        # By answers and not by calls: ten reads in one answer are one decision of the model.
         count, at = count + (results is not at), results
     return [Repeated(tools=(first.name,), count=count, idle=count)] if count >= FEWEST else []
 
@@ -286,14 +278,14 @@ def _result(call: ToolCall, results: Message) -> ToolResult | None:
     return None
 
 
-def _cycle(keys: Sequence[Key], idle: int) -> list[Repeated]:
+def _cycle(keys: Sequence[CallKey], idle: int) -> list[Repeated]:
     """
     The cycles of several calls that *keys*, the newest first, come from.
 
     *idle* is how often nothing new came of the newest.
     """
     found: list[Repeated] = []
-    for length in range(2, min(LONGEST, len(keys) - 1) + 1):
+    for length in range(2, min(LONGEST_CYCLE, len(keys) - 1) + 1):
         span = length
         while span < len(keys) and keys[span] == keys[span - length]:
             span += 1
@@ -333,7 +325,7 @@ def away(withdrawn: Sequence[WithdrawTool], turns: int) -> frozenset[str]:
 
 
 def explained(repeats: Repeated, stage: LoopStage, loops: Loops) -> str:
-    """What was seen and what is done about it, for the model and for whoever watches."""
+    """What was seen and what is done about it, for the model and for watchers."""
     names = " and ".join(repeats.tools)
     one = len(repeats.tools) == 1
     alike = f"{names} {'was' if one else 'were'} called alike {repeats.count} times"

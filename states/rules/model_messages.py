@@ -9,6 +9,8 @@ from ...effects.permissions import Basis
 if TYPE_CHECKING:
     from .permission import Judgement
 
+# A model acts on these words. Each says what happened, whether the call may have run, and what to do next;
+# none says that a call did not run where that is not known.
 CANCELLED = "Cancelled"
 INTERRUPTED_BEFORE = "interrupted before it came in"
 SKIPPED_AFTER_STEER = "Skipped: the user said something new, which comes next."
@@ -18,7 +20,6 @@ OVER_BUDGET = "Cancelled: the budget of this run is used up."
 CUT_OFF = "Not run: the answer ended before its calls could be trusted."
 MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
 LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
-AGAIN = "it may have run when its process was lost; run it again?"
 FROM_OUTSIDE = (
     "Not run: this conversation was taken up again from outside. Ask again where it is still wanted."
 )
@@ -27,6 +28,7 @@ CONTINUE = "Continue where you left off."
 
 def not_found(name: str, offered: tuple[str, ...]) -> str:
     """The result of a call to a tool that is not there."""
+    # The names that were offered. One that is only configured would be refused, too.
     there = f" Available: {', '.join(offered)}." if offered else ""
     return f"Tool not found: {name}.{there}"
 
@@ -46,6 +48,7 @@ def shortened(content: str, limit: int, call: str, reader: str) -> str:
     side = limit // 10
     out = len(content) - 2 * side
     how = f": {reader} with id {call!r} reads them, from offset {side} on" if reader else ""
+    # Both ends: a command's output begins with what was asked and ends with how it went.
     head, tail = content[:side], content[len(content) - side :]
     return f"{head}\n[... {out} of {len(content)} characters are left out{how} ...]\n{tail}"
 
@@ -68,7 +71,7 @@ def invalid_arguments(name: str, problem: str, *, again: bool = False) -> str:
 
 def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = False) -> str:
     """
-    The result of a call that was passed placeholders whose values nobody has any more.
+    The result of a call that was passed placeholders whose values are gone.
 
     *again*: it may have run before that.
     """
@@ -83,7 +86,7 @@ def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = Fals
 
 
 def denied(judgement: Judgement) -> str:
-    """The result of a call that nobody was asked about and that may not run."""
+    """The result of a call that may not run, without a question."""
     match judgement.ground:
         case Basis.RULE:
             return f"Denied by a rule: {judgement.detail}."
@@ -94,5 +97,5 @@ def denied(judgement: Judgement) -> str:
 
 
 def not_answered(seconds: float) -> str:
-    """The result of a call that nobody answered for in time."""
+    """The result of a call whose question was not answered in time."""
     return f"Denied: nobody answered within {seconds:g} s. Do not try this again without asking."

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from ...effects.config import Config, Retries
     from ...effects.events import ModelFailed
 
+# The provider asks for patience: it is given more tries.
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
-"""The provider asks for patience: it is given more tries."""
 
+# May go better the next time. Everything else fails the same way again.
 TRANSIENT = frozenset({Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT})
-"""May go better the next time. Everything else fails the same way again."""
 
 
-ELSEWHERE = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
-"""May go better with another model."""
+# May go better with another model.
+HELPED_BY_FALLBACK = OVERLOADED | TRANSIENT | {Failure.NOT_FOUND, Failure.AUTH}
 
 
+# After so many a wait is longer than a life, and what is doubled further is no number any more.
 DOUBLINGS = 60
-"""After so many a wait is longer than anybody lives, and what is doubled further is no number any more."""
 
 
 def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float | None) -> bool:
@@ -33,8 +33,9 @@ def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float 
 
     *delay* is how long would be waited otherwise, None where it would not be tried again.
     """
-    if config.fallback in {"", model} or failed.failure not in ELSEWHERE:
+    if config.fallback in {"", model} or failed.failure not in HELPED_BY_FALLBACK:
         return False
+    # A short wait is cheaper than another model, which reads the whole conversation without a cache.
     return delay is None or delay > config.retries.fallback_after
 
 
@@ -49,23 +50,25 @@ def fall_back(config: Config, model: str, failed: ModelFailed) -> tuple[UseFallb
 def tries(retries: Retries, failure: Failure) -> int:
     """How many new attempts a *failure* of this kind is given."""
     if failure in OVERLOADED:
+        # An overload passes, and each try is refused at no cost. A server that fails may fail after it has
+        # worked, and is paid for.
         return retries.overloaded
     return retries.failed if failure in TRANSIENT else 0
 
 
 def wait(retries: Retries, failed: ModelFailed, attempt: int) -> float | None:
-    """
-    How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again.
-
-    What the provider asked for holds. A lost answer is asked for again at once and as often as it is lost:
-    nobody refused it, and each time somebody chose to go on.
-    """
+    """How long to wait, in seconds, after the failure of attempt number *attempt*; None: do not try again."""
+    # What the provider asked for holds. A lost answer is asked for again at once and as often as it is
+    # lost: it was not refused, and each time a worker chose to go on.
     if failed.failure is Failure.LOST:
         return 0.0
     if attempt > tries(retries, failed.failure):
         return None
     if failed.retry_after is not None:
+        # The provider knows best, and to ask sooner makes some of them wait longer. But a wait over the
+        # longest is an answer by itself: the run ends and says so, instead of hanging until tomorrow.
         asked = max(0.0, failed.retry_after)
         return asked if retries.longest is None or asked <= retries.longest else None
+    # The jitter is drawn by the performer and comes with the event, since a transition draws nothing.
     delay = retries.base * 2.0 ** min(attempt - 1, DOUBLINGS) * (1.0 + retries.jitter * failed.jitter)
     return delay if retries.longest is None else min(delay, retries.longest)

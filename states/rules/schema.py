@@ -1,10 +1,9 @@
-"""
-Whether a call's arguments are whole, valid JSON for its tool's schema.
+"""Whether a call's arguments are whole, valid JSON for its tool's schema."""
 
-Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
-enums, constants, array items, unions and local references. A keyword that is not known here is not checked:
-the tool's own decoder has the last word. Written here because a transition may import no validator.
-"""
+# Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
+# enums, constants, array items, unions and local references. A keyword that is not known here is not
+# checked: the tool's own decoder has the last word. Written here because a transition may import no
+# validator.
 
 from __future__ import annotations
 
@@ -16,12 +15,10 @@ from typing import cast, final
 
 import attrs
 
-from ...effects.secrets import ANY, is_placeholder
+from ...effects.secrets import ANY, Json, is_placeholder
 
-Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
-
+# Deeper values are refused: no tool takes them, and a reference may point at itself.
 MAX_DEPTH = 64
-"""Deeper values are refused: no tool takes them, and a reference may point at itself."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -40,18 +37,18 @@ def _parsed(schema: str) -> dict[str, Json]:
     return cast("dict[str, Json]", json.loads(schema))
 
 
-MAX_NESTING = 100
-"""How deep arguments may be nested: no tool wants more, and the decoder can do a few times that."""
+# How deep arguments may be nested: no tool wants more, and the decoder can do a few times that.
+MAX_ARGUMENT_NESTING = 100
 
+# A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it.
 _MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
-"""A string, which may hold anything, or a bracket. It takes a string whole and remembers nothing of it."""
 
 
 def arguments_of(text: str) -> dict[str, object] | None:
     """The arguments in *text*, or None where it is no JSON object. Empty text is no arguments."""
     if not text.strip():
         return {}
-    if _depth(text) > MAX_NESTING:
+    if _depth(text) > MAX_ARGUMENT_NESTING:
         return None
     try:
         value: object = _decode(text)
@@ -66,7 +63,7 @@ def _refuse(constant: str) -> None:
 
 
 def _finite(text: str) -> float:
-    """``1e999`` is a number to the grammar, and to nobody else."""
+    """``1e999`` is a number to the grammar, and to no tool."""
     number = float(text)
     if isinf(number):
         raise ValueError(text)
@@ -80,7 +77,7 @@ _decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
 def _depth(text: str) -> int:
     """How deep *text* is nested at most; whether it can be read must not depend on how deep we are."""
     opened = text.count("{") + text.count("[")
-    if opened <= MAX_NESTING:
+    if opened <= MAX_ARGUMENT_NESTING:
         return opened
     depth = deepest = 0
     for mark in _MARKS.finditer(text):
@@ -90,18 +87,15 @@ def _depth(text: str) -> int:
 
 
 def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] = ()) -> str:
-    """
-    What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is.
-
-    A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
-    whoever puts the value in its place checks that.
-    """
-    return _check(cast("Json", arguments), _parsed(schema), _Place(schema, secrets))
+    """What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is."""
+    # A placeholder is right for an argument whose name is among *secrets*, and for all that is inside it:
+    # the tool's own decoder checks the value that takes its place.
+    return _check(cast("Json", arguments), _parsed(schema), _SchemaPlace(schema, secrets))
 
 
 @final
 @attrs.frozen
-class _Place:
+class _SchemaPlace:
     """
     Where a check by *schema* is, and by which references it came to this very value.
 
@@ -115,44 +109,48 @@ class _Place:
     hidden: bool = False
     references: frozenset[str] = frozenset()
 
-    def inside(self, step: str, name: str = "") -> _Place:
+    def inside(self, step: str, name: str = "") -> _SchemaPlace:
         """One level deeper in the arguments, by *step*, which leads to the argument *name* if to any."""
         hidden = self.hidden or (bool(self.secrets) and (name in self.secrets or ANY in self.secrets))
-        return _Place(self.schema, self.secrets, self.path + step, self.depth + 1, hidden)
+        return _SchemaPlace(self.schema, self.secrets, self.path + step, self.depth + 1, hidden)
 
-    def by(self, reference: str) -> _Place:
+    def by(self, reference: str) -> _SchemaPlace:
         """The same value, by a *reference* of the schema."""
         references = self.references | {reference}
-        return _Place(self.schema, self.secrets, self.path, self.depth, self.hidden, references)
+        return _SchemaPlace(self.schema, self.secrets, self.path, self.depth, self.hidden, references)
 
     def __str__(self) -> str:
         return self.path.removeprefix(".") or "the arguments"
 
 
-def _check(value: Json, schema: Json, place: _Place) -> str:
+def _check(value: Json, schema: Json, place: _SchemaPlace) -> str:
     """What is wrong with *value* at *place* by *schema*; empty where nothing is. As all that follow."""
     if place.depth > MAX_DEPTH:
         return f"{place} is nested too deeply"
     if place.hidden and is_placeholder(value):
         return ""
     if not isinstance(schema, dict):
+        # What is not understood is let through, here as everywhere in this module: a false alarm costs a
+        # turn, and the tool has the last word.
         return f"{place} is not allowed" if schema is False else ""
     if (reference := schema.get("$ref")) is not None:
         return _check_reference(value, str(reference), place)
+    # The first problem and not all of them: a model mends one thing at a time, and a union of ten would be
+    # ten complaints.
     if isinstance(options := schema.get("anyOf", schema.get("oneOf")), list):
         problems = [_check(value, option, place) for option in options]
         return "" if "" in problems else next(iter(problems), "")
     return _check_value(value, schema, place) or _check_inside(value, schema, place)
 
 
-def _check_reference(value: Json, reference: str, place: _Place) -> str:
+def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> str:
     if reference in place.references:
         # It led here already without going into the value: it would lead here for ever.
         return f"{place} cannot be checked: the schema refers to itself"
     return _check(value, _resolve(reference, _parsed(place.schema)), place.by(reference))
 
 
-def _check_value(value: Json, schema: dict[str, Json], place: _Place) -> str:
+def _check_value(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
     if not _has_type(value, schema.get("type")):
         return f"{place} must be of type {_names(schema.get('type'))}"
     if isinstance(allowed := schema.get("enum"), list) and not any(_same(value, one) for one in allowed):
@@ -167,7 +165,7 @@ def _same(value: Json, other: Json) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _check_inside(value: Json, schema: dict[str, Json], place: _Place) -> str:
+def _check_inside(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> str:
     if isinstance(value, dict):
         return _check_object(value, schema, place)
     if isinstance(value, list) and "items" in schema:
@@ -177,9 +175,10 @@ def _check_inside(value: Json, schema: dict[str, Json], place: _Place) -> str:
     return ""
 
 
-def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Place) -> str:
+def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _SchemaPlace) -> str:
     required = schema.get("required")
     missing = [name for name in required if name not in value] if isinstance(required, list) else []
+    # All that are missing at once, for those a model can add in one go.
     if missing:
         return f"{', '.join([str(place.inside(f'.{name}')) for name in missing])} is missing"
     declared = schema.get("properties")
@@ -209,6 +208,7 @@ def _has_type(value: Json, declared: Json) -> bool:
             return True
         if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
             return True
+        # Models write 3.0 where they mean 3, and JSON Schema takes it for an integer.
         if name == "integer" and isinstance(value, float) and value.is_integer():
             return True
     return False

@@ -1,27 +1,15 @@
-"""
-Estimating tokens where no model has counted them.
+"""Estimating tokens where no model has counted them."""
 
-Four characters a token and four tokens a message are the usual rule of thumb; tool calls and results count
-with all their text, since they are most of a long conversation. A model's own count replaces the estimate
-whenever there is one.
-"""
+# Four characters a token and four tokens a message are the usual rule of thumb; tool calls and results
+# count with all their text, since they are most of a long conversation. A model's own count replaces the
+# estimate whenever there is one.
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...effects.history import clear_results
-from ...effects.messages import (
-    Binary,
-    Finish,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ...effects.pieces import CallPiece, Piece
 from ...effects.usage import Usage
 
@@ -32,8 +20,8 @@ if TYPE_CHECKING:
 
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
+# An image costs between a few hundred and about 1,600 tokens with today's providers.
 TOKENS_PER_BINARY = 1_000
-"""An image costs between a few hundred and about 1,600 tokens with today's providers."""
 
 
 def _characters(part: Part) -> int:
@@ -52,6 +40,8 @@ def _characters(part: Part) -> int:
 
 def message_size(message: Message) -> int:
     """The estimated tokens of *message*."""
+    # Rough on purpose. A tokenizer is exact for one model, slow for all, and replaced by the model's own
+    # count after each answer.
     return TOKENS_PER_MESSAGE + sum([_characters(part) for part in message.parts]) // CHARACTERS_PER_TOKEN
 
 
@@ -79,9 +69,9 @@ def saved(history: History, start: int, stop: int) -> int:
 def usage_of(told: Usage | None, context: int, pieces: Iterable[Piece], *, begun: bool) -> Usage:
     """
     What an answer used: what it *told*, or an estimate where it had *begun*; what was refused used nothing.
-
-    Zeros tell nothing. *context* tokens went in, *pieces* came out.
     """
+    # Zeros tell nothing. *context* tokens went in, *pieces* came out.
+    # Some servers send a usage of zeros while they stream, and others forget it.
     if told is not None and told.total:
         return told
     return estimated_usage(context, pieces) if begun else Usage()
@@ -92,5 +82,6 @@ def estimated_usage(context: int, pieces: Iterable[Piece]) -> Usage:
     characters = sum(
         [len(piece.arguments) if isinstance(piece, CallPiece) else len(piece.text) for piece in pieces]
     )
+    # Rounded up: an answer of three letters was not free.
     output = -(-characters // CHARACTERS_PER_TOKEN)
     return Usage(input=context, output=output, estimated=context + output)

@@ -22,7 +22,7 @@ from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.apps.cli.event_text import WORDS, told
 from turnwheel.apps.cli.exit_codes import (
     BY_REASON,
-    MEANS,
+    MEANINGS,
     Exit,
     table,
 )
@@ -59,11 +59,11 @@ ENDS: list[tuple[tuple[str, ...], str, Exit]] = [
     ((READS,), "--price 1000,1000 --max-usd 0.02", Exit.BUDGET),
     ((READS,), "--max-seconds 0.000001", Exit.BUDGET),
     ((READS,), "", Exit.LOOP),
-    ((WRITES,), "", Exit.RESTS),
+    ((WRITES,), "", Exit.RESTING),
     (OK, "--allow write:path=*.txt", Exit.ENDED),
-    ((WRITES,), "--allow write:path=*.md", Exit.RESTS),
+    ((WRITES,), "--allow write:path=*.md", Exit.RESTING),
     (OK, "--yes", Exit.ENDED),
-    ((READS,), "--ask r*d --allow read", Exit.RESTS),
+    ((READS,), "--ask r*d --allow read", Exit.RESTING),
     (OK, "--deny *:path=out.txt --yes", Exit.ENDED),
     (OK, "--mode accept_edits", Exit.ENDED),
     (OK, "--mode plan", Exit.ENDED),
@@ -86,7 +86,7 @@ def test_the_exit_code_says_how_the_run_ended_to_people_and_programs(
 
 def test_help_and_docs_show_every_exit_code_command_and_option(runs: Runs) -> None:
     assert set(BY_REASON) == set(DoneReason)
-    assert set(MEANS) == set(Exit)
+    assert set(MEANINGS) == set(Exit)
     _, out, _ = runs("run", "--help")
     assert [text for text in table().splitlines() if text not in out or text not in PAGE] == []
     options = {

@@ -18,31 +18,31 @@ import pytest
 from rich.text import Text
 
 from turnwheel import Approve, ApproveAlways, Deny
-from turnwheel.apps.chat.commands import Say, Word, meaning
-from turnwheel.apps.chat.key_decoder import Key, KeyDecoder
-from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, laid_out
-from turnwheel.apps.chat.questions import Questions, meant
-from turnwheel.apps.cli.call_report import account
+from turnwheel.apps.chat.commands import ParsedLine, PromptLine, parse_line
+from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
+from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
+from turnwheel.apps.chat.questions import Questions, effective_decision
+from turnwheel.apps.cli.call_report import report_lines
 from turnwheel.apps.cli.option_types import (
     hook,
-    meant_question,
     priced_model,
+    resolve_question,
     rule,
     short,
     span,
     thinking,
 )
 from turnwheel.apps.cli.run_table import branches
-from turnwheel.apps.cli.run_table import meant as meant_run
-from turnwheel.apps.cli.session_table import age, forest
+from turnwheel.apps.cli.run_table import resolve_run as meant_run
+from turnwheel.apps.cli.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, card
 from turnwheel.apps.terminal.call_summary import (
+    duration,
     essence,
-    gist,
+    outcome_summary,
     preview,
-    took,
 )
-from turnwheel.apps.terminal.notice_lines import decided
+from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Dock, Screen
 from turnwheel.apps.terminal.spend_format import money
@@ -55,7 +55,7 @@ from turnwheel.engine.inspect.explain import Explanation, Moment
 from turnwheel.engine.inspect.run_tree import RunInfo
 from turnwheel.engine.journal.summary import SessionSummary
 from turnwheel.engine.session.listing import Listed
-from turnwheel.states.rules import model_messages
+from turnwheel.states.rules.permission import RUN_AGAIN
 
 if TYPE_CHECKING:
     from apps.conftest import Paper
@@ -77,36 +77,38 @@ def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
     return preview(tool, json.dumps(arguments), Path())
 
 
-def keys(data: bytes) -> list[Key | str]:
+def keys(data: bytes) -> list[EditKey | str]:
     """What is read from *data*; one byte at a time, text comes in bits, keys do not."""
     whole, one_by_one = list(KeyDecoder().feed(data)), KeyDecoder()
     found = [key for byte in data for key in one_by_one.feed(bytes([byte]))]
-    assert [key for key in found if isinstance(key, Key)] == [key for key in whole if isinstance(key, Key)]
+    assert [key for key in found if isinstance(key, EditKey)] == [
+        key for key in whole if isinstance(key, EditKey)
+    ]
     assert "".join(map(text_of, found)) == "".join(map(text_of, whole))
     return whole
 
 
-def text_of(key: Key | str) -> str:
+def text_of(key: EditKey | str) -> str:
     """The text of a *key*, if it is one."""
-    return "" if isinstance(key, Key) else key
+    return "" if isinstance(key, EditKey) else key
 
 
-def typed(text: str, *keys: Key | str) -> str:
+def typed(text: str, *keys: EditKey | str) -> str:
     """What stands in a line, with a bar for the caret."""
     made = line(text, *keys, before=("first", "second"))
     return f"{made.text[: made.caret]}|{made.text[made.caret :]}"
 
 
-def means(text: str) -> Word:
+def means(text: str) -> ParsedLine:
     """What *text* means, whether or not a question is open."""
-    assert meaning(text, asked=True) == meaning(text, asked=False)
-    return meaning(text, asked=True)
+    assert parse_line(text, asked=True) == parse_line(text, asked=False)
+    return parse_line(text, asked=True)
 
 
-def answers(text: str) -> Word:
+def answers(text: str) -> ParsedLine:
     """What *text* means where a question is open; else it is said."""
-    assert meaning(text, asked=False) == Say(text)
-    return meaning(text, asked=True)
+    assert parse_line(text, asked=False) == PromptLine(text)
+    return parse_line(text, asked=True)
 
 
 NAMES = (
@@ -114,9 +116,9 @@ NAMES = (
     "before age took decided keys typed laid_out means answers Verdict Outcome Key Approve ApproveAlways Deny"
 )
 PARTS: list[Callable[..., object]] = [
-    *(rule, hook, priced_model, thinking, span, meant_question, short, bill, clean, one_line, first_lines),
-    *(essence, gist, before, age, took, decided, keys, typed, laid_out, means, answers),
-    *(Verdict, Outcome, Key, Approve, ApproveAlways, Deny),
+    *(rule, hook, priced_model, thinking, span, resolve_question, short, bill, clean, one_line, first_lines),
+    *(essence, outcome_summary, before, age, duration, decision_text, keys, typed, lay_out, means, answers),
+    *(Verdict, Outcome, EditKey, Approve, ApproveAlways, Deny),
 ]
 FILE = Path(__file__).parent / "parts.txt"
 
@@ -142,10 +144,10 @@ def test_what_is_no_budget_to_think_is_told_what_is_one(text: str) -> None:
 # A line that is typed
 
 
-def line(text: str = "", *keys: Key | str, before: tuple[str, ...] = ()) -> LineEditor:
+def line(text: str = "", *keys: EditKey | str, before: tuple[str, ...] = ()) -> LineEditor:
     made = LineEditor(list(before), iter(range(100)).__next__)
     for key in (text, *keys):
-        if isinstance(key, Key):
+        if isinstance(key, EditKey):
             made.press(key)
         else:
             made.put(key)
@@ -168,14 +170,14 @@ def test_a_line_knows_when_it_was_begun() -> None:
     made.clear()
     made.put("c")
     assert made.started == 1
-    made.press(Key.UP)
+    made.press(EditKey.UP)
     assert made.started == 2
 
 
 @pytest.mark.parametrize(("caret", "first"), [(0, 0), (40, 16), (20, 6)])
 def test_of_a_long_line_the_rows_around_the_caret_are_shown(caret: int, first: int) -> None:
     text = "\n".join("abcdefghijklmnopqrstuvwx")
-    rows, row, _ = laid_out(text, min(caret, len(text)), 5)
+    rows, row, _ = lay_out(text, min(caret, len(text)), 5)
     assert len(rows) == MOST_ROWS
     assert rows[0] == text.split("\n")[first]
     assert rows[row] == text.split("\n")[first + row]
@@ -218,11 +220,11 @@ def test_a_yes_to_edited_arguments_says_which() -> None:
     (question,) = questions.named("", 9.0)
     edited = questions.edit(question, '{"a": 1}', {})
     assert questions.open == (edited,)
-    assert meant(edited, Approve()) == Approve(arguments='{"a": 1}')
-    assert meant(edited, Deny()) == Deny()
-    assert meant(question, Approve()) == Approve()
+    assert effective_decision(edited, Approve()) == Approve(arguments='{"a": 1}')
+    assert effective_decision(edited, Deny()) == Deny()
+    assert effective_decision(question, Approve()) == Approve()
     with pytest.raises(ConfigError, match="say y to this one"):
-        meant(edited, ApproveAlways())
+        effective_decision(edited, ApproveAlways())
     with pytest.raises(ConfigError, match="no JSON object"):
         questions.edit(question, "[]", {})
 
@@ -240,21 +242,23 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
     assert lines == ["? write a.txt  #1", "  + x", "  rule: ask write; a no after 30 s"]
     plain = Question(request="r-2", call="r-1", tool="write", arguments="{}", why="tool: it changes things")
     assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1", "    {}"]
-    assert [text.plain for text in card(plain, Path(), 80, told=True)][-1] == "  tool: it changes things"
+    assert [text.plain for text in card(plain, Path(), 80, always_why=True)][
+        -1
+    ] == "  tool: it changes things"
 
 
 def test_a_card_says_that_a_call_may_have_run() -> None:
     question = Question(
-        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {model_messages.AGAIN}"
+        request="r-2", call="r-1", tool="pay", arguments="{}", why=f"lost: {RUN_AGAIN.detail}"
     )
-    assert [text.plain for text in card(question, Path(), 80, told=True)] == [
+    assert [text.plain for text in card(question, Path(), 80, always_why=True)] == [
         "? pay  #1",
         "    {}",
         "  it may have run when its process was lost; run it again?",
     ]
-    assert meant(question, Approve()) == Approve()
+    assert effective_decision(question, Approve()) == Approve()
     with pytest.raises(ConfigError, match="say y to run this one again"):
-        meant(question, ApproveAlways())
+        effective_decision(question, ApproveAlways())
 
 
 def test_the_account_of_a_call_is_told_with_its_times() -> None:
@@ -264,7 +268,7 @@ def test_the_account_of_a_call_is_told_with_its_times() -> None:
         Moment(at=90.0, what="ended", text="ok: one\ntwo"),
     )
     found = Explanation(session="s", call="r-1", tool="bash", arguments="{}", moments=moments)
-    lines = [re.sub(r"[-\d]{10} [:\d]{8}", "AT", row) for row in account(found)]
+    lines = [re.sub(r"[-\d]{10} [:\d]{8}", "AT", row) for row in report_lines(found)]
     assert lines == [
         "bash  r-1, session s",
         "  AT  wished  bash {}",
@@ -297,7 +301,7 @@ def listed(session: str, parent: str = "") -> Listed:
     ids=["alone", "a child", "forks of forks", "an orphan", "each from the other", "from itself"],
 )
 def test_sessions_stand_below_those_they_come_from(found: list[Listed], shown: list[tuple[int, str]]) -> None:
-    assert [(depth, one.session) for depth, one in forest(found)] == shown
+    assert [(depth, one.session) for depth, one in family_order(found)] == shown
 
 
 def ran(run: str, parent: str = "", *, here: bool = False) -> RunInfo:

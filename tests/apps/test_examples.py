@@ -21,7 +21,7 @@ TEAM = (
 BACK = (
     " 0            UserSent\n 1 streaming  RunOpened\n",
     " 5 streaming  ToolFinished\n",
-    "refunded: 99900, and in the fork: [999]\nthey part at step 5, in event.content\n",
+    "refunded: 99900, and in the fork: [999]\nthey differ at step 5, in event.content\n",
 )
 
 

@@ -23,7 +23,7 @@ from turnwheel import (
     SetThinking,
 )
 from turnwheel.apps.terminal.countdown import countdown
-from turnwheel.apps.terminal.recovery_notes import told as recovered
+from turnwheel.apps.terminal.recovery_notes import recovery_lines
 from turnwheel.apps.terminal.screen import Screen
 from turnwheel.apps.terminal.terminal import Terminal
 from turnwheel.apps.terminal.wrap import Wrap
@@ -351,7 +351,7 @@ def test_each_is_shown_as_it_is_recorded() -> None:
     told |= {f"with -v: {name}": shown(*notices, verbose=True) for name, notices in DETAILS.items()}
     for name, make in LOST.items():
         machine = make().machine
-        lines = recovered(machine, machine.config, 99.0)
+        lines = recovery_lines(machine, machine.config, 99.0)
         told[f"lost: {name}"] = "".join(f"{line}\n" for line in lines)
     text = "".join(f"=== {name}\n{line}\n" for name, line in told.items())
     if os.environ.get("RECORD"):

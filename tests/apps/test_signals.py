@@ -34,7 +34,7 @@ async def worked(session: Session, signals: Signals, **on: Callable[[], object])
                 on.get(type(notice).__name__, lambda: None)()
         return Exit.ENDED
 
-    await signals.heeded(work)
+    await signals.guard(work)
 
 
 def press() -> None:

@@ -36,9 +36,9 @@ from turnwheel.apps.stand_in.server import (
 from turnwheel.apps.stand_in.wire import (
     Function,
     MadeCall,
-    Message,
     Offer,
-    Step,
+    ScriptedAnswer,
+    WireMessage,
     pieces,
 )
 from turnwheel.effects.messages import Message as Said
@@ -73,17 +73,17 @@ READ: Turn = (
 WRITE: Turn = ([("write", '{"path":"REPORT.md","content":"..."}')], [WROTE])
 
 
-def talk(prompt: str, *turns: Turn) -> list[Message]:
+def talk(prompt: str, *turns: Turn) -> list[WireMessage]:
     """A conversation of *prompt* and the *turns* since; each counts its ids anew, as some providers do."""
-    messages = [Message(role="user", content=prompt)]
+    messages = [WireMessage(role="user", content=prompt)]
     for calls, results in turns:
         made = [
             MadeCall(id=f"call_{index}", function=Function(name=name, arguments=arguments))
             for index, (name, arguments) in enumerate(calls)
         ]
-        messages.append(Message(role="assistant", tool_calls=made))
+        messages.append(WireMessage(role="assistant", tool_calls=made))
         messages += [
-            Message(role="tool", tool_call_id=call.id, content=result)
+            WireMessage(role="tool", tool_call_id=call.id, content=result)
             for call, result in zip(made, results, strict=True)
         ]
     return messages
@@ -100,11 +100,11 @@ def offer(name: str, schema: object) -> Offer:
     return msgspec.convert(about, Offer)
 
 
-def wishes(step: Step) -> list[tuple[str, dict[str, Any]]]:
+def wishes(step: ScriptedAnswer) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, json.loads(call.arguments)) for call in step.calls]
 
 
-def written(step: Step) -> str:
+def written(step: ScriptedAnswer) -> str:
     ((name, arguments),) = wishes(step)
     assert name == "write"
     return str(arguments["content"])
@@ -117,10 +117,10 @@ def written(step: Step) -> str:
 class Chat:
     """A conversation with the stand-in, as its story tells it: each verb is a method and tells its answer."""
 
-    messages: list[Message] = attrs.field(factory=list)
+    messages: list[WireMessage] = attrs.field(factory=list)
     tools: list[Offer] = attrs.field(factory=offers)
     model: str = MODELS[0]
-    step: Step = attrs.field(factory=lambda: Step(text=""))
+    step: ScriptedAnswer = attrs.field(factory=lambda: ScriptedAnswer(text=""))
 
     def do_offered(self, rest: str, _: list[str]) -> None:
         names = [] if rest == "none" else [*TOOLS] if rest == "all" else rest.split()
@@ -144,12 +144,12 @@ class Chat:
 
     def do_say(self, rest: str, _: list[str]) -> list[str]:
         """Go on behind an answer."""
-        self.messages.append(Message(role="assistant", content=self.step.text))
+        self.messages.append(WireMessage(role="assistant", content=self.step.text))
         return self.do_instead(rest, [])
 
     def do_instead(self, rest: str, _: list[str]) -> list[str]:
         """Say something before there is an answer."""
-        self.messages.append(Message(role="user", content=rest.replace("\\n", "\n")))
+        self.messages.append(WireMessage(role="user", content=rest.replace("\\n", "\n")))
         return self.decided()
 
     def do_got(self, _: str, given: list[str]) -> list[str]:
@@ -263,7 +263,7 @@ def test_a_failed_call_is_reported_and_not_invented(tool: str, error: str) -> No
     assert absent not in report
 
 
-def replaced(tool: str, result: str) -> list[Message]:
+def replaced(tool: str, result: str) -> list[WireMessage]:
     """The conversation before the report is written, where *tool* returned *result*."""
     messages = talk("Write a report", LOOK, READ)
     for message, name in (
@@ -279,7 +279,7 @@ def replaced(tool: str, result: str) -> list[Message]:
 
 def test_content_may_come_in_parts() -> None:
     parts = [{"type": "text", "text": "How long is "}, {"type": "text", "text": "a.md?"}]
-    message = msgspec.convert({"role": "user", "content": parts}, Message)
+    message = msgspec.convert({"role": "user", "content": parts}, WireMessage)
     assert wishes(decide([message], offers())) == [("read", {"path": "a.md"})]
     deep = decide(talk("Write a report", LOOK, ([("read", "[" * 100_000)], [README])), offers())
     assert "has 6 lines" in written(deep)
@@ -310,8 +310,8 @@ def history(prompt: str) -> list[Said]:
 def summarised(messages: Sequence[Said]) -> str:
     """What the stand-in makes of *messages* when it is asked as the loop asks."""
     asked = [
-        Message(role="system", content=compaction.INSTRUCTIONS),
-        Message(role="user", content=transcript(messages)),
+        WireMessage(role="system", content=compaction.SUMMARY_INSTRUCTIONS),
+        WireMessage(role="user", content=transcript(messages)),
     ]
     step = decide(asked)
     assert step.calls == ()
@@ -340,7 +340,7 @@ def test_work_goes_on_after_a_summary() -> None:
     for summary in (once, twice):
         step = decide(talk(summary.text, LOOK, READ), offers())
         assert wishes(step)[0][1]["path"] == "x.md"
-        newer = [Message(role="user", content=summary.text), *talk("How long is a.md?")]
+        newer = [WireMessage(role="user", content=summary.text), *talk("How long is a.md?")]
         assert wishes(decide(newer, offers())) == [("read", {"path": "a.md"})]
 
 

@@ -18,7 +18,6 @@ from turnwheel import (
     Policy,
     Rule,
     ToolContext,
-    Verdict,
     hook,
     tool,
 )
@@ -34,6 +33,7 @@ from turnwheel.effects.notices import (
     ToolOutput,
     ToolStarted,
 )
+from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.requests import AskApproval
 from turnwheel.performers.hooks import HostHook
@@ -219,7 +219,7 @@ async def test_a_tool_is_told_where_and_for_whom_it_runs_and_can_say_how_far_it_
     assert context.call == started.call
     assert context.key not in {"", context.call}
     assert [notice.text for notice in stage.seen(ToolOutput)] == ["3 deep"]
-    assert stage.order(ToolStarted, ToolOutput, CallSettled) == ["ToolStarted", "ToolProgress", "ToolEnded"]
+    assert stage.order(ToolStarted, ToolOutput, CallSettled) == ["ToolStarted", "ToolOutput", "CallSettled"]
     assert '"context"' not in survey.spec.schema
 
 

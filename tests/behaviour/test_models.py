@@ -21,7 +21,6 @@ from turnwheel import (
     ModelSpec,
     Price,
     builtin_tools,
-    price_of,
     tool,
 )
 from turnwheel.effects.errors import ConfigError, UnknownSession
@@ -31,6 +30,7 @@ from turnwheel.effects.notices import Compacted, RequestDelayed, RetryScheduled
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
+from turnwheel.engine import price_of
 from turnwheel.engine.inspect.costs import costs
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents

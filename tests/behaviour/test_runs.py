@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from turnwheel import (
-    Binary,
     DoneReason,
     Limits,
     MemoryStore,
@@ -36,6 +35,7 @@ from turnwheel.effects.errors import (
     UnknownCall,
 )
 from turnwheel.effects.events import Failure
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.notices import (
     ApprovalRequested,
     CallSettled,

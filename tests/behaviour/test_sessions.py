@@ -526,13 +526,13 @@ async def test_a_snapshot_grants_what_it_says_only_where_it_is_signed(stage: Sta
     await session.resume()
     machine = session.machine
     assert machine is not None
-    assert [rule.tool for rule in machine.memory.granted] == ["pay"]
+    assert [rule.tool for rule in machine.memory.session.granted] == ["pay"]
     history = machine.memory.history
 
     signed = Machine.restore(machine.snapshot(KEY), machine.config, history, KEY)
     assert signed == machine
     for data in (machine.snapshot(), machine.snapshot(KEY)):
-        assert Machine.restore(data, machine.config, history).memory.granted == ()
+        assert Machine.restore(data, machine.config, history).memory.session.granted == ()
     with pytest.raises(JournalError, match="the signature of this snapshot is wrong"):
         Machine.restore(machine.snapshot(KEY), machine.config, history, KEY[::-1] + b"x")
 

@@ -27,7 +27,7 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.delivery import Delivery
-from turnwheel.settings.keys import ELSEWHERE, NOT_DATA, keys
+from turnwheel.settings.keys import NOT_DATA, OTHER_NAMES, keys
 from turnwheel.testing.scripted import (
     Reply,
     ScriptedModel,
@@ -200,15 +200,15 @@ OTHERS = (
 @pytest.mark.behaviour("every-setting-has-a-place")
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_can_be_set_elsewhere_can_be_set_here_or_is_said_why_not(name: str) -> None:
-    known = [str(key) for key in keys()]
-    place = ELSEWHERE.get(name, name)
+    known = [str(key) for key in keys(Settings)]
+    place = OTHER_NAMES.get(name, name)
     here = [key for key in known if key == place or key.startswith(f"{place}.") or key.endswith(f".{name}")]
     assert here or name in NOT_DATA
 
 
 @pytest.mark.behaviour("every-setting-has-a-place")
 def test_each_setting_has_a_variable_of_its_own() -> None:
-    variables = [key.variable for key in keys() if key.variable]
+    variables = [key.variable for key in keys(Settings) if key.variable]
     assert len(set(variables)) == len(variables)
     assert {"TURNWHEEL_LIMITS__USD", "TURNWHEEL_COMPACTION__KEEP", "TURNWHEEL_LOOPS__STOP"} <= {*variables}
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from turnwheel import (
     Agent,
-    Binary,
     ChildSpec,
     Compaction,
     Deny,
@@ -32,7 +31,7 @@ from turnwheel import (
 from turnwheel.effects import Effect
 from turnwheel.effects.config import READER
 from turnwheel.effects.events import AgentFinished, Event, ModelFinished, ToolFinished
-from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolResult
+from turnwheel.effects.messages import Binary, Message, Outcome, Role, StopReason, ToolResult
 from turnwheel.effects.notices import CallSettled, Compacted
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import AppendMessage

@@ -9,16 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from turnwheel import (
-    Config,
-    Limits,
-    Machine,
-    ModelSpec,
-    Policy,
-    Price,
-    ToolSpec,
-    drive,
-)
+from turnwheel import Config, Limits, Machine, ModelSpec, Policy, Price, ToolSpec
 from turnwheel.effects.errors import ConfigError, JournalError
 from turnwheel.effects.events import (
     ApprovalGiven,
@@ -49,8 +40,10 @@ from turnwheel.effects.records import (
     SetThinking,
 )
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.context import RECALL, AsConfigured
+from turnwheel.testing.harness import remember
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CONFIG = Config(model=ModelSpec(name="m"), tools=(ToolSpec(name="look", side_effect="read_only"),))
@@ -103,7 +96,7 @@ def test_equal_machines_are_equal_and_a_step_makes_them_differ() -> None:
 def test_a_history_that_no_provider_takes_is_refused() -> None:
     wish = ToolCall(id="x", wire_id="x", name="look", arguments="{}")
     history = History.of(user("a"), Message(role=Role.ASSISTANT, parts=(wish,)))
-    with pytest.raises(ConfigError, match=r"cannot be gone on with: .* open calls \['x'\]"):
+    with pytest.raises(ConfigError, match=r"invalid history: .* open calls \['x'\]"):
         Machine.start(CONFIG, "hello", history=history)
 
 
@@ -130,7 +123,7 @@ def opened(settings: Config = CONFIG) -> RunOpened:
 def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
     first = Machine.start(CONFIG, "go")
     granted = (Rule(verdict="allow", tool="look"),)
-    first.memory = attrs.evolve(
+    first.memory = remember(
         first.memory,
         history=History.of(user("before")),
         size=5,
@@ -148,7 +141,7 @@ def test_a_run_takes_over_what_is_the_sessions_and_nothing_else() -> None:
         next_id=9,
     )
     second = Machine.open(opened(), first)
-    assert second.memory == attrs.evolve(
+    assert second.memory == remember(
         first.memory,
         run="run2",
         spent=Spent(),
@@ -173,8 +166,12 @@ def test_a_run_begins_on_what_was_posted_since() -> None:
         Interrupted(at=7),
     ]
     memory = Machine.open(opened(), None, posted).memory
-    assert [mail.id for mail in memory.mail] == ["p", "s"]
-    assert (memory.model, memory.thinking, memory.received) == ("other", AsConfigured(), ("p", "s", "c", "d"))
+    assert [mail.id for mail in memory.session.mail] == ["p", "s"]
+    assert (memory.session.model, memory.session.thinking, memory.session.received) == (
+        "other",
+        AsConfigured(),
+        ("p", "s", "c", "d"),
+    )
 
 
 def test_what_a_person_chose_outlives_another_configuration() -> None:
@@ -188,7 +185,11 @@ def test_what_a_person_chose_outlives_another_configuration() -> None:
         machine.advance()
         machine.advance(ControlReceived(at=1, id="c", change=change))
         machine.reconfigure(anew)
-        assert (machine.memory.model, machine.memory.mode, machine.config) == (model, mode, anew)
+        assert (machine.memory.session.model, machine.memory.session.mode, machine.config) == (
+            model,
+            mode,
+            anew,
+        )
 
 
 def test_what_cannot_be_kept_to_is_given_up() -> None:
@@ -198,9 +199,9 @@ def test_what_cannot_be_kept_to_is_given_up() -> None:
     price = Price(input=1, output=1)
     limited = attrs.evolve(CONFIG, model=ModelSpec(name="m", price=price), limits=Limits(usd=1))
     machine.reconfigure(limited)
-    assert machine.memory.model == "m"
+    assert machine.memory.session.model == "m"
     machine.reconfigure(CONFIG)
-    assert machine.memory.model == "m"
+    assert machine.memory.session.model == "m"
 
 
 def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
@@ -208,6 +209,6 @@ def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
     machine.advance()
     for number in range(RECALL + 5):
         machine.advance(ControlReceived(at=1, id=str(number), change=SetThinking(tokens=1)))
-    assert machine.memory.received == tuple(str(number) for number in range(5, RECALL + 5))
+    assert machine.memory.session.received == tuple(str(number) for number in range(5, RECALL + 5))
     again = ControlReceived(at=2, id=str(RECALL), change=SetThinking(tokens=2))
     assert machine.advance(again) == (Ignored(event="ControlReceived", state="streaming"),)

@@ -28,7 +28,7 @@ from turnwheel import (
     Settings,
     tool,
 )
-from turnwheel.apps.chat.line_source import _lines_of  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
+from turnwheel.apps.chat.line_source import _split_lines  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
 from turnwheel.apps.cli.commands import turnwheel as cli
 from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects import Effect
@@ -548,11 +548,11 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
             arguments = ["run", "-", "--stand-in", "--store", str(home / "a.db")]
             ended = await asyncio.to_thread(partial(runner.invoke, cli, arguments, input=b"x" * (limit + 1)))
             assert isinstance(ended.exception, TooLarge)
-            assert str(ended.exception) == "what stdin says has 16,000,001 bytes, and may have 16,000,000"
+            assert str(ended.exception) == "the text on stdin has 16,000,001 bytes, and may have 16,000,000"
         case "a line piped to `chat`":
             for size in (limit, limit + 1, 2 * limit):
                 data = b"x" * size + b"\nnext\nlast"
-                lines = list(_lines_of(data[at : at + 65_536] for at in range(0, len(data), 65_536)))
+                lines = list(_split_lines(data[at : at + 65_536] for at in range(0, len(data), 65_536)))
                 assert [len(line) for line in lines] == [min(size, limit + 1), 4, 4]
         case "an entry of a journal, a snapshot, a row of the list":
             machine = Machine.start(Config(model=ModelSpec(name="m")), "hi")

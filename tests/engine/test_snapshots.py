@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from provers.audit.permission_oracle import Case
 from provers.simulation.player import play
 from provers.simulation.watched import copied, happen
+from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
 
 from turnwheel import (
     Approve,
@@ -75,10 +76,9 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import KEPT, VERSION, Snapshot
-from turnwheel.engine.untrusted import PREFIX
+from turnwheel.engine.snapshots import UNTRUSTED_PREFIX, VERSION, Snapshot
 from turnwheel.states.batch.batch import Phase, Queued, Settled
-from turnwheel.states.context import Memory
+from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.schema import arguments_of
 from turnwheel.states.state import (
@@ -91,7 +91,7 @@ from turnwheel.states.state import (
     State,
     Thinking,
 )
-from turnwheel.testing.harness import KEY, MachineHarness, calls, config, restore_from_snapshot
+from turnwheel.testing.harness import MachineHarness, calls, config, remember
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 each_place = pytest.mark.parametrize("place", PLACES)
@@ -122,7 +122,7 @@ def test_a_signed_snapshot_is_the_very_machine(place: str) -> None:
     machine = run_at(place).machine
     assert restore_from_snapshot(restore_from_snapshot(machine)) == machine
     assert run_at(place).machine.snapshot() == machine.snapshot() == restore_from_snapshot(machine).snapshot()
-    assert restore_from_snapshot(machine).snapshot(KEY) == machine.snapshot(KEY)
+    assert restore_from_snapshot(machine).snapshot(SNAPSHOT_KEY) == machine.snapshot(SNAPSHOT_KEY)
     assert len(machine.snapshot()) < 3_000
 
 
@@ -144,11 +144,14 @@ def test_the_places_are_all_there_are() -> None:
 
 def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
     """Also grants and contexts, which show in no state; a state is JSON with its type in it."""
-    assert set(KEPT) == {field.name for field in attrs.fields(Memory)} - {"history"}
+    groups = (Memory, SessionMemory, ConversationMemory, RunProgress)
+    names = [field.name for group in groups for field in attrs.fields(group)]
+    assert len(set(names)) == len(names)
+    kept = {*names} - {"session", "conversation", "progress", "history"}
     beside = {"version", "state", "length", "revision"}
-    assert {field.name for field in attrs.fields(Snapshot)} == {*KEPT, *beside}
+    assert {field.name for field in attrs.fields(Snapshot)} == kept | beside
     machine = run_at("executing").machine
-    machine.memory = attrs.evolve(
+    machine.memory = remember(
         machine.memory,
         granted=(Rule(verdict="allow", tool="write", where=(("path", "src/*"),)),),
         pending_context=("mind the gap",),
@@ -168,12 +171,12 @@ def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
 @each_place
 def test_a_signed_snapshot_that_was_changed_is_refused(place: str) -> None:
     machine, chance = run_at(place).machine, random.Random(place)
-    data = machine.snapshot(KEY)
+    data = machine.snapshot(SNAPSHOT_KEY)
     for _ in range(25):
         at = chance.randrange(len(data))
         changed = data[:at] + bytes([data[at] ^ (1 << chance.randrange(7))]) + data[at + 1 :]
         with pytest.raises(JournalError):
-            restored(machine, changed, KEY)
+            restored(machine, changed, SNAPSHOT_KEY)
 
 
 WRONG = (
@@ -185,16 +188,16 @@ WRONG = (
 def test_a_signature_says_what_is_wrong_and_what_to_do() -> None:
     """Another key, a forged history, none where one is expected, and one that was cut off."""
     machine = run_at("executing").machine
-    data, history = machine.snapshot(KEY), machine.memory.history
+    data, history = machine.snapshot(SNAPSHOT_KEY), machine.memory.history
     forged = History.of(user("pay me"), *[history[index] for index in range(1, len(history))])
-    for key, read in ((KEY[::-1], history), (KEY, forged)):
+    for key, read in ((SNAPSHOT_KEY[::-1], history), (SNAPSHOT_KEY, forged)):
         with pytest.raises(JournalError, match=f"^{WRONG}$"):
             Machine.restore(data, machine.config, read, key)
     with pytest.raises(JournalError, match=r"^this snapshot is not signed: take it with snapshot\(key\), or"):
-        restored(machine, key=KEY)
+        restored(machine, key=SNAPSHOT_KEY)
     for cut in (0, 1, -1):
         with pytest.raises(JournalError, match=r"^this snapshot cannot be read \(.*\): it was cut off or"):
-            Machine.restore(data[:cut], machine.config, history, KEY)
+            Machine.restore(data[:cut], machine.config, history, SNAPSHOT_KEY)
 
 
 def test_a_history_is_signed_though_others_go_on_with_its_log() -> None:
@@ -204,7 +207,7 @@ def test_a_history_is_signed_though_others_go_on_with_its_log() -> None:
     for one in (first, second, third, first):
         assert restore_from_snapshot(one) == one
     with pytest.raises(JournalError, match="goes with another history"):
-        restored(third, second.snapshot(KEY), KEY)
+        restored(third, second.snapshot(SNAPSHOT_KEY), SNAPSHOT_KEY)
 
 
 def test_a_key_that_can_be_guessed_is_refused() -> None:
@@ -218,7 +221,7 @@ def test_a_key_that_can_be_guessed_is_refused() -> None:
         with pytest.raises(kind, match=why):
             machine.snapshot(key)
         with pytest.raises(kind, match=why):
-            restored(machine, machine.snapshot(KEY), key)
+            restored(machine, machine.snapshot(SNAPSHOT_KEY), key)
 
 
 def test_a_snapshot_goes_with_its_history_and_no_other() -> None:
@@ -257,7 +260,7 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
     world = World(restored(machine), random.Random(1))
     assert world.faults() == []
     assert world.machine.done
-    machine.memory = attrs.evolve(
+    machine.memory = remember(
         machine.memory,
         granted=(Rule(verdict="allow", tool="*"),),
         mode=PermissionMode.BYPASS,
@@ -266,20 +269,24 @@ def test_an_unsigned_snapshot_grants_nothing(place: str) -> None:
         instructions=SetInstructions(text="do as you are told"),
         pending_context=("believe it",),
     )
-    for data in (machine.snapshot(), machine.snapshot(KEY)):
+    for data in (machine.snapshot(), machine.snapshot(SNAPSHOT_KEY)):
         back = restored(machine, data)
         memory = back.memory
-        assert (memory.granted, memory.mode, memory.model) == ((), PermissionMode.DEFAULT, "wire:model")
-        assert (memory.chosen, memory.pending_context, memory.next_id) == ((), (), 1)
-        assert not isinstance(memory.instructions, SetInstructions)
+        assert (memory.session.granted, memory.session.mode, memory.session.model) == (
+            (),
+            PermissionMode.DEFAULT,
+            "wire:model",
+        )
+        assert (memory.session.chosen, memory.conversation.pending_context, memory.next_id) == ((), (), 1)
+        assert not isinstance(memory.session.instructions, SetInstructions)
         assert (back.state.open, recover(back, 99.0).again) == ((), ())
-        assert memory.run.startswith(PREFIX)
+        assert memory.run.startswith(UNTRUSTED_PREFIX)
 
 
 def test_the_same_snapshot_is_the_same_machine_and_no_other_has_its_ids() -> None:
     """So its requests have idempotency keys of their own, which no writer of a snapshot can choose."""
     machine = run_at("executing").machine
-    larger = attrs.evolve(machine.memory, size=machine.memory.size + 1)
+    larger = remember(machine.memory, size=machine.memory.conversation.size + 1)
     others = (machine, Machine(machine.config, machine.state, larger), run_at("confirming").machine)
     names = {restored(each).memory.run for each in (machine, *others)}
     assert [len(name) for name in names] == [len("foreign-") + 32] * 3
@@ -428,7 +435,7 @@ class World:
     def _take(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
             if isinstance(effect, Request):
-                if effect.id in self._seen or not effect.id.startswith(PREFIX):
+                if effect.id in self._seen or not effect.id.startswith(UNTRUSTED_PREFIX):
                     self._wrong.append(f"the id {effect.id} is not new")
                 self._seen.add(effect.id)
                 self._open[effect.id] = effect
@@ -439,7 +446,7 @@ class World:
         config, memory = self.machine.config, self.machine.memory
         if isinstance(request, CallModel):
             self._asked += 1
-            if request.model not in {config.model.name, config.compaction.model, memory.fallback}:
+            if request.model not in {config.model.name, config.compaction.model, memory.progress.fallback}:
                 self._wrong.append(f"asks {request.model}")
             self._wrong += history_faults(memory.history)
         if isinstance(request, RunTool | RunAgent) and not self._may(request):
@@ -601,7 +608,11 @@ def test_a_history_from_outside_is_only_read() -> None:
     """Whatever it claims: the next call is judged as the first one ever, and only a configured tool runs."""
     run = MachineHarness(Machine.start(config(), "go on", run="r", history=History.of(*CLAIMS)))
     memory = run.machine.memory
-    assert (memory.granted, memory.mode, memory.spent) == ((), PermissionMode.DEFAULT, Spent())
+    assert (memory.session.granted, memory.session.mode, memory.spent) == (
+        (),
+        PermissionMode.DEFAULT,
+        Spent(),
+    )
     run.say(*calls("write"))
     assert [each.tool for each in run.got(AskApproval)] == ["write"]
     assert not run.all(RunTool)
@@ -651,4 +662,4 @@ def test_a_change_that_comes_twice_is_one() -> None:
     plan = ControlReceived(at=2.0, id="d", change=SetMode(mode=PermissionMode.PLAN))
     for event in (loose, plan, loose):
         run.feed(event)
-    assert run.machine.memory.mode is PermissionMode.PLAN
+    assert run.machine.memory.session.mode is PermissionMode.PLAN

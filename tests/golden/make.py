@@ -89,8 +89,8 @@ from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.states.state import Done
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.harness import steps
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
+from turnwheel.testing.steps import steps
 
 MODEL = ModelSpec(
     name="wire:model", window=100_000, max_output=4_000, price=Price(input="2", output="8", source="a list")
@@ -824,8 +824,8 @@ def told(session: Session) -> dict[str, Any]:
         "label": state.label,
         "reason": str(state.reason) if isinstance(state, Done) else "",
         "open": list(state.open),
-        "model": memory.model,
-        "mode": str(memory.mode),
+        "model": memory.session.model,
+        "mode": str(memory.session.mode),
         "title": session.title,
         "waiting": [f"{one.id} {one.tool} {one.arguments}" for one in session.waiting],
         "queue": [mail.text for mail in session.queue],

@@ -14,8 +14,7 @@ from packaging.requirements import Requirement
 
 WORDS_AND_DECISIONS = sources("effects", "states")
 PURE_ENGINE = sources("engine/journal") + [
-    ROOT / "engine" / f"{module}.py"
-    for module in ("machine", "recovery", "snapshots", "transition", "untrusted")
+    ROOT / "engine" / f"{module}.py" for module in ("machine", "recovery", "snapshots", "transition")
 ]
 PURE_IMPORTS = frozenset(
     [
@@ -41,14 +40,13 @@ CONVERTERS = {
     "migrations.py": {"cattrs", "msgspec"},
 }
 SIGNATURES = {
-    "untrusted.py": {"hashlib", "hmac"},
     "snapshots.py": {"weakref", "cattrs", "hashlib", "hmac", "msgspec"},
 }
 IMPURE_NODES = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Global, ast.Nonlocal)
 # id and hash differ from process to process.
 IMPURE_CALLS = frozenset(["open", "print", "input", "exec", "eval", "__import__", "id", "hash"])
 # An empty log, which values must not share; it reads no clock and draws nothing.
-FACTORIES = {"History.of", "Rope.of"}
+FACTORIES = {"History.of", "Rope.of", "ConversationMemory"}
 
 
 def impurities(path: Path, more: frozenset[str] = frozenset()) -> Iterator[str]:

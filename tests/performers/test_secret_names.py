@@ -13,7 +13,7 @@ from turnwheel import Agent, builtin_tools, tool
 from turnwheel.effects.errors import ArgumentError, ToolDefinitionError
 from turnwheel.effects.secrets import (
     ANY,
-    WORDS,
+    SECRET_WORDS,
     Json,
     Secrets,
     is_placeholder,
@@ -54,7 +54,7 @@ def shown(name: str, value: Json) -> str:
 
 
 def test_each_of_the_words_is_secret_in_any_spelling() -> None:
-    for name in WORDS:
+    for name in SECRET_WORDS:
         first, *rest = name.split("_")
         camel = first + "".join(map(str.title, rest))
         spellings = [

@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -80,22 +79,18 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.projections import (
     AgentEvents,
-    Plain,
+    JsonEvent,
     Projection,
     SdkMessages,
     SseEvents,
     TurnEvents,
-    agent_events,
-    sdk,
-    sse,
     to_sse,
-    turns,
 )
 from turnwheel.projections.json_events import (
-    BROKEN,
     BUDGET_USD,
-    MODES,
-    WORDS,
+    ERROR_ENDS,
+    MODE_WORDS,
+    REASON_WORDS,
     subtype,
 )
 from turnwheel.projections.run_view import RunView
@@ -114,11 +109,11 @@ MAKERS: dict[str, Callable[[], Projection]] = {
 each_vocabulary = pytest.mark.parametrize("vocabulary", MAKERS)
 
 
-def told(projection: Projection, notices: Iterable[Notice]) -> list[Plain]:
+def told(projection: Projection, notices: Iterable[Notice]) -> list[JsonEvent]:
     return [event for notice in notices for event in projection.take(notice)]
 
 
-def names(events: Iterable[Plain]) -> list[object]:
+def names(events: Iterable[JsonEvent]) -> list[object]:
     return [event["type"] for event in events]
 
 
@@ -165,17 +160,17 @@ DROPPED: list[Notice] = [
 ]
 
 
-def texts_of(message: Plain) -> str:
+def texts_of(message: JsonEvent) -> str:
     return "".join([str(block["text"]) for block in blocks_of(message) if block["type"] == "text"])
 
 
-def blocks_of(message: Plain) -> list[Plain]:
+def blocks_of(message: JsonEvent) -> list[JsonEvent]:
     inner = message["message"]
     assert isinstance(inner, dict)
     return list(inner["content"])
 
 
-def messages_in(events: list[Plain]) -> list[Plain]:
+def messages_in(events: list[JsonEvent]) -> list[JsonEvent]:
     """The messages that the last of *events*, the end of a run, tells."""
     messages = events[-1]["messages"]
     assert isinstance(messages, list)
@@ -310,7 +305,7 @@ SAMPLES: dict[str, list[Notice]] = {
     **{
         f"the end: {reason} {detail}".strip(): [*START, over(reason, detail)]
         for reason in DoneReason
-        for detail in (["", "no luck"] if reason in BROKEN else [""])
+        for detail in (["", "no luck"] if reason in ERROR_ENDS else [""])
     },
     # By the name of an argument, at any depth; what is no object is not shown at all.
     "secrets in arguments are not sent": [
@@ -537,19 +532,14 @@ def test_one_agent_event_is_done_and_it_is_the_last(plays: list[Play]) -> None:
         assert all((event["type"], event["done"]) == ("compact", False) for event in before)
 
 
-PROJECTS: dict[str, Callable[[RunView, Notice], tuple[RunView, tuple[Plain, ...]]]] = {
-    "sdk": partial(sdk.project, voice=sdk.Voice(partial=True)),
-    "sse": sse.project,
-    "turns": turns.project,
-    "agent_events": agent_events.project,
-}
-
-
 @each_vocabulary
 def test_a_projection_is_a_pure_fold(vocabulary: str, plays: list[Play]) -> None:
-    project = PROJECTS[vocabulary]
+    project = MAKERS[vocabulary]().project
     for one in plays[:50]:
-        state, steps = RunView(session="s"), list[tuple[RunView, Notice, tuple[RunView, tuple[Plain, ...]]]]()
+        state, steps = (
+            RunView(session="s"),
+            list[tuple[RunView, Notice, tuple[RunView, tuple[JsonEvent, ...]]]](),
+        )
         for notice in notices_of(one):
             steps.append((state, notice, project(state, notice)))
             state = steps[-1][2][0]
@@ -569,12 +559,12 @@ def test_a_watcher_that_misses_notices_is_told_what_can_be_told(vocabulary: str,
         assert events == told(MAKERS[vocabulary](), seen)
 
 
-# Words and frames
+# ReasonWords and frames
 
 
 def test_every_reason_and_mode_has_its_words() -> None:
-    assert set(WORDS) == set(DoneReason)
-    assert set(MODES) == set(PermissionMode)
+    assert set(REASON_WORDS) == set(DoneReason)
+    assert set(MODE_WORDS) == set(PermissionMode)
 
 
 @pytest.mark.parametrize("reason", DoneReason)
@@ -613,7 +603,7 @@ def test_a_frame_is_its_name_and_one_line() -> None:
         ({"type": "a", "cost": float("nan")}, "an event is made of what JSON is made of; got"),
     ],
 )
-def test_what_is_no_event_is_not_framed(event: Plain, says: str) -> None:
+def test_what_is_no_event_is_not_framed(event: JsonEvent, says: str) -> None:
     with pytest.raises(ArgumentError, match=re.escape(says)):
         to_sse(event)
 
@@ -622,14 +612,14 @@ def test_what_is_no_event_is_not_framed(event: Plain, says: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def observed(plays: list[Play]) -> dict[str, list[tuple[str, str, Plain]]]:
+def observed(plays: list[Play]) -> dict[str, list[tuple[str, str, JsonEvent]]]:
     """By vocabulary, all that is said: the notice, the name of the event, and the event."""
     whole = [run for run in SAMPLES.values() if isinstance(run[0], RunStarted)]
     runs = [*whole, *map(notices_of, plays)]
     return {name: [said for run in runs for said in said_in(maker(), run)] for name, maker in MAKERS.items()}
 
 
-def said_in(projection: Projection, run: list[Notice]) -> Iterator[tuple[str, str, Plain]]:
+def said_in(projection: Projection, run: list[Notice]) -> Iterator[tuple[str, str, JsonEvent]]:
     """What *projection* says of each notice of *run*."""
     for notice in run:
         for event in projection.take(notice):
@@ -667,7 +657,7 @@ def test_the_page_says_of_every_notice_what_it_is() -> None:
 
 @each_vocabulary
 def test_the_page_says_what_each_notice_is(
-    vocabulary: str, observed: dict[str, list[tuple[str, str, Plain]]]
+    vocabulary: str, observed: dict[str, list[tuple[str, str, JsonEvent]]]
 ) -> None:
     column = 1 + list(MAKERS).index(vocabulary)
     listed = {(row[0][0], event) for row in table("Notices as events") for event in row[column]}
@@ -676,7 +666,7 @@ def test_the_page_says_what_each_notice_is(
 
 @each_vocabulary
 def test_the_page_says_what_each_event_has(
-    vocabulary: str, observed: dict[str, list[tuple[str, str, Plain]]]
+    vocabulary: str, observed: dict[str, list[tuple[str, str, JsonEvent]]]
 ) -> None:
     listed = {event: {"type", *fields} for (event,), fields, *_ in table(f"`{vocabulary}`")}
     seen: dict[str, set[str]] = {}
@@ -690,5 +680,5 @@ def test_the_page_has_every_reason() -> None:
     listed = {reason: words for (reason,), *words in table("Reasons")}
     assert listed == {
         reason.value: [[words.exit], [words.subtype], [words.done], [words.finish]]
-        for reason, words in WORDS.items()
+        for reason, words in REASON_WORDS.items()
     }

@@ -29,6 +29,7 @@ from provers.simulation.watched import (
     happen,
     replay,
 )
+from provers.steps import Happening, restore_from_snapshot
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
 from turnwheel.effects.events import (
@@ -55,7 +56,6 @@ from turnwheel.engine.machine import Machine
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.state import State
 from turnwheel.states.table import LEGAL
-from turnwheel.testing.harness import Happening, restore_from_snapshot
 
 pytestmark = pytest.mark.prover
 

@@ -22,16 +22,10 @@ from provers.simulation.sessions import (
     to_the_end,
 )
 from provers.simulation.watched import PromiseBroken, copied, happen
+from provers.steps import Happening
 from provers.tasks import at_work, turns
-from turnwheel import (
-    Agent,
-    Concurrency,
-    DoneReason,
-    MemoryStore,
-    Result,
-    Session,
-)
-from turnwheel.effects.config import Config, Steering
+from turnwheel import Agent, DoneReason, MemoryStore, Result, Session
+from turnwheel.effects.config import Concurrency, Config, Steering
 from turnwheel.effects.errors import SessionClosed, StoreError
 from turnwheel.effects.events import ModelStreamed
 from turnwheel.effects.messages import Outcome
@@ -40,7 +34,6 @@ from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.journal import Journal
-from turnwheel.testing.harness import Happening
 
 pytestmark = pytest.mark.prover
 
@@ -236,7 +229,7 @@ async def test_what_is_said_from_elsewhere_is_in_the_run_that_was_under_way() ->
     assert kept.taken == [FIRST, "the steer", "the second"]
     assert set(kept.applied.values()) == {1}
     assert kept.folded.machine is not None
-    assert kept.folded.machine.memory.thinking == SetThinking(tokens=100)
+    assert kept.folded.machine.memory.session.thinking == SetThinking(tokens=100)
 
 
 # In any order

@@ -26,11 +26,11 @@ from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.settings import CommandHook, Preset
 from turnwheel.settings.keys import (
-    ELSEWHERE,
+    ANY_NAME,
     ITEM,
-    NAME,
     NOT_DATA,
-    Key,
+    OTHER_NAMES,
+    SettingKey,
     fields_of,
     keys,
     variable,
@@ -83,10 +83,10 @@ SAMPLES: dict[object, tuple[object, str]] = {
 }
 """For each kind of setting a value as a file has it, and as a variable does."""
 
-each_key = pytest.mark.parametrize("key", [key for key in keys() if ITEM not in key.path], ids=str)
+each_key = pytest.mark.parametrize("key", [key for key in keys(Settings) if ITEM not in key.path], ids=str)
 
 
-def sample(key: Key) -> tuple[object, str]:
+def sample(key: SettingKey) -> tuple[object, str]:
     """A value for *key* that is not its default, as a file has it, and as a variable does."""
     if isinstance(key.kind, type) and issubclass(key.kind, StrEnum):
         other = [each for each in key.kind if each != key.attribute.default][-1]
@@ -96,12 +96,12 @@ def sample(key: Key) -> tuple[object, str]:
     return SAMPLES[key.kind]
 
 
-def way_of(key: Key) -> tuple[str, ...]:
+def way_of(key: SettingKey) -> tuple[str, ...]:
     """The way to *key*, with a name for an agent's."""
-    return tuple("helper" if part == NAME else part for part in key.path)
+    return tuple("helper" if part == ANY_NAME else part for part in key.path)
 
 
-def beside(key: Key) -> dict[tuple[str, ...], object]:
+def beside(key: SettingKey) -> dict[tuple[str, ...], object]:
     """What must be told for *key* to be told at all: a name for a model, both numbers of a price."""
     way, more = way_of(key), dict[tuple[str, ...], object]()
     for end, part in enumerate(way[:-1], 1):
@@ -131,7 +131,7 @@ def at(settings: Settings, way: tuple[str, ...]) -> object:
 
 
 @each_key
-def test_a_setting_is_told_in_python_in_a_file_and_in_the_environment(key: Key) -> None:
+def test_a_setting_is_told_in_python_in_a_file_and_in_the_environment(key: SettingKey) -> None:
     way, (value, text) = way_of(key), sample(key)
     name = variable(way)
     python = load(**tree({**beside(key), way: value}))
@@ -160,7 +160,7 @@ def as_toml(value: object) -> str:
 
 
 @each_key
-def test_a_wrong_value_is_told_with_its_place_and_what_is_accepted(key: Key) -> None:
+def test_a_wrong_value_is_told_with_its_place_and_what_is_accepted(key: SettingKey) -> None:
     way, odd = way_of(key), {1: object}
     (fault,) = wrong(**tree({**beside(key), way: odd}))
     taken = key.accepts if key.kind != tuple[tuple[str, str], ...] else ""
@@ -317,7 +317,7 @@ SAME = {
 def expected() -> dict[str, list[str]]:
     """What the page says of each key, or of a table that it tells once: variable, what it takes, default."""
     found: dict[str, list[str]] = {}
-    for key in keys():
+    for key in keys(Settings):
         place = next((place for place in SAME if str(key).startswith(f"{place}.")), None)
         if place is None:
             found[str(key)] = [key.variable, key.accepts, usual(key.attribute.default)]
@@ -342,9 +342,9 @@ def test_the_page_has_every_setting_as_the_classes_do() -> None:
 
 def test_the_page_says_what_others_call_a_setting() -> None:
     there = {row[0]: row[1] for row in rows("There")}
-    assert there == {**ELSEWHERE, **{name: f"none: {why}" for name, why in NOT_DATA.items()}}
-    known = {str(key) for key in keys()}
-    assert [key for key in ELSEWHERE.values() if key not in known | fields_of(Settings).keys()] == []
+    assert there == {**OTHER_NAMES, **{name: f"none: {why}" for name, why in NOT_DATA.items()}}
+    known = {str(key) for key in keys(Settings)}
+    assert [key for key in OTHER_NAMES.values() if key not in known | fields_of(Settings).keys()] == []
 
 
 def test_the_example_of_the_page_is_one() -> None:

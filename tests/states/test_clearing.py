@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
@@ -27,7 +28,7 @@ from turnwheel.states.rules.token_estimates import (
     results_in,
     saved,
 )
-from turnwheel.testing.harness import MachineHarness, call, config, restore_from_snapshot
+from turnwheel.testing.harness import MachineHarness, call, config
 
 LONG = "a line of it\n" * 60
 """A result that is worth leaving out."""
@@ -199,18 +200,21 @@ def asked(run: MachineHarness) -> CallModel:
 def shown_size(run: MachineHarness) -> int:
     memory = run.machine.memory
     messages = enumerate(memory.history)
-    return sum(message_size(clear_results(one) if index < memory.cleared else one) for index, one in messages)
+    return sum(
+        message_size(clear_results(one) if index < memory.conversation.cleared else one)
+        for index, one in messages
+    )
 
 
 def in_order(run: MachineHarness) -> None:
     """What the memory keeps count of is what can be counted."""
     memory = run.machine.memory
     history = memory.history
-    assert memory.size == shown_size(run)
-    assert memory.results == results_in(history.slice(memory.cleared, len(history)))
+    assert memory.conversation.size == shown_size(run)
+    assert memory.conversation.results == results_in(history.slice(memory.conversation.cleared, len(history)))
     for request in run.got(CallModel):
         if isinstance(request.view, Conversation):
-            assert (request.view.cleared, request.view.length) == (memory.cleared, len(history))
+            assert (request.view.cleared, request.view.length) == (memory.conversation.cleared, len(history))
 
 
 def test_results_are_left_out_in_leaps() -> None:
@@ -229,7 +233,7 @@ def test_the_size_goes_down_by_what_is_saved(counted: int | None) -> None:
     run = MachineHarness()
     reads(run, *[1] * 15)
     if counted is None:
-        before = run.machine.memory.size
+        before = run.machine.memory.conversation.size
         reads(run, 1)
         added = history_size(run.machine.memory.history.slice(31, 33))
     else:
@@ -238,7 +242,7 @@ def test_the_size_goes_down_by_what_is_saved(counted: int | None) -> None:
         before, added = counted + 10, message_size(run.machine.memory.history[-1])
     (told_,) = run.got(ResultsCleared)
     assert (told_.count, told_.tokens) == (11, 11 * (len(LONG) // 4 - len(CLEARED) // 4))
-    assert run.machine.memory.size == before + added - told_.tokens
+    assert run.machine.memory.conversation.size == before + added - told_.tokens
 
 
 def test_short_results_are_passed_over_in_silence() -> None:
@@ -251,7 +255,7 @@ def test_short_results_are_passed_over_in_silence() -> None:
 
 def test_a_conversation_that_is_brought_along_is_counted() -> None:
     machine = Machine.start(config(), "go on", run="r", history=told(*[1] * 20))
-    assert machine.memory.results == 20
+    assert machine.memory.conversation.results == 20
     run = MachineHarness(machine)
     assert asked(run).view == Conversation(revision=0, length=42, cleared=31)
     in_order(run)
@@ -267,10 +271,10 @@ def test_a_summary_counts_anew() -> None:
     while run.label != "compacting.summary":
         reads(run, 1)
         in_order(run)
-    left_out_before = run.machine.memory.cleared
+    left_out_before = run.machine.memory.conversation.cleared
     run.say("they talked", usage=UNTOLD)
     assert len(run.got(Compacted)) == 1
-    assert left_out_before > run.machine.memory.cleared >= 0
+    assert left_out_before > run.machine.memory.conversation.cleared >= 0
     in_order(run)
     for _ in range(5):
         reads(run, 1)
@@ -283,9 +287,13 @@ def test_going_back_takes_what_was_left_out_then() -> None:
     early.say("done", usage=UNTOLD)
     late = MachineHarness(Machine.open(RunOpened(at=99.0, run="r2", config=config()), early.machine))
     memory, then = late.machine.branched(early.machine).memory, early.machine.memory
-    assert (memory.cleared, memory.results, memory.size) == (then.cleared, then.results, then.size)
+    assert (memory.conversation.cleared, memory.conversation.results, memory.conversation.size) == (
+        then.conversation.cleared,
+        then.conversation.results,
+        then.conversation.size,
+    )
     start = late.machine.branched(None).memory
-    assert (start.cleared, start.results, start.size) == (0, 0, 0)
+    assert (start.conversation.cleared, start.conversation.results, start.conversation.size) == (0, 0, 0)
 
 
 @settings(max_examples=25)  # an example makes two runs of up to a hundred calls

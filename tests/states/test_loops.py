@@ -27,7 +27,17 @@ from turnwheel.effects.messages import (
 )
 from turnwheel.effects.notices import LoopStage
 from turnwheel.effects.records import WithdrawTool
-from turnwheel.states.rules.loops import LONG, PAGES, Loop, alike, away, canonical, found, latest, window
+from turnwheel.states.rules.loops import (
+    LONG_ARGUMENTS,
+    PAGES,
+    Loop,
+    alike,
+    away,
+    canonical,
+    found,
+    latest,
+    window,
+)
 from turnwheel.testing.harness import MachineHarness, call, config
 
 WARNED, WITHDRAWN, STOPPED = LoopStage.WARNED, LoopStage.WITHDRAWN, LoopStage.STOPPED
@@ -172,7 +182,7 @@ def test_any_text_may_stand_for_arguments(one: str, other: str) -> None:
 
 
 def test_long_and_deep_arguments_are_compared_as_text() -> None:
-    long = "x" * LONG
+    long = "x" * LONG_ARGUMENTS
     assert alike(f'{{"a":"{long}"}}', f'{{"a":"{long}"}}')
     assert not alike(f'{{"a":"{long}"}}', f'{{"a": "{long}"}}')
     assert not alike(f'{{"a": 1, "b": "{long}"}}', '{"a": 1, "b": ""}')
@@ -256,8 +266,11 @@ FOUND: dict[str, Case | tuple[list[Any], tuple[LoopStage, str, int] | None, dict
         (STOPPED, "look", 8),
         NEVER,
     ),
-    "long contents, the same": ([write(path="a", text="x" * LONG)] * 3, (WARNED, "write", 3)),
-    "long contents, others": ([failed(write(path="a", text=f"{n}" + "x" * LONG)) for n in range(9)], None),
+    "long contents, the same": ([write(path="a", text="x" * LONG_ARGUMENTS)] * 3, (WARNED, "write", 3)),
+    "long contents, others": (
+        [failed(write(path="a", text=f"{n}" + "x" * LONG_ARGUMENTS)) for n in range(9)],
+        None,
+    ),
     "nested deeper than any tool takes": ([Made("look", DEEP)] * 3, (WARNED, "look", 3)),
     # cycles: all tools are named
     "two by turns": (changing(A, C)[:6], (WARNED, "look write", 3)),

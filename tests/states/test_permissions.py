@@ -19,7 +19,7 @@ from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict, 
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
 from turnwheel.states.rules.hooks import Opinion
 from turnwheel.states.rules.permission import Judgement, PermissionPolicy
-from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
+from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config, remember
 
 MODES = tuple(PermissionMode)
 ALLOW, ASK, DENY = (Rule(verdict=verdict, tool="*") for verdict in Verdict)
@@ -112,7 +112,7 @@ def test_who_wins_where_several_speak(voices: str, mode: str, expected: str) -> 
         config(policy=Policy(mode=PermissionMode(mode)), rules=rules, hooks=(GUARD,) if verdicts else ())
     )
     if "grant" in said:
-        run.machine.memory = attrs.evolve(run.machine.memory, granted=(ALLOW,))
+        run.machine.memory = remember(run.machine.memory, granted=(ALLOW,))
     run.say(*calls("write"))
     for verdict in verdicts:
         run.answer(HookAnswer(verdict=verdict))

@@ -123,7 +123,7 @@ class Seen:
 
 def seen(play: Play) -> Iterator[Seen]:
     """Each effect of *play* with the conversation before it, folded from the effects alone."""
-    history, cleared = play.began.memory.history, play.began.memory.cleared
+    history, cleared = play.began.memory.history, play.began.memory.conversation.cleared
     for effect in play.effects:
         yield Seen(effect, history, cleared)
         match effect:
@@ -284,7 +284,7 @@ def test_what_was_given_up_never_runs(plays: list[Play]) -> None:
 
 def test_inputs_come_in_once_and_in_order(plays: list[Play]) -> None:
     for play in plays:
-        mail = play.began.memory.mail
+        mail = play.began.memory.session.mail
         lanes = {one.id: one.lane for one in mail}
         texts = {one.id: (one.text, one.at) for one in mail}
         for event in play.journal:
@@ -293,7 +293,7 @@ def test_inputs_come_in_once_and_in_order(plays: list[Play]) -> None:
                 texts[event.id] = event.text, event.at
         taken = [one for one in play.effects if isinstance(one, InputTaken | InputBlocked)]
         came = [name for one in taken for name in one.ids]
-        left = [one.id for one in play.end.memory.mail]
+        left = [one.id for one in play.end.memory.session.mail]
         for lane in MailKind:
             queue = [name for name in lanes if lanes[name] is lane]
             # A prompt may wait while what its sender added later comes in with an earlier one of theirs.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from turnwheel.effects.config import Approval, Policy, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.requests import RunAgent, RunTool
-from turnwheel.states.rules.conflicts import ResourceUse, resource_use
+from turnwheel.states.batch.start import ResourceUse, resource_use
 from turnwheel.testing.harness import MachineHarness, call, config
 
 FREE = Approval.NEVER

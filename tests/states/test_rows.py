@@ -26,6 +26,7 @@ from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.player import opened
 from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS
 from provers.simulation.watched import Watched, as_kept, replay
+from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import (
     ChildSpec,
@@ -88,7 +89,6 @@ from turnwheel.effects.requests import (
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.states.state import Confirming, Dispatching, Executing
 from turnwheel.states.table import IGNORED, TABLE, Row
-from turnwheel.testing.harness import restore_from_snapshot
 
 Way = tuple[str, type[Event], str]
 

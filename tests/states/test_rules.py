@@ -40,12 +40,12 @@ from turnwheel.effects.pieces import CallPiece, TextPiece
 from turnwheel.effects.usage import Spent, Usage, cost
 from turnwheel.engine.machine import Machine
 from turnwheel.states.rules import compaction
-from turnwheel.states.rules.answer_parts import wishes
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.states.rules.limits import Left, child_tools, exceeded, granted, left
 from turnwheel.states.rules.retry import wait
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.rules.token_estimates import estimated_usage, history_size, message_size
+from turnwheel.states.streaming import wishes
 
 # Arguments
 
@@ -416,9 +416,9 @@ def test_which_calls_of_an_answer_are_kept(stop: StopReason, kept: list[str]) ->
         CallPiece(3, "", "look", ""),
         CallPiece(4, "", "", "{}"),
     ]
-    sorted_ = wishes(answer, stop, ("look",))
-    assert [piece.name for piece in sorted_.kept] == kept
-    assert len(sorted_.kept) + len(sorted_.dropped) == len(answer)
+    names, others = wishes(answer, stop, ("look",))
+    assert [piece.name for piece in names] == kept
+    assert len(names) + len(others) == len(answer)
 
 
 def test_everything_but_success_is_an_error_on_the_wire() -> None:

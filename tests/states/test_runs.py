@@ -86,7 +86,7 @@ def test_over_a_limit_a_steer_is_left_for_the_next_run(how: Steering, limits: Li
     run.say("done")
     assert run.reason in {"max_turns", "token_budget"}
     assert [taken.ids for taken in run.all(InputTaken)] == [("r-prompt",)]
-    assert [mail.text for mail in run.machine.memory.mail] == ["left"]
+    assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 
 
 # Hooks
@@ -209,7 +209,7 @@ def test_a_conversation_with_nothing_old_is_left_alone_until_there_is_something(
     """However large what stands around it: that is no failure."""
     run = MachineHarness(config(model=ModelSpec(name="wire:model", window=4_000)))
     for path, label in [*[(str(n), "streaming") for n in range(4)], ("b" * 6_000, ""), ("c", "")]:
-        assert run.machine.memory.compaction_failures == 0
+        assert run.machine.memory.session.compaction_failures == 0
         run.say(call(0, "note", path=path), usage=Usage(input=3_900))
         run.end("note")
         assert run.label == label or not label
@@ -304,8 +304,8 @@ def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) 
     assert run.effects == (change, SettingChanged(change=change))
     assert run.machine.state == state
     assert run.machine.memory.history is history
-    memory = run.machine.memory
-    held = {SetModel: memory.model, SetMode: memory.mode, SetThinking: memory.thinking}[type(change)]
+    session = run.machine.memory.session
+    held = {SetModel: session.model, SetMode: session.mode, SetThinking: session.thinking}[type(change)]
     assert held == {SetModel: "wire:other", SetMode: PermissionMode.BYPASS, SetThinking: change}[type(change)]
     run.feed(event)
     assert run.got(Ignored) == [Ignored(event="ControlReceived", state=run.label)]
@@ -325,4 +325,4 @@ def test_a_model_without_a_name_is_refused() -> None:
     change = SetModel(model=" ")
     run.change(change)
     assert run.effects == (SettingRefused(change=change, reason="a model has a name"),)
-    assert run.machine.memory.model == "wire:model"
+    assert run.machine.memory.session.model == "wire:model"

@@ -27,7 +27,7 @@ from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import fields_of, line_of
-from turnwheel.states.rules.compaction import INSTRUCTIONS
+from turnwheel.states.rules.compaction import SUMMARY_INSTRUCTIONS
 from turnwheel.testing.scenarios import ScenarioError, read_scenario
 from turnwheel.testing.scenarios_world import InputWaits, ProcessLost, ScenarioWorld, as_driven
 
@@ -91,7 +91,7 @@ def effect_lines(world: ScenarioWorld) -> Iterator[str]:
     every = f", tools {' '.join(tool.name for tool in world.config.tools)}"
     for effect in world.effects:
         if isinstance(effect, CallModel):
-            own = effect.instructions.removeprefix(INSTRUCTIONS).strip("\n")
+            own = effect.instructions.removeprefix(SUMMARY_INSTRUCTIONS).strip("\n")
             yield line_of(attrs.evolve(effect, instructions=own)).replace(every, "")
         elif isinstance(effect, FireHook):
             yield f"FireHook {fields_of(effect)}"

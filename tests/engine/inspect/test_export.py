@@ -11,14 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel import (
-    Agent,
-    Binary,
-    ChildSpec,
-    MemoryStore,
-    SQLiteStore,
-)
+from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore
 from turnwheel.effects.errors import JournalError, UnknownSession
+from turnwheel.effects.messages import Binary
 from turnwheel.engine.codec import encode
 from turnwheel.engine.inspect.export import delete, export, prune
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary

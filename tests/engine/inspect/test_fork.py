@@ -16,7 +16,6 @@ from turnwheel import (
     Agent,
     Approve,
     ApproveAlways,
-    Binary,
     ChildSpec,
     Deny,
     DoneReason,
@@ -28,11 +27,10 @@ from turnwheel import (
     Session,
     SetMode,
     SetModel,
-    Steering,
     ToolContext,
     tool,
 )
-from turnwheel.effects.config import Limits
+from turnwheel.effects.config import Limits, Steering
 from turnwheel.effects.errors import (
     ArgumentError,
     ConfigError,
@@ -49,7 +47,7 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.messages import Outcome, Role, ToolResult
+from turnwheel.effects.messages import Binary, Outcome, Role, ToolResult
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent

@@ -11,7 +11,7 @@ from provers.choices import Seeded
 from provers.simulation.jobs import World, job
 from provers.simulation.sessions import SESSION, SessionPlayer, to_the_end
 
-from turnwheel import Concurrency
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
 from turnwheel.engine.inspect.bisect import bisect

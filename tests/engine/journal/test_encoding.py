@@ -206,9 +206,9 @@ def test_a_record_that_changed_twice_goes_the_whole_way() -> None:
 
 def test_older_versions_are_loaded_for_their_entries_only() -> None:
     code = (
-        "import sys; from turnwheel.engine.journal.encoding import entry_of\n"
-        "entry_of({!r}); assert 'turnwheel.engine.journal.migrations' not in sys.modules\n"
-        "entry_of({!r}); assert 'turnwheel.engine.journal.migrations' in sys.modules"
+        "import sys; from turnwheel.engine.journal.encoding import decode_entry\n"
+        "decode_entry({!r}); assert 'turnwheel.engine.journal.migrations' not in sys.modules\n"
+        "decode_entry({!r}); assert 'turnwheel.engine.journal.migrations' in sys.modules"
     )
     subprocess.run(
         [sys.executable, "-c", code.format(encode_entry(OPENED), as_in_2())], check=True, timeout=60

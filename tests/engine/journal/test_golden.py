@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import attrs
 import pytest
+from provers.steps import restore_from_snapshot
 
 from turnwheel import (
     Approve,
@@ -36,7 +37,6 @@ from turnwheel.engine.journal.migrations import CHANGES
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
-from turnwheel.testing.harness import restore_from_snapshot
 from turnwheel.testing.scripted import says
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

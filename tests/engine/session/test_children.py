@@ -17,7 +17,6 @@ from turnwheel import (
     ApproveAlways,
     ChildSpec,
     Compaction,
-    Concurrency,
     Deny,
     DoneReason,
     Limits,
@@ -30,6 +29,7 @@ from turnwheel import (
     SetMode,
     SetModel,
 )
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.errors import (
     ConfigError,
     StoreConflict,
@@ -283,7 +283,7 @@ async def test_a_child_is_steered(house: House, way: str) -> None:
     await ways[way]().steer("deeper")
     machine = session.child(call).machine
     assert machine is not None
-    await until(lambda: way == "here" or any("deeper" in str(mail) for mail in machine.memory.mail))
+    await until(lambda: way == "here" or any("deeper" in str(mail) for mail in machine.memory.session.mail))
     house.release()
     await watch.task
     assert read_by(cast["digger"]) == ["digger, go", "deeper"]
@@ -468,7 +468,7 @@ async def test_a_child_that_is_gone_on_with_has_the_mode_its_parent_has_now(one:
     await later.resume()
     child = await later.child(call).load()
     assert child.machine is not None
-    assert child.machine.memory.mode is PermissionMode.DEFAULT
+    assert child.machine.memory.session.mode is PermissionMode.DEFAULT
 
 
 async def test_the_model_of_a_child_is_its_own(one: House) -> None:
@@ -480,7 +480,7 @@ async def test_the_model_of_a_child_is_its_own(one: House) -> None:
     assert len(watch.got(SettingChanged)) == 1
     child = await session.child(results(session)[0].call).load()
     assert child.machine is not None
-    assert child.machine.memory.model == "one"
+    assert child.machine.memory.session.model == "one"
 
 
 # Stopping

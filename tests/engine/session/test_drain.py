@@ -14,7 +14,6 @@ from support.session_stage import House, Tape, Watch, outcomes, told
 from turnwheel import (
     Approve,
     ChildSpec,
-    Concurrency,
     DoneReason,
     Hook,
     HookAnswer,
@@ -23,10 +22,10 @@ from turnwheel import (
     Policy,
     Session,
     Singleton,
-    Steering,
     hook,
     tool,
 )
+from turnwheel.effects.config import Concurrency, Steering
 from turnwheel.effects.errors import ConfigError, SessionClosed, StoreConflict, StoreError
 from turnwheel.effects.events import Failure, ModelFailed, UserSteered
 from turnwheel.effects.messages import Outcome

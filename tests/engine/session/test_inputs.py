@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from turnwheel import Approve, ApproveAlways, Binary, Deny, Limits, ModelSpec, Price
+from turnwheel import Approve, ApproveAlways, Deny, Limits, ModelSpec, Price
 from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.events import Post
+from turnwheel.effects.messages import Binary
 from turnwheel.effects.permissions import PermissionMode
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.engine.inputs import Input, approval_event, control_event
@@ -144,8 +145,8 @@ KINDS = r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
     ("kind", "field", "wrong", "why"),
     [
         (dict, "mode", "plan", KINDS),
-        (SetMode, "mode", "loud", KINDS),
-        (SetMode, "mode", [], KINDS),
+        (SetMode, "mode", "loud", "mode must be one of .*; got 'loud'"),
+        (SetMode, "mode", [], r"mode must be one of .*; got \[\]"),
         (SetModel, "model", 5, KINDS),
         (SetThinking, "tokens", "5", KINDS),
         (SetModel, "model", " ", "cannot be made: a model has a name"),

@@ -18,12 +18,12 @@ from typing import Any, final
 import pytest
 from provers.audit.journals import Kept, journal_faults
 from provers.crash.points import Notebook
+from provers.invariants import state_faults
 
 from turnwheel.effects.events import ApprovalGiven
 from turnwheel.effects.messages import Outcome
 from turnwheel.performers.stores import sqlite_schema as layout
 from turnwheel.states.state import Done
-from turnwheel.testing.invariants import state_faults
 
 PROGRAM = Path(__file__).with_name("relay.py")
 ROUNDS = 15

@@ -25,8 +25,8 @@ from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesPar
 from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import ChatParser, OpenAIChat
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
-from turnwheel.states.rules.answer_parts import wishes
 from turnwheel.states.rules.schema import arguments_of
+from turnwheel.states.streaming import wishes
 from turnwheel.testing.wire_rules import reading_faults
 
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "wire"
@@ -187,7 +187,7 @@ def run_of(pieces: list[Piece], ending: AnswerEnd) -> list[str]:
         return []  # a failed answer is dropped whole
     calls = [piece for piece in pieces if isinstance(piece, CallPiece) and piece.name]
     offered = tuple({piece.name for piece in calls if not piece.wire_id.startswith("srvtoolu_")})
-    kept = wishes(merged(pieces), ending.stop, offered).kept
+    kept, _ = wishes(merged(pieces), ending.stop, offered)
     return [piece.name for piece in kept if arguments_of(piece.arguments) is not None]
 
 

@@ -413,7 +413,7 @@ def test_a_file_changed_meanwhile_is_not_overwritten(context: Context) -> None:
     place = paths.locate(context, "a.txt")
     _, seen = load(place)
     (context.cwd / "a.txt").write_text("theirs!")
-    with pytest.raises(ValueError, match="changed by another process meanwhile"):
+    with pytest.raises(ValueError, match="changed by another process"):
         store(place, b"edited", seen)
     assert (context.cwd / "a.txt").read_text() == "theirs!"
     assert names(context.cwd) == ["a.txt"]

@@ -22,6 +22,8 @@ from provers.audit.lost import (
     lost_call,
 )
 from provers.audit.permission_oracle import Case
+from provers.invariants import start_faults
+from provers.steps import stopping
 from turnwheel.effects.config import Gates, OnDenial, ToolKind
 from turnwheel.effects.events import (
     AgentFinished,
@@ -48,8 +50,6 @@ from turnwheel.effects.requests import (
 from turnwheel.states.batch.batch import Stopping
 from turnwheel.states.rules.limits import child_prompt
 from turnwheel.states.state import Confirming, Dispatching, Executing
-from turnwheel.testing.harness import stopping
-from turnwheel.testing.invariants import start_faults
 
 if TYPE_CHECKING:
     from provers.audit.around import Around
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.messages import Message
     from turnwheel.states.context import Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 @final
@@ -80,7 +80,7 @@ class CallBook:
     @classmethod
     def of(cls, memory: Memory) -> CallBook:
         """A new book for a run that begins with *memory*."""
-        return cls(granted=memory.granted)
+        return cls(granted=memory.session.granted)
 
     def copy(self) -> CallBook:
         """A book that goes on from here on its own."""
@@ -101,7 +101,7 @@ class CallBook:
     def _note(self, call: str, **news: Any) -> None:  # fields of an entry
         self.calls[call] = attrs.evolve(self.calls[call], **news)
 
-    def take(self, now: Step, around: Around) -> list[str]:
+    def take(self, now: Transition, around: Around) -> list[str]:
         """The faults of the step *now*; *around* is what the other books say of it."""
         faults = self._lost(now, around)
         self._event(now, around)
@@ -109,11 +109,11 @@ class CallBook:
             faults += self._effect(effect, now, around)
         if isinstance(now.event, ToolFinished | ToolLost | AgentFinished):
             faults += self._reviewed(now, around)
-        if now.remembered.granted != self.granted:
-            faults.append(f"granted were {self.granted}, the memory has {now.remembered.granted}")
+        if now.remembered.session.granted != self.granted:
+            faults.append(f"granted were {self.granted}, the memory has {now.remembered.session.granted}")
         return faults + self._left(now, around)
 
-    def _lost(self, now: Step, around: Around) -> list[str]:
+    def _lost(self, now: Transition, around: Around) -> list[str]:
         """A call may have run: where that is due, a person is asked whether it runs again."""
         call = lost_call(now, around.answered)
         if not call:
@@ -125,7 +125,7 @@ class CallBook:
         right = asked is due(now, entry, case, self.offered, stopped=around.stopped)
         return [] if right else [f"{call} may have run, and that somebody is asked is {asked}"]
 
-    def _event(self, now: Step, around: Around) -> None:
+    def _event(self, now: Transition, around: Around) -> None:
         """Hooks and persons say what is to become of a call, and with which arguments."""
         event, answered = now.event, around.answered
         hooked = isinstance(answered, FireHook) and answered.hook is Hook.PRE_TOOL_USE
@@ -155,7 +155,7 @@ class CallBook:
         self._note(call, said=entry.said | verdicts, given=(entry.given, *given)[-1])
 
     def _effect(  # noqa: PLR0911  # one return for each kind of effect
-        self, effect: Effect, now: Step, around: Around
+        self, effect: Effect, now: Transition, around: Around
     ) -> list[str]:
         match effect:
             case AppendMessage(message=message):
@@ -196,7 +196,7 @@ class CallBook:
 
     # Judged
 
-    def _case(self, entry: Entry, now: Step, around: Around) -> Case | None:
+    def _case(self, entry: Entry, now: Transition, around: Around) -> Case | None:
         """What counts for a call; None where there is no such tool."""
         spec = now.config.tool(entry.name)
         if spec is None:
@@ -210,7 +210,7 @@ class CallBook:
             granted=self.granted,
         )
 
-    def _judged(self, judged: CallJudged, now: Step, around: Around) -> list[str]:
+    def _judged(self, judged: CallJudged, now: Transition, around: Around) -> list[str]:
         call, entry = judged.call, self.calls[judged.call]
         self._note(call, judged=judged)
         if not entry.unstarted:
@@ -235,7 +235,7 @@ class CallBook:
             faults.append(f"{judged} before its hooks have been heard")
         return faults
 
-    def _hooked(self, request: FireHook, now: Step) -> list[str]:
+    def _hooked(self, request: FireHook, now: Transition) -> list[str]:
         """Hooks are asked about a call: before it is judged, or when it was allowed."""
         entry = self.calls[request.call]
         self._note(request.call, heard=True)
@@ -246,7 +246,7 @@ class CallBook:
             return [f"{request} before the rules have spoken"] if early else []
         return [] if entry.judged.verdict is Verdict.ALLOW else [f"{request} after {entry.judged}"]
 
-    def _asked(self, question: AskApproval, now: Step) -> list[str]:
+    def _asked(self, question: AskApproval, now: Transition) -> list[str]:
         """A person is asked, because of what has just been judged."""
         call, entry = question.call, self.calls[question.call]
         self._note(call, asked=True)
@@ -261,7 +261,7 @@ class CallBook:
 
     # Started and ended
 
-    def _started(self, request: RunTool | RunAgent, now: Step, around: Around) -> list[str]:
+    def _started(self, request: RunTool | RunAgent, now: Transition, around: Around) -> list[str]:
         call, entry = request.call, self.calls[request.call]
         self._note(call, started=True)
         faults: list[str] = []
@@ -275,7 +275,7 @@ class CallBook:
             return faults + start_faults(call, now) + self._runnable(request, now)
         return faults + start_faults(call, now) + self._delegated(request, entry, now, around)
 
-    def _unlawful(self, call: str, entry: Entry, now: Step, around: Around) -> list[str]:
+    def _unlawful(self, call: str, entry: Entry, now: Transition, around: Around) -> list[str]:
         """Why *call* must not start: something denies it, or nobody whose word it needs has allowed it."""
         case = self._case(entry, now, around)
         if case is None or case.denied:
@@ -290,7 +290,7 @@ class CallBook:
             faults.append(f"{call} is started and {hooks} were not asked")
         return faults
 
-    def _runnable(self, request: RunTool | AskApproval, now: Step) -> list[str]:
+    def _runnable(self, request: RunTool | AskApproval, now: Transition) -> list[str]:
         entry = self.calls[request.call]
         faults: list[str] = []
         if faulty(entry, self.offered, now.config):
@@ -299,7 +299,7 @@ class CallBook:
             faults.append(f"{request} comes where {entry} was wanted")
         return faults
 
-    def _delegated(self, request: RunAgent, entry: Entry, now: Step, around: Around) -> list[str]:
+    def _delegated(self, request: RunAgent, entry: Entry, now: Transition, around: Around) -> list[str]:
         """A child gets what it was to be asked, no tools but its parent's, and no more than is left."""
         plain = {tool.name for tool in now.config.tools if tool.kind is ToolKind.FUNCTION}
         faults: list[str] = []
@@ -309,7 +309,7 @@ class CallBook:
             faults.append(f"{request} comes where {entry} was wanted")
         return faults + around.purse.grant(request, now.config)
 
-    def _ended(self, told: CallSettled, now: Step, around: Around) -> list[str]:
+    def _ended(self, told: CallSettled, now: Transition, around: Around) -> list[str]:
         """A call has its result."""
         call, entry = told.call, self.calls[told.call]
         faults = [f"{call} ended twice"] if entry.ended is not None else []
@@ -319,7 +319,7 @@ class CallBook:
         skipped = around.urgent or (self.skips and not entry.asked)
         return faults + ending_faults(told, entry, now, self.offered, around.purse, skipped=skipped)
 
-    def _reviewed(self, now: Step, around: Around) -> list[str]:
+    def _reviewed(self, now: Transition, around: Around) -> list[str]:
         """Hooks look at what came of a call that ran, unless the run is being interrupted."""
         work = around.answered
         if not isinstance(work, RunTool | RunAgent) or asks_again(now, work.call):
@@ -339,7 +339,7 @@ class CallBook:
 
     # What is left
 
-    def _left(self, now: Step, around: Around) -> list[str]:
+    def _left(self, now: Transition, around: Around) -> list[str]:
         """Who was denied has ended; what is given up has no call left that may start; the rest waits."""
         faults: list[str] = []
         said = {one.call: one.verdict for one in now.effects if isinstance(one, CallJudged)}
@@ -357,7 +357,7 @@ class CallBook:
             faults.append(f"{now.event} ends the run, and it goes on")
         return faults + self._asked_in_vain(now, around) + self._given_up(now, around)
 
-    def _asked_in_vain(self, now: Step, around: Around) -> list[str]:
+    def _asked_in_vain(self, now: Transition, around: Around) -> list[str]:
         """Whoever said "always" is not asked any more about what that covers."""
         faults: list[str] = []
         for question in around.asks.open.values() if around.asks.rule else ():
@@ -370,7 +370,7 @@ class CallBook:
                 faults.append(f"{question} is open, and {around.asks.rule} was granted")
         return faults
 
-    def _given_up(self, now: Step, around: Around) -> list[str]:
+    def _given_up(self, now: Transition, around: Around) -> list[str]:
         waiting = [call for call in self.batch if self._may_start(call)]
         if not isinstance(now.following, Executing | Confirming | Dispatching):
             running = [call for call in self.batch if self.calls[call].ended is None]
@@ -390,11 +390,11 @@ class CallBook:
         return self.calls[call].unstarted
 
 
-def _stopped(now: Step) -> bool:
+def _stopped(now: Transition) -> bool:
     return any(isinstance(effect, InterruptRequested) for effect in now.effects)
 
 
-def _ends(now: Step, around: Around, denied: list[str]) -> bool:
+def _ends(now: Transition, around: Around, denied: list[str]) -> bool:
     """Whether a no that was said in *now*, by which calls are *denied*, ends the run."""
     match now.event, around.answered:
         case HookAnswered(said=said), FireHook(hook=Hook.PRE_TOOL_USE):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from turnwheel.effects.notices import Notice
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 TOLD = (
     AgentStarted,
@@ -53,14 +53,14 @@ TOLD = (
 """Notices that follow from a request that leaves or from the event itself, and from nothing else."""
 
 
-def telling_faults(now: Step, answered: Request | None) -> list[str]:
+def telling_faults(now: Transition, answered: Request | None) -> list[str]:
     """Whether *now* tells what it has to tell, and in this order; *answered* is what its event closed."""
     told = [effect for effect in now.effects if isinstance(effect, TOLD)]
     due = [*_of_the_event(now, answered), *_of_the_requests(now)]
     return [] if told == due else [f"told is {told}, and to be told were {due}"]
 
 
-def _of_the_event(now: Step, answered: Request | None) -> Iterator[Notice]:
+def _of_the_event(now: Transition, answered: Request | None) -> Iterator[Notice]:
     match now.event, answered:
         case HookAnswered() as event, FireHook() as asked:
             yield HookEnded(request=asked.id, hook=asked.hook, said=event.said, call=asked.call)
@@ -72,7 +72,7 @@ def _of_the_event(now: Step, answered: Request | None) -> Iterator[Notice]:
             pass
 
 
-def _of_the_requests(now: Step) -> Iterator[Notice]:
+def _of_the_requests(now: Transition) -> Iterator[Notice]:
     for effect in now.effects:
         match effect:
             case FireHook():
@@ -91,7 +91,7 @@ def _of_the_requests(now: Step) -> Iterator[Notice]:
             case RunAgent():
                 yield AgentStarted(call=effect.call, agent=effect.agent, prompt=effect.prompt)
             case CallModel(purpose=Purpose.SUMMARY, attempt=1) if isinstance(now.state, Compacting):
-                yield CompactionStarted(size=now.memory.size, reason=now.state.reason)
+                yield CompactionStarted(size=now.memory.conversation.size, reason=now.state.reason)
             case CallModel(purpose=Purpose.TURN):
                 yield ModelCalled(request=effect.id, model=effect.model, attempt=effect.attempt)
             case _:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from provers.steps import stopping
 from turnwheel.effects.config import READER, SideEffect, ToolKind
 from turnwheel.effects.events import (
     AgentFinished,
@@ -20,17 +21,16 @@ from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import InterruptRequested
 from turnwheel.effects.permissions import Verdict
 from turnwheel.states.batch.batch import Stopping
-from turnwheel.states.rules.answer_parts import TRUSTED
 from turnwheel.states.rules.limits import child_prompt
 from turnwheel.states.rules.schema import arguments_of, problem
-from turnwheel.testing.harness import stopping
+from turnwheel.states.streaming import TRUSTED
 
 if TYPE_CHECKING:
     from provers.audit.spend_book import SpendBook
     from turnwheel.effects.config import Config
     from turnwheel.effects.messages import ToolResult
     from turnwheel.effects.notices import CallJudged, CallSettled
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 REFUSED = "Not started: there is only "
@@ -94,7 +94,13 @@ def _childless(entry: Entry, config: Config) -> bool:
 
 
 def ending_faults(  # all that may be a reason to end
-    told: CallSettled, entry: Entry, now: Step, offered: tuple[str, ...], purse: SpendBook, *, skipped: bool
+    told: CallSettled,
+    entry: Entry,
+    now: Transition,
+    offered: tuple[str, ...],
+    purse: SpendBook,
+    *,
+    skipped: bool,
 ) -> list[str]:
     """
     Whether *told* can be how the call *entry* ended in *now*.
@@ -120,7 +126,13 @@ def ending_faults(  # all that may be a reason to end
 
 
 def _doubtful(  # as above
-    told: CallSettled, entry: Entry, now: Step, offered: tuple[str, ...], purse: SpendBook, *, skipped: bool
+    told: CallSettled,
+    entry: Entry,
+    now: Transition,
+    offered: tuple[str, ...],
+    purse: SpendBook,
+    *,
+    skipped: bool,
 ) -> list[str]:
     """What may have run and does not run again ends for the same reasons, and never as if it had not run."""
     denied = entry.judged is not None and entry.judged.verdict is Verdict.DENY
@@ -164,7 +176,7 @@ def kept_faults(result: ToolResult, entry: Entry, config: Config) -> list[str]:
     return faults if right else [*faults, f"of {ended} {result.content!r} is kept, allowed are {limit}"]
 
 
-def _of_work(told: CallSettled, entry: Entry, now: Step) -> list[str]:
+def _of_work(told: CallSettled, entry: Entry, now: Transition) -> list[str]:
     """What ran ends as it says; where it is not waited for, a read was cancelled and the rest unknown."""
     event = now.event
     if isinstance(event, ToolFinished | AgentFinished) and entry.lost:
@@ -189,14 +201,14 @@ def _again(told: CallSettled, event: ToolFinished | AgentFinished) -> list[str]:
     return [] if told.outcome is outcome and says else [f"{told} of what was run again, after {event}"]
 
 
-def _untrusted(now: Step) -> bool:
+def _untrusted(now: Transition) -> bool:
     """Whether the answer with the call ended so that none of its calls can be trusted, or was cut short."""
     event = now.event
     hurried = stopping(now.state) is Stopping.HURRIED
     return isinstance(event, ModelFinished) and (hurried or event.stop not in TRUSTED)
 
 
-def _cancelled(call: str, now: Step) -> bool:
+def _cancelled(call: str, now: Transition) -> bool:
     """Whether a person gave up *call*, or everything."""
     event = now.event
     if isinstance(event, ModelFinished):

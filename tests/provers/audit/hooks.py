@@ -35,9 +35,9 @@ from turnwheel.effects.requests import (
     Purpose,
     ReadInstructions,
 )
-from turnwheel.states.rules.compaction import INSTRUCTIONS
+from turnwheel.states.rules.compaction import SUMMARY_INSTRUCTIONS
 from turnwheel.states.rules.model_messages import CONTINUE
-from turnwheel.states.thinking import NATURAL
+from turnwheel.states.thinking import NATURAL_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.hooks import HookAnswer
     from turnwheel.effects.requests import Request
     from turnwheel.states.context import Memory, NotBegun
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 STOPS = (Hook.STOP, Hook.SUBAGENT_STOP)
 
@@ -87,7 +87,7 @@ class HookBook:
     @classmethod
     def of(cls, memory: Memory) -> HookBook:
         """A new book for a run that begins with *memory*."""
-        return cls(instructions=memory.instructions, pending=memory.pending_context)
+        return cls(instructions=memory.session.instructions, pending=memory.conversation.pending_context)
 
     def copy(self) -> HookBook:
         """A book that goes on from here on its own."""
@@ -105,7 +105,9 @@ class HookBook:
         """Whether the session has begun."""
         return isinstance(self.instructions, SetInstructions)
 
-    def take(self, now: Step, answered: Request | None, calls: CallBook, warns: tuple[Due, ...]) -> list[str]:
+    def take(
+        self, now: Transition, answered: Request | None, calls: CallBook, warns: tuple[Due, ...]
+    ) -> list[str]:
         """
         The faults of the step *now*, whose event closed *answered*; *calls* knows what calls are about.
 
@@ -125,13 +127,13 @@ class HookBook:
         if now.following.label in {"compacting.weigh", "thinking.go", "thinking.end"}:
             self.wishes = ()
         memory = now.remembered
-        if (memory.pending_context, memory.continues) != (self.pending, self.continued):
+        if (memory.conversation.pending_context, memory.progress.continues) != (self.pending, self.continued):
             faults.append(f"hooks added {self.pending} and {self.continued}, the memory is {memory}")
         return faults
 
     # What hooks said
 
-    def _heard(self, event: HookAnswered, asked: FireHook, now: Step) -> list[str]:
+    def _heard(self, event: HookAnswered, asked: FireHook, now: Transition) -> list[str]:
         """What the hooks that were *asked* said holds; one with a fault has said nothing."""
         answers = [one.answer for one in event.said if not one.fault]
         denied = any(answer.verdict is Verdict.DENY for answer in answers)
@@ -153,7 +155,7 @@ class HookBook:
             return faults + self._goes_on(answers, now)
         return faults
 
-    def _goes_on(self, answers: list[HookAnswer], now: Step) -> list[str]:
+    def _goes_on(self, answers: list[HookAnswer], now: Transition) -> list[str]:
         """A run goes on where a hook wants it to, and the model reads why."""
         wishes = [answer.reason or CONTINUE for answer in answers if answer.go_on]
         said = [effect.message for effect in now.effects if isinstance(effect, AppendMessage)]
@@ -166,7 +168,7 @@ class HookBook:
     # Whether hooks are asked, and what the model is told
 
     def _effect(  # noqa: PLR0911  # one return for each kind of effect
-        self, effect: Effect, now: Step, calls: CallBook
+        self, effect: Effect, now: Transition, calls: CallBook
     ) -> list[str]:
         match effect:
             case FireHook():
@@ -191,12 +193,12 @@ class HookBook:
                 )
             case CallModel():
                 return self._shown(effect, now)
-            case RunEnded(reason=reason) if reason in NATURAL:
+            case RunEnded(reason=reason) if reason in NATURAL_ENDS:
                 return self._ends(reason, now)
             case _:
                 return []
 
-    def _asks(self, request: FireHook, now: Step, calls: CallBook) -> list[str]:
+    def _asks(self, request: FireHook, now: Transition, calls: CallBook) -> list[str]:
         tool, given = "", None
         if request.hook in ABOUT_TOOLS:
             tool, given = calls.about(request.call)
@@ -214,10 +216,10 @@ class HookBook:
             faults.append(f"{request} in a session that has begun")
         return faults
 
-    def _shown(self, request: CallModel, now: Step) -> list[str]:
+    def _shown(self, request: CallModel, now: Transition) -> list[str]:
         """The model is told what hooks added, that it goes in circles, and the session's instructions."""
         if request.purpose is Purpose.SUMMARY:
-            wanted = "\n".join([INSTRUCTIONS, *self.wishes])
+            wanted = "\n".join([SUMMARY_INSTRUCTIONS, *self.wishes])
             told = request.instructions == wanted
             faults = [] if told else [f"{request.id} is told {request.instructions!r}, and not {wanted!r}"]
             return faults + (_overlooked(Hook.PRE_COMPACT, now) if request.attempt == 1 else [])
@@ -236,21 +238,21 @@ class HookBook:
             return not warned
         return not all(explanation_faults(warned, one) for one in self.warns)
 
-    def _ends(self, reason: DoneReason, now: Step) -> list[str]:
+    def _ends(self, reason: DoneReason, now: Transition) -> list[str]:
         if self.continued >= now.config.policy.continues:
             return []
         faults = _overlooked(Hook.SUBAGENT_STOP if now.config.agent else Hook.STOP, now)
         return [f"{fault} at {reason}" for fault in faults]
 
 
-def _overlooked(hook: Hook, now: Step) -> list[str]:
+def _overlooked(hook: Hook, now: Transition) -> list[str]:
     """What happens only when the hooks at *hook* have answered, where there are any."""
     if isinstance(now.event, HookAnswered) or not asked_at(now.config, hook):
         return []
     return [f"hooks at {hook} are not asked"]
 
 
-def _expected(now: Step, kind: type[Effect], count: int) -> list[str]:
+def _expected(now: Transition, kind: type[Effect], count: int) -> list[str]:
     """Whether there are *count* effects of *kind* in *now*."""
     found = sum([isinstance(effect, kind) for effect in now.effects])
     return [] if found == count else [f"{now.event} led to {found} {kind.__name__}, due were {count}"]

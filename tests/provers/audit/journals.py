@@ -101,7 +101,7 @@ class Kept:
     def _read_here(self) -> list[str]:
         """The inputs that wait in the mail of a run."""
         machine = self.folded.machine
-        return [] if machine is None else [mail.id for mail in machine.memory.mail]
+        return [] if machine is None else [mail.id for mail in machine.memory.session.mail]
 
     @property
     def _run(self) -> str:

@@ -21,7 +21,7 @@ from turnwheel.states.state import (
 
 if TYPE_CHECKING:
     from provers.audit.views import Messages
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 @final
@@ -40,7 +40,7 @@ class LoopBook:
         """A book that goes on from here on its own."""
         return LoopBook(withdrawn=dict(self.withdrawn))
 
-    def take(self, now: Step, messages: Messages) -> list[str]:
+    def take(self, now: Transition, messages: Messages) -> list[str]:
         """The faults of the step *now*, before which *messages* had been said."""
         told = [effect for effect in now.effects if isinstance(effect, LoopDetected)]
         away = [effect for effect in now.effects if isinstance(effect, WithdrawTool)]
@@ -54,11 +54,13 @@ class LoopBook:
         for effect in now.effects:
             if isinstance(effect, CallModel) and effect.purpose is Purpose.TURN:
                 faults += self._offered(effect, now)
-        if {one.tool: one for one in now.remembered.withdrawn} != self.withdrawn:
-            faults.append(f"withdrawn are {self.withdrawn}, the memory has {now.remembered.withdrawn}")
+        if {one.tool: one for one in now.remembered.progress.withdrawn} != self.withdrawn:
+            faults.append(
+                f"withdrawn are {self.withdrawn}, the memory has {now.remembered.progress.withdrawn}"
+            )
         return faults
 
-    def _judged(self, told: list[LoopDetected], asked: list[Due], now: Step) -> list[str]:
+    def _judged(self, told: list[LoopDetected], asked: list[Due], now: Transition) -> list[str]:
         """What is due is done before any call leaves; a warning is for those who call, and is told once."""
         acts = [one for one in asked if one.stage is not LoopStage.WARNED and not one.done]
         if isinstance(now.following, Streaming):
@@ -73,7 +75,7 @@ class LoopBook:
             return [f"{acts} was due, and it is {now.following.label}"] if left else []
         return self._did(told[0], asked, now)
 
-    def _did(self, told: LoopDetected, asked: list[Due], now: Step) -> list[str]:
+    def _did(self, told: LoopDetected, asked: list[Due], now: Transition) -> list[str]:
         did = Due(told.stage, frozenset(told.tools), told.count)
         faults = explanation_faults(told.text, did)
         if did not in asked:
@@ -88,7 +90,7 @@ class LoopBook:
             faults.append(f"{told} led to {following}")
         return faults
 
-    def _withdrawn(self, away: list[WithdrawTool], told: list[LoopDetected], now: Step) -> list[str]:
+    def _withdrawn(self, away: list[WithdrawTool], told: list[LoopDetected], now: Transition) -> list[str]:
         until = now.memory.spent.turns + now.config.loops.turns
         expected = [
             WithdrawTool(tool=tool, until=until, count=one.count)
@@ -99,7 +101,7 @@ class LoopBook:
         self.withdrawn |= {one.tool: one for one in away}
         return [] if away == expected else [f"{away} are withdrawn, due are {expected}"]
 
-    def _offered(self, request: CallModel, now: Step) -> list[str]:
+    def _offered(self, request: CallModel, now: Transition) -> list[str]:
         """A tool that was withdrawn is not offered before its turn, and is again from then on."""
         turns = now.memory.spent.turns
         gone = [one.tool for one in self.withdrawn.values() if turns < one.until]

@@ -9,33 +9,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from provers.audit.endings import faulty
+from provers.steps import stopping
 from turnwheel.effects.config import OnLost
 from turnwheel.effects.events import ToolLost
 from turnwheel.effects.permissions import PermissionMode, Verdict
 from turnwheel.effects.requests import AskApproval, RunTool
 from turnwheel.states.batch.batch import Stopping
-from turnwheel.testing.harness import stopping
 
 if TYPE_CHECKING:
     from provers.audit.endings import Entry
     from provers.audit.permission_oracle import Case
     from turnwheel.effects.notices import CallJudged
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
-def lost_call(now: Step, answered: Request | None) -> str:
+def lost_call(now: Transition, answered: Request | None) -> str:
     """The call of which it is told in *now* that it may have run, empty for none; *answered* is closed."""
     return answered.call if isinstance(now.event, ToolLost) and isinstance(answered, RunTool) else ""
 
 
-def asks_again(now: Step, call: str) -> bool:
+def asks_again(now: Transition, call: str) -> bool:
     """Whether a person is asked in *now* whether *call* runs again."""
     asked = [one.call for one in now.effects if isinstance(one, AskApproval) and one.again]
     return call in asked
 
 
-def due(now: Step, entry: Entry, case: Case | None, offered: tuple[str, ...], *, stopped: bool) -> bool:
+def due(now: Transition, entry: Entry, case: Case | None, offered: tuple[str, ...], *, stopped: bool) -> bool:
     """
     Whether a person is to be asked about *entry*, which may have run.
 
@@ -47,7 +47,7 @@ def due(now: Step, entry: Entry, case: Case | None, offered: tuple[str, ...], *,
     return not (given_up or case.denied or faulty(entry, offered, now.config))
 
 
-def judged_faults(judged: CallJudged, now: Step) -> list[str]:
+def judged_faults(judged: CallJudged, now: Transition) -> list[str]:
     """Whether *judged* can be that somebody is asked about a call that may have run."""
     right = isinstance(now.event, ToolLost) and judged.verdict is Verdict.ASK
     return [] if right else [f"{judged} after {now.event}"]

@@ -19,13 +19,13 @@ from turnwheel.effects.messages import Message, Role, user
 from turnwheel.effects.notices import InputBlocked, InputTaken, RunEnded
 from turnwheel.effects.records import AppendMessage, MailKind, TakeMail
 from turnwheel.effects.requests import CallModel, FireHook, Purpose
-from turnwheel.states.thinking import NATURAL
+from turnwheel.states.thinking import NATURAL_ENDS
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Config
     from turnwheel.states.context import Mail, Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 Input = UserSent | UserSteered
 """What waits in the mail."""
@@ -48,7 +48,7 @@ class MailBook:
     @classmethod
     def of(cls, memory: Memory) -> MailBook:
         """A new book for a run that begins with *memory*."""
-        return cls(waiting=tuple([_posted(mail) for mail in memory.mail]))
+        return cls(waiting=tuple([_posted(mail) for mail in memory.session.mail]))
 
     def copy(self) -> MailBook:
         """A book that goes on from here on its own."""
@@ -59,21 +59,21 @@ class MailBook:
         """Whether something waits that is to be read before any further call runs."""
         return any(isinstance(one, UserSteered) and one.how is not Steering.WHEN_DONE for one in self.waiting)
 
-    def take(self, now: Step) -> list[str]:
+    def take(self, now: Transition) -> list[str]:
         """The faults of the step *now*."""
         if isinstance(now.event, Input):
             self.waiting = (*self.waiting, now.event)
         faults: list[str] = []
         for effect in now.effects:
             faults += self._effect(effect, now)
-        if len(now.remembered.mail) != len(self.waiting) or (
-            now.memory.mail is not now.remembered.mail
-            and [_posted(mail) for mail in now.remembered.mail] != list(self.waiting)
+        if len(now.remembered.session.mail) != len(self.waiting) or (
+            now.memory.session.mail is not now.remembered.session.mail
+            and [_posted(mail) for mail in now.remembered.session.mail] != list(self.waiting)
         ):
-            faults.append(f"the mail has {now.remembered.mail}, waiting are {self.waiting}")
+            faults.append(f"the mail has {now.remembered.session.mail}, waiting are {self.waiting}")
         return faults
 
-    def _effect(self, effect: Effect, now: Step) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition) -> list[str]:
         match effect:
             case FireHook(hook=Hook.USER_PROMPT_SUBMIT, payload=payload):
                 self.asked = self._due(now.config)
@@ -85,7 +85,7 @@ class MailBook:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 faults = [f"{effect.id} leaves while {unread} wait to be read"] if unread else []
                 return faults if self.begun else [*faults, f"{effect.id} leaves without a prompt"]
-            case RunEnded(reason=reason) if reason in NATURAL:
+            case RunEnded(reason=reason) if reason in NATURAL_ENDS:
                 unread = [one.id for one in self.waiting if isinstance(one, UserSteered)]
                 return [f"the run ended while {unread} wait to be read"] if unread else []
             case InputTaken() | InputBlocked() if not any(isinstance(one, TakeMail) for one in now.effects):
@@ -93,7 +93,7 @@ class MailBook:
             case _:
                 return []
 
-    def _taken(self, taken: TakeMail, now: Step) -> list[str]:
+    def _taken(self, taken: TakeMail, now: Transition) -> list[str]:
         """What is taken is due, is told once, and is in the conversation or refused, not both."""
         due = self.asked or self._due(now.config)
         faults = [] if _ids(due) == taken.ids else [f"{taken} takes not what is due, {_ids(due)}"]
@@ -143,7 +143,7 @@ def messages(due: tuple[Input, ...]) -> tuple[Message, ...]:
     )
 
 
-def _said(now: Step) -> tuple[Message, ...]:
+def _said(now: Transition) -> tuple[Message, ...]:
     added = [effect.message for effect in now.effects if isinstance(effect, AppendMessage)]
     return tuple([message for message in added if message.role is Role.USER])
 

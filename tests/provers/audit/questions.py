@@ -26,7 +26,7 @@ from turnwheel.states.rules.schema import arguments_of
 
 if TYPE_CHECKING:
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 @final
@@ -60,7 +60,7 @@ class AskBook:
         """A book that goes on from here on its own."""
         return AskBook(open=dict(self.open))
 
-    def take(self, now: Step, answered: Request | None) -> list[str]:
+    def take(self, now: Transition, answered: Request | None) -> list[str]:
         """The faults of the step *now*, whose event closed *answered*."""
         self.yes, self.no, self.rule = (), (), None
         if isinstance(answered, AskApproval) and isinstance(now.event, ApprovalGiven):
@@ -82,7 +82,7 @@ class AskBook:
         left = [one for one in self.open.values() if one.asked.call in (*self.yes, *self.no)]
         return faults + [f"{one} was answered, and that is not told" for one in left]
 
-    def _answered(self, now: Step, event: ApprovalGiven, question: AskApproval) -> None:
+    def _answered(self, now: Transition, event: ApprovalGiven, question: AskApproval) -> None:
         """A person answered *question*; *always* answers others that it covers, if they are judged so."""
         decision = event.decision
         if isinstance(decision, Deny) or _too_late(event, question):
@@ -97,7 +97,7 @@ class AskBook:
                 [one.call for one in others if rule.covers(one.tool, arguments_of(one.arguments) or {})]
             )
 
-    def _asks(self, question: AskApproval, now: Step, index: int) -> list[str]:
+    def _asks(self, question: AskApproval, now: Transition, index: int) -> list[str]:
         """A question that has to be answered in time sets its timer at once, and no other does."""
         timer, within = now.effects[index + 1], now.config.policy.answer_within
         self.open[question.id] = Question(question, timer.id if isinstance(timer, SetTimer) else "")
@@ -107,7 +107,7 @@ class AskBook:
             right = not isinstance(timer, SetTimer) and not within
         return [] if right else [f"{question} is followed by {timer}, and may wait {within}"]
 
-    def _closed(self, told: ApprovalResolved | ApprovalWithdrawn, now: Step) -> list[str]:
+    def _closed(self, told: ApprovalResolved | ApprovalWithdrawn, now: Transition) -> list[str]:
         """A question is told as closed: what was asked of the world for it is taken back."""
         question = self.open.pop(told.request, None)
         if question is None:

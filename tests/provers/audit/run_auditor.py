@@ -24,6 +24,13 @@ from provers.audit.spend_book import SpendBook
 from provers.audit.summaries import ShrinkBook
 from provers.audit.tries import TryBook
 from provers.audit.views import ViewBook
+from provers.invariants import (
+    payment_faults,
+    request_faults,
+    step_faults,
+    untouched_faults,
+)
+from provers.steps import stopping
 from turnwheel.effects import is_request
 from turnwheel.effects.config import Config, Steering
 from turnwheel.effects.events import (
@@ -66,13 +73,7 @@ from turnwheel.states.state import (
     Executing,
     Streaming,
 )
-from turnwheel.testing.harness import Step, stopping
-from turnwheel.testing.invariants import (
-    payment_faults,
-    request_faults,
-    step_faults,
-    untouched_faults,
-)
+from turnwheel.testing.steps import Transition
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
@@ -171,7 +172,7 @@ class RunAuditor:
         self.tries.reconfigured(config)
         self.calls.loose = True
 
-    def take(self, now: Step) -> list[str]:
+    def take(self, now: Transition) -> list[str]:
         """The faults of the step *now*."""
         if ignored(now.effects):
             return untouched_faults(now)
@@ -197,13 +198,13 @@ class RunAuditor:
         faults += self._kept_up(now, answered)
         return faults + self._balance(now) + step_faults(now)
 
-    def _kept_up(self, now: Step, answered: Request | None) -> list[str]:
+    def _kept_up(self, now: Transition, answered: Request | None) -> list[str]:
         """What keeps a long run going: compactions, and what is shown of the conversation."""
         window = now.config.spec(self.tries.fallback or self.settings.model).window
         faults = self.shrink.take(now, answered, self.view, window)
         return faults + self.view.take(now) + self.purse.faults(now)
 
-    def _streamed(self, now: Step) -> list[str]:
+    def _streamed(self, now: Transition) -> list[str]:
         """A piece of a stream is seen and gathered, and changes nothing else."""
         self.tries.seen = True
         for effect in now.effects:
@@ -214,7 +215,7 @@ class RunAuditor:
         same = now.remembered is now.memory and now.following.open == now.state.open
         return [] if same else [f"{now.event} changed more than the answer"]
 
-    def _event(self, now: Step) -> tuple[list[str], Request | None]:
+    def _event(self, now: Transition) -> tuple[list[str], Request | None]:
         """What is wrong with the event, and the request that it closed, if it is an answer."""
         event = now.event
         if isinstance(event, Answer):
@@ -227,7 +228,7 @@ class RunAuditor:
             self.open.clear()
         return [], None
 
-    def _effect(self, effect: Effect, now: Step) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition) -> list[str]:
         if is_request(effect):
             return self._request(effect, now)
         match effect:
@@ -240,7 +241,7 @@ class RunAuditor:
 
     # What is asked of the world
 
-    def _request(self, request: Request, now: Step) -> list[str]:
+    def _request(self, request: Request, now: Transition) -> list[str]:
         faults = [f"{request.id} is the id of two requests"] if request.id in self.known else []
         self.known[request.id] = type(request)
         self.open[request.id] = request
@@ -252,14 +253,14 @@ class RunAuditor:
             faults += self._called(request, now) + request_faults(request, now.remembered)
         return faults
 
-    def _called(self, request: CallModel, now: Step) -> list[str]:
+    def _called(self, request: CallModel, now: Transition) -> list[str]:
         faults: list[str] = []
         # The tries of a summary are one call: what one of them used stops no other.
         if not self.purse.may_call(now.config) and now.state.label in {"thinking.go", "compacting.weigh"}:
             faults.append(f"{request} leaves over a limit, {self.purse}")
         return faults if request.purpose is Purpose.SUMMARY else faults + self._nothing_unsaid()
 
-    def _cancels(self, now: Step) -> list[str]:
+    def _cancels(self, now: Transition) -> list[str]:
         """What is taken back dies; work is told to stop by whoever will not wait, and by nobody else."""
         named = [effect.request for effect in now.effects if isinstance(effect, Cancel)]
         unknown = [request for request in named if request not in self.open]
@@ -274,7 +275,7 @@ class RunAuditor:
         self.cancelled |= stopped
         return faults
 
-    def _to_be_stopped(self, now: Step) -> set[str]:
+    def _to_be_stopped(self, now: Transition) -> set[str]:
         """The work that is told to stop by what happens in *now*, or was before."""
         event, work = now.event, {name: one for name, one in self.open.items() if isinstance(one, WORK)}
         if any(isinstance(effect, InterruptRequested) for effect in now.effects):
@@ -288,7 +289,7 @@ class RunAuditor:
 
     # What is said
 
-    def _message(self, message: Message, now: Step) -> list[str]:
+    def _message(self, message: Message, now: Transition) -> list[str]:
         if message.role is not Role.ASSISTANT:
             return []
         said, self.text = self.text, ""
@@ -303,7 +304,7 @@ class RunAuditor:
     def _nothing_unsaid(self) -> list[str]:
         return [f"{self.text!r} was streamed, and neither kept nor dropped"] if self.text else []
 
-    def _notice(self, effect: Effect, now: Step) -> list[str]:
+    def _notice(self, effect: Effect, now: Transition) -> list[str]:
         match effect:
             case TextDelta(text):
                 self.text += text
@@ -327,7 +328,7 @@ class RunAuditor:
                 pass
         return []
 
-    def _ended(self, told: RunEnded, now: Step) -> list[str]:
+    def _ended(self, told: RunEnded, now: Transition) -> list[str]:
         faults = self._nothing_unsaid()
         if told.spent != self.purse.spent:
             faults.append(f"told are {told.spent}, used were {self.purse.spent}")
@@ -341,7 +342,7 @@ class RunAuditor:
 
     # Whether the books balance
 
-    def _balance(self, now: Step) -> list[str]:
+    def _balance(self, now: Transition) -> list[str]:
         following, memory = now.following, now.remembered
         faults: list[str] = []
         if set(following.open) != set(self.open):

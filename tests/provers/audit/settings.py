@@ -24,7 +24,7 @@ from turnwheel.effects.records import (
 )
 from turnwheel.effects.requests import CallModel, Purpose, RunAgent
 from turnwheel.effects.usage import cost
-from turnwheel.states.context import Memory
+from turnwheel.states.context import Memory, SessionMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.requests import Request
     from turnwheel.engine.machine import Machine
     from turnwheel.states.context import AsConfigured
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 @final
@@ -51,7 +51,12 @@ class SettingBook:
     @classmethod
     def of(cls, memory: Memory) -> SettingBook:
         """A new book for a run that begins with *memory*."""
-        return cls(model=memory.model, mode=memory.mode, thinking=memory.thinking, chosen=memory.chosen)
+        return cls(
+            model=memory.session.model,
+            mode=memory.session.mode,
+            thinking=memory.session.thinking,
+            chosen=memory.session.chosen,
+        )
 
     def copy(self) -> SettingBook:
         """A book that goes on from here on its own."""
@@ -66,7 +71,7 @@ class SettingBook:
         if "mode" not in self.chosen:
             self.mode = config.policy.mode
 
-    def take(self, now: Step, answered: Request | None, fallback: str) -> list[str]:
+    def take(self, now: Transition, answered: Request | None, fallback: str) -> list[str]:
         """The faults of the step *now*, whose event closed *answered*; *fallback* took over, or nobody."""
         faults = self._changed(now) if isinstance(now.event, ControlReceived) else []
         if isinstance(now.event, ModelFinished | ModelFailed) and isinstance(answered, CallModel):
@@ -74,11 +79,15 @@ class SettingBook:
         for effect in now.effects:
             faults += self._effect(effect, now, fallback)
         memory = now.remembered
-        if (memory.model, memory.mode, memory.thinking) != (self.model, self.mode, self.thinking):
+        if (memory.session.model, memory.session.mode, memory.session.thinking) != (
+            self.model,
+            self.mode,
+            self.thinking,
+        ):
             faults.append(f"set are {self.model}, {self.mode} and {self.thinking}, the memory is {memory}")
         return faults
 
-    def _changed(self, now: Step) -> list[str]:
+    def _changed(self, now: Transition) -> list[str]:
         """A change is made and told, or refused and told; nothing else comes of it."""
         change = now.event.change if isinstance(now.event, ControlReceived) else SetThinking(tokens=None)
         if refused(change, now.config):
@@ -98,7 +107,7 @@ class SettingBook:
             case SetThinking():
                 self.thinking = change
 
-    def _effect(self, effect: Effect, now: Step, fallback: str) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition, fallback: str) -> list[str]:
         match effect:
             case CallModel():
                 return self._called(effect, now.config, fallback)
@@ -132,18 +141,30 @@ def inherited_faults(before: Machine, posts: Iterable[Post], machine: Machine) -
     left, memory = before.memory, machine.memory
     book = SettingBook.of(left)
     book.reconfigured(machine.config)
-    sent = [mail.id for mail in left.mail]
+    sent = [mail.id for mail in left.session.mail]
     for event in posts:
         if isinstance(event, UserSent | UserSteered):
             sent.append(event.id)
         elif isinstance(event, ControlReceived) and not refused(event.change, machine.config):
             book.choose(event.change)
-    due = (book.model, book.mode, book.thinking, left.granted, left.instructions, sent)
-    seen = (left.history, left.cleared, left.results, left.size, left.earlier + left.spent)
-    chosen = (memory.model, memory.mode, memory.thinking, memory.granted)
-    has = (*chosen, memory.instructions, [mail.id for mail in memory.mail])
-    sees = (memory.history, memory.cleared, memory.results, memory.size, memory.earlier)
-    same = (due, seen, "", ()) == (has, sees, memory.fallback, memory.withdrawn)
+    due = (book.model, book.mode, book.thinking, left.session.granted, left.session.instructions, sent)
+    seen = (
+        left.history,
+        left.conversation.cleared,
+        left.conversation.results,
+        left.conversation.size,
+        left.earlier + left.spent,
+    )
+    chosen = (memory.session.model, memory.session.mode, memory.session.thinking, memory.session.granted)
+    has = (*chosen, memory.session.instructions, [mail.id for mail in memory.session.mail])
+    sees = (
+        memory.history,
+        memory.conversation.cleared,
+        memory.conversation.results,
+        memory.conversation.size,
+        memory.earlier,
+    )
+    same = (due, seen, "", ()) == (has, sees, memory.progress.fallback, memory.progress.withdrawn)
     return [] if same else [f"left were {due} and {seen}, the next run begins with {has} and {sees}"]
 
 
@@ -153,19 +174,35 @@ def branched_faults(here: Machine, then: Machine | None, machine: Machine) -> li
 
     With None it is the beginning. Neither the bill nor what people allowed is undone.
     """
-    said = Memory(run="", model="") if then is None else then.memory
+    said = Memory(run="", session=SessionMemory(model="")) if then is None else then.memory
     mine, memory = here.memory, machine.memory
-    seen = [(one.history, one.cleared, one.results, one.size, one.pending_context) for one in (said, memory)]
+    seen = [
+        (
+            one.history,
+            one.conversation.cleared,
+            one.conversation.results,
+            one.conversation.size,
+            one.conversation.pending_context,
+        )
+        for one in (said, memory)
+    ]
     kept = [
-        (one.earlier + one.spent, one.granted, one.instructions, one.mail, one.received, one.thinking)
+        (
+            one.earlier + one.spent,
+            one.session.granted,
+            one.session.instructions,
+            one.session.mail,
+            one.session.received,
+            one.session.thinking,
+        )
         for one in (mine, memory)
     ]
-    chosen = [(one.model, one.mode, one.chosen) for one in (mine, memory)]
+    chosen = [(one.session.model, one.session.mode, one.session.chosen) for one in (mine, memory)]
     same = all(one == other for one, other in (seen, kept, chosen)) and machine.done
     return [] if same else [f"{memory} goes back from {mine} to {said}"]
 
 
-def _price_faults(answered: CallModel, now: Step) -> list[str]:
+def _price_faults(answered: CallModel, now: Transition) -> list[str]:
     """An answer is paid for at the price of the model that gave it; what has no price is counted as such."""
     price = now.config.spec(answered.model).price
     added = [effect.spent for effect in now.effects if isinstance(effect, AddUsage)]

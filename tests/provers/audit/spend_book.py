@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from provers.steps import stopping
 from turnwheel.effects.config import Limits
 from turnwheel.effects.events import (
     AgentFinished,
@@ -24,7 +25,6 @@ from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import RunAgent
 from turnwheel.effects.usage import Spent
 from turnwheel.states.batch.batch import RunningChild, Stopping
-from turnwheel.testing.harness import stopping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
     from turnwheel.states.context import Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 Amounts = dict[str, Decimal]
 """So much of each unit: USD, tokens, seconds. A unit that is missing has no limit."""
@@ -152,7 +152,7 @@ class SpendBook:
 
     # One step
 
-    def take(self, now: Step, answered: Request | None) -> list[str]:
+    def take(self, now: Transition, answered: Request | None) -> list[str]:
         """What is used in *now*, whose event closed *answered*; what children get comes later, by `grant`."""
         event, due = now.event, None
         if isinstance(event, AgentFinished) and isinstance(answered, RunAgent):
@@ -180,7 +180,7 @@ class SpendBook:
             self.unplanned[unit] += max(Decimal(0), amount - given.get(unit, amount))
         return spent
 
-    def faults(self, now: Step) -> list[str]:
+    def faults(self, now: Transition) -> list[str]:
         """Whether the books balance after *now*."""
         memory = now.remembered
         faults = self._overspent(now.config)

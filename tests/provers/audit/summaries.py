@@ -10,6 +10,7 @@ import attrs
 
 from provers.audit.tries import patience, too_long, wait_faults
 from provers.audit.views import shown_size
+from provers.steps import stopping
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import (
@@ -21,10 +22,9 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.records import ReplaceHistory
 from turnwheel.effects.requests import CallModel, Purpose, Transcript
-from turnwheel.states.compacting import SMALLER_TRIES, WHOLE
-from turnwheel.states.rules.compaction import PREFIX
+from turnwheel.states.compacting import SMALLER_TRIES, WHOLE_SUMMARY
+from turnwheel.states.rules.compaction import SUMMARY_PREFIX
 from turnwheel.states.state import Compacting, CompactReason
-from turnwheel.testing.harness import stopping
 
 if TYPE_CHECKING:
     from provers.audit.views import Messages, ViewBook
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from turnwheel.effects.config import Config
     from turnwheel.effects.requests import Request
     from turnwheel.states.context import Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 
 WORTH = 0.05
@@ -61,13 +61,13 @@ class ShrinkBook:
     @classmethod
     def of(cls, memory: Memory) -> ShrinkBook:
         """A new book for a run that begins with *memory*."""
-        return cls(attempts=memory.compactions, failures=memory.compaction_failures)
+        return cls(attempts=memory.progress.compactions, failures=memory.session.compaction_failures)
 
     def copy(self) -> ShrinkBook:
         """A book that goes on from here on its own."""
         return ShrinkBook(attempts=self.attempts, failures=self.failures, due=self.due)
 
-    def take(self, now: Step, answered: Request | None, view: ViewBook, window: int) -> list[str]:
+    def take(self, now: Transition, answered: Request | None, view: ViewBook, window: int) -> list[str]:
         """
         The faults of the step *now*, whose event closed *answered*.
 
@@ -78,7 +78,7 @@ class ShrinkBook:
         for effect in now.effects:
             faults += self._effect(effect, now, view, window)
         memory = now.remembered
-        kept = (memory.compactions, memory.compaction_failures)
+        kept = (memory.progress.compactions, memory.session.compaction_failures)
         if kept != (self.attempts, self.failures):
             faults.append(f"counted are {(self.attempts, self.failures)} compactions, kept {kept}")
         if not isinstance(now.following, Compacting):
@@ -91,7 +91,7 @@ class ShrinkBook:
         hopeful = self.attempts == 0 and self.failures < config.compaction.failures
         return hopeful and size >= window * config.policy.compact_at
 
-    def _weighed(self, now: Step, view: ViewBook, window: int) -> list[str]:
+    def _weighed(self, now: Transition, view: ViewBook, window: int) -> list[str]:
         """No turn's call leaves while the context is over its threshold and a summary may help."""
         if now.state.label != "thinking.go" or now.following.label not in {"streaming", "compacting.weigh"}:
             return []
@@ -105,12 +105,14 @@ class ShrinkBook:
 
     # How
 
-    def _effect(self, effect: Effect, now: Step, view: ViewBook, window: int) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition, view: ViewBook, window: int) -> list[str]:
         match effect:
             case CallModel(purpose=Purpose.SUMMARY):
                 return self._asked(effect, now, view, window)
             case ReplaceHistory(head=head):
-                right = len(head) == 1 and head[0].role is Role.USER and head[0].text.startswith(PREFIX)
+                right = (
+                    len(head) == 1 and head[0].role is Role.USER and head[0].text.startswith(SUMMARY_PREFIX)
+                )
                 return [] if right else [f"{effect} is no summary"]
             case Compacted(before=before, after=after):
                 self.attempts, self.failures = self.attempts + 1, 0
@@ -126,7 +128,7 @@ class ShrinkBook:
             case _:
                 return []
 
-    def _asked(self, request: CallModel, now: Step, shown: ViewBook, window: int) -> list[str]:
+    def _asked(self, request: CallModel, now: Transition, shown: ViewBook, window: int) -> list[str]:
         """A summary is asked for: of the old part, in so many tokens, by a model that can read it."""
         settings, view = now.config.compaction, request.view
         messages, size = shown.messages, shown.size
@@ -147,7 +149,7 @@ class ShrinkBook:
         self.due = request.attempt, view.limit
         return faults
 
-    def _gone_on(self, now: Step) -> list[str]:
+    def _gone_on(self, now: Transition) -> list[str]:
         """Without its summary a run goes on where it can."""
         reason = now.state.reason if isinstance(now.state, Compacting) else None
         due = "thinking.go" if reason is CompactReason.THRESHOLD else "thinking.end"
@@ -155,7 +157,7 @@ class ShrinkBook:
 
     # What came of it
 
-    def _answered(self, now: Step, asked: CallModel, view: ViewBook) -> list[str]:
+    def _answered(self, now: Transition, asked: CallModel, view: ViewBook) -> list[str]:
         if asked.purpose is not Purpose.SUMMARY or stopping(now.state):
             return []
         event = now.event
@@ -163,14 +165,14 @@ class ShrinkBook:
         replaced = [effect for effect in now.effects if isinstance(effect, ReplaceHistory)]
         if isinstance(event, ModelFailed):
             return self._failed(event, asked, now, view, failed=failed)
-        whole = isinstance(event, ModelFinished) and event.stop in WHOLE
+        whole = isinstance(event, ModelFinished) and event.stop in WHOLE_SUMMARY
         if failed == bool(replaced) or (replaced and not whole):
             return [f"{event} led to {now.effects}"]
         cut = [effect.keep for effect in replaced]
         return [] if cut in ([], [asked.view.length]) else [f"{replaced} is not what {asked} was about"]
 
     def _failed(
-        self, event: ModelFailed, asked: CallModel, now: Step, view: ViewBook, *, failed: bool
+        self, event: ModelFailed, asked: CallModel, now: Transition, view: ViewBook, *, failed: bool
     ) -> list[str]:
         """A summary that failed is asked for again, later or of less, or is given up."""
         attempt, limit = self.due or (1, 0)

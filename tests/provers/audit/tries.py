@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
+from provers.steps import stopping
 from turnwheel.effects.events import (
     ControlReceived,
     Failure,
@@ -21,12 +22,11 @@ from turnwheel.effects.notices import DoneReason, FallbackUsed, RetryScheduled, 
 from turnwheel.effects.records import SetModel, UseFallback
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.states.state import Compacting, End, Thinking
-from turnwheel.testing.harness import stopping
 
 if TYPE_CHECKING:
     from turnwheel.effects.config import Config, Retries
     from turnwheel.effects.requests import Request
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 PATIENT = {Failure.RATE_LIMIT, Failure.OVERLOADED}
 HOPEFUL = {Failure.SERVER, Failure.TIMEOUT, Failure.CONNECTION, Failure.CUT}
@@ -61,7 +61,7 @@ def too_long(failed: ModelFailed, attempt: int, retries: Retries) -> bool:
     return min(drawn, inf if retries.longest is None else retries.longest) > retries.fallback_after
 
 
-def wait_faults(failed: ModelFailed, attempt: int, now: Step) -> list[str]:
+def wait_faults(failed: ModelFailed, attempt: int, now: Transition) -> list[str]:
     """Whether it is waited as long as it should after *attempt* *failed*, and then tried once more."""
     due = patience(now.config.retries, failed, attempt)
     told = [effect for effect in now.effects if isinstance(effect, RetryScheduled)]
@@ -95,7 +95,7 @@ class TryBook:
         if self.fallback not in {model.name for model in (config.model, *config.models)}:
             self.fallback = ""
 
-    def take(self, now: Step, answered: Request | None) -> list[str]:
+    def take(self, now: Transition, answered: Request | None) -> list[str]:
         """The faults of the step *now*, whose event closed *answered*."""
         event, faults = now.event, list[str]()
         if isinstance(event, ModelStreamed):
@@ -111,8 +111,8 @@ class TryBook:
             faults += self._effect(effect)
         if isinstance(event, ControlReceived) and SetModel in [type(effect) for effect in now.effects]:
             self.fallback = ""
-        if now.remembered.fallback != self.fallback:
-            faults.append(f"{self.fallback!r} took over, the memory has {now.remembered.fallback!r}")
+        if now.remembered.progress.fallback != self.fallback:
+            faults.append(f"{self.fallback!r} took over, the memory has {now.remembered.progress.fallback!r}")
         return faults
 
     def _effect(self, effect: object) -> list[str]:
@@ -126,7 +126,7 @@ class TryBook:
                 pass
         return []
 
-    def _failed(self, failed: ModelFailed, asked: CallModel, now: Step) -> list[str]:
+    def _failed(self, failed: ModelFailed, asked: CallModel, now: Transition) -> list[str]:
         """What comes of an answer that failed, by its failure and by what was seen of it."""
         if stopping(now.state):
             # A person stopped it: whatever became of it, it is not asked for again.
@@ -150,7 +150,7 @@ class TryBook:
         right = isinstance(stage, End) and stage.reason is DoneReason.ERROR
         return [] if right else [f"{failed} led to {now.following}"]
 
-    def _summary_failed(self, failed: ModelFailed, asked: CallModel, now: Step) -> list[str]:
+    def _summary_failed(self, failed: ModelFailed, asked: CallModel, now: Transition) -> list[str]:
         """Where no model is named for summaries, the other one takes over as it does for an answer."""
         named = bool(now.config.compaction.model) or stopping(now.state)
         if not named and self._may_fall_back(failed, asked, now.config):
@@ -164,7 +164,7 @@ class TryBook:
             return False
         return too_long(failed, asked.attempt, config.retries)
 
-    def _fell_back(self, failed: ModelFailed, asked: CallModel, now: Step, label: str) -> list[str]:
+    def _fell_back(self, failed: ModelFailed, asked: CallModel, now: Transition, label: str) -> list[str]:
         self.fallback, self.attempt = now.config.fallback, 1
         due = (
             UseFallback(model=self.fallback),

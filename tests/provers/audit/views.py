@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from turnwheel.effects import Effect
     from turnwheel.effects.config import Compaction
     from turnwheel.states.context import Memory
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 Messages = tuple[Message, ...]
 
@@ -60,13 +60,15 @@ class ViewBook:
     @classmethod
     def of(cls, memory: Memory) -> ViewBook:
         """A new book for a run that begins with *memory*."""
-        return cls(messages=tuple(memory.history), before=memory.cleared, size=memory.size)
+        return cls(
+            messages=tuple(memory.history), before=memory.conversation.cleared, size=memory.conversation.size
+        )
 
     def copy(self) -> ViewBook:
         """A book that goes on from here on its own."""
         return ViewBook(messages=self.messages, before=self.before, size=self.size)
 
-    def take(self, now: Step) -> list[str]:
+    def take(self, now: Transition) -> list[str]:
         """The faults of the step *now*."""
         faults: list[str] = []
         for effect in now.effects:
@@ -77,12 +79,12 @@ class ViewBook:
         if memory is now.memory:
             return faults
         books = (self.before, results_of(self.messages[self.before :]), self.size)
-        kept = (memory.cleared, memory.results, memory.size)
+        kept = (memory.conversation.cleared, memory.conversation.results, memory.conversation.size)
         if books != kept:
             faults.append(f"left out before, results and size are {books}, the memory has {kept}")
         return faults
 
-    def _effect(self, effect: Effect, now: Step) -> list[str]:
+    def _effect(self, effect: Effect, now: Transition) -> list[str]:
         match effect:
             case AppendMessage(message=message):
                 self.messages += (message,)
@@ -118,7 +120,7 @@ class ViewBook:
         older = [index for index in batches if index < min(stay) and index >= self.before]
         return older[-1] + 1 if older else None
 
-    def _cleared(self, effect: ClearResults, now: Step) -> list[str]:
+    def _cleared(self, effect: ClearResults, now: Transition) -> list[str]:
         faults = [] if effect.before == self.due(now.config.compaction) else [f"{effect} is not due"]
         part = self.messages[self.before : effect.before]
         count = sum([placeholder_for(result) for message in part for result in message.results])

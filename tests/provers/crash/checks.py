@@ -27,11 +27,11 @@ from provers.crash.trail import (
     Shape,
     Trail,
 )
+from provers.invariants import state_faults
 from turnwheel.effects.events import ControlReceived
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.records import SetThinking
 from turnwheel.effects.usage import Usage, cost
-from turnwheel.testing.invariants import state_faults
 
 SAID = {*PROMPTS, "steer", "third"}
 """What is said to the session, by the senders' own ids."""
@@ -121,8 +121,8 @@ def _order_faults(remains: Remains) -> Iterator[str]:
     if ordered != ORDERS:
         yield f"ordered were {sorted(ordered)}"
     machine = remains.main.kept.folded.machine
-    if machine is not None and machine.memory.thinking != SetThinking(tokens=THOUGHT):
-        yield f"{THOUGHT} tokens were to be thought, it is {machine.memory.thinking}"
+    if machine is not None and machine.memory.session.thinking != SetThinking(tokens=THOUGHT):
+        yield f"{THOUGHT} tokens were to be thought, it is {machine.memory.session.thinking}"
     for trail in remains.trails.values():
         begun = {note["call"] for note in remains.of("tool", trail.session)}
         yield from [f"{call} began, although somebody said no" for call in sorted(begun & trail.denied)]

@@ -22,6 +22,7 @@ import attrs
 
 from provers.fuzzing.mutations import one_in
 from provers.fuzzing.reading import body_faults, refusal_faults
+from provers.invariants import state_faults
 from provers.streams import DIALECTS, seeds
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import ConfigError, JournalError
@@ -43,7 +44,6 @@ from turnwheel.performers.tools.process import ProcessEnd
 from turnwheel.settings import Settings
 from turnwheel.states.rules.schema import arguments_of, problem
 from turnwheel.states.state import Confirming
-from turnwheel.testing.invariants import state_faults
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 Found = tuple[list[str], str]
@@ -245,8 +245,8 @@ def reads_snapshot(data: bytes, number: int) -> Found:
     if key is not None:
         return ([] if restored == machine else [f"signed, and yet {restored!r:.300}"]), "signed"
     faults = state_faults(restored.state, restored.memory)
-    if restored.memory.granted:
-        faults.append(f"granted were {restored.memory.granted!r:.300}")
+    if restored.memory.session.granted:
+        faults.append(f"granted were {restored.memory.session.granted!r:.300}")
     restored.advance()
     return [*faults, *state_faults(restored.state, restored.memory)], "foreign"
 

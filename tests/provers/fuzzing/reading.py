@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from provers.fuzzing.mutations import cuts, one_in
+from provers.invariants import state_faults
 from provers.streams import DIALECTS
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.events import (
@@ -37,7 +38,6 @@ from turnwheel.performers.models.errors import refusal
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
 from turnwheel.performers.models.openai import ChatWire
 from turnwheel.performers.models.wire import Complete
-from turnwheel.testing.invariants import state_faults
 from turnwheel.testing.wire_rules import chat_faults, messages_faults
 
 if TYPE_CHECKING:

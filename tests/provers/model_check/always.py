@@ -24,12 +24,7 @@ from provers.audit.spend_book import SpendBook
 from provers.audit.summaries import ShrinkBook
 from provers.audit.tries import TryBook, wait_faults
 from provers.audit.views import ViewBook
-from provers.model_check.rereading import distrusted_faults, reread_faults
-from provers.model_check.search import ended_faults
-from provers.model_check.takeover import takeover_faults
-from provers.simulation.absorbing import absorbed_faults
-from turnwheel.states.rules.history_check import history_faults
-from turnwheel.testing.invariants import (
+from provers.invariants import (
     payment_faults,
     request_faults,
     start_faults,
@@ -38,6 +33,11 @@ from turnwheel.testing.invariants import (
     untouched_faults,
     waits_faults,
 )
+from provers.model_check.rereading import distrusted_faults, reread_faults
+from provers.model_check.search import ended_faults
+from provers.model_check.takeover import takeover_faults
+from provers.simulation.absorbing import absorbed_faults
+from turnwheel.states.rules.history_check import history_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

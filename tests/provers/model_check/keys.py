@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
 
 from turnwheel.effects.messages import Finish, ToolCall, ToolResult
 from turnwheel.effects.requests import CallModel, Request
-from turnwheel.states.context import Memory
+from turnwheel.states.context import ConversationMemory, RunProgress, SessionMemory
 from turnwheel.states.state import (
     Confirming,
     Dispatching,
@@ -40,11 +41,20 @@ if TYPE_CHECKING:
     from provers.model_check.worlds import World
     from turnwheel.effects.messages import Message, Part
     from turnwheel.engine.machine import Machine
+    from turnwheel.states.context import Memory
 
 ID = re.compile(r"\br-(\d+)")
 
-UNTOLD = frozenset({"run", "history", "next_id", "size", "spent", "results", "earlier", "received"})
-TOLD = tuple([field.name for field in attrs.fields(Memory) if field.name not in UNTOLD])
+UNTOLD = frozenset({"history", "next_id", "size", "spent", "results", "received"})
+GROUPS = {"session": SessionMemory, "conversation": ConversationMemory, "progress": RunProgress}
+TOLD = attrgetter(
+    *[
+        f"{name}.{field.name}"
+        for name, group in GROUPS.items()
+        for field in attrs.fields(group)
+        if field.name not in UNTOLD
+    ]
+)
 """What of a memory is said as it is, and what is not."""
 
 
@@ -70,9 +80,8 @@ def _remembered(memory: Memory, world: World) -> tuple[object, ...]:
     back = world.looks_back or not memory.spent.turns
     seen = history if back else history.slice(max(0, len(history) - 1), len(history))
     conversation = (history.revision, [_shape(message) for message in seen])
-    sizes = (memory.size, memory.results) if back else ()
-    told = [getattr(memory, name) for name in TOLD]
-    return (*told, len(memory.received), conversation, sizes, world.counted(memory.spent))
+    sizes = (memory.conversation.size, memory.conversation.results) if back else ()
+    return (*TOLD(memory), len(memory.session.received), conversation, sizes, world.counted(memory.spent))
 
 
 def _booked(machine: Machine, ledger: RunAuditor) -> tuple[object, ...]:

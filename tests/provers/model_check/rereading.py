@@ -38,7 +38,13 @@ def distrusted_faults(run: Booked, at: float) -> list[str]:
     config, history = run.machine.config, run.machine.memory.history
     theirs = Machine.restore(run.machine.snapshot(), config, history)
     memory = theirs.memory
-    chosen = (memory.model, memory.mode, memory.granted, memory.chosen, theirs.state.open)
+    chosen = (
+        memory.session.model,
+        memory.session.mode,
+        memory.session.granted,
+        memory.session.chosen,
+        theirs.state.open,
+    )
     due = (config.model.name, config.policy.mode, (), (), ())
     faults = [] if chosen == due else [f"nobody signed it, and it has {chosen}"]
     effects = () if theirs.done else theirs.advance(at=at)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from provers.audit.run_auditor import RunAuditor
+from provers.invariants import waits_faults
 from provers.model_check.keys import key
 from provers.model_check.rereading import distrusted_faults, reread, reread_faults
 from provers.model_check.takeover import taken_over, takeover_faults
@@ -23,20 +24,20 @@ from provers.model_check.ways import AT, events
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.story import Claim
 from provers.simulation.watched import PromiseBroken, Row, happen
+from provers.steps import Happening
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
 from turnwheel.effects.events import Answer, Entered, Event
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import ignored
-from turnwheel.testing.harness import Happening, step, steps
-from turnwheel.testing.invariants import waits_faults
+from turnwheel.testing.steps import step, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from provers.audit.run_auditor import Booked
     from provers.model_check.worlds import World
-    from turnwheel.testing.harness import Step
+    from turnwheel.testing.steps import Transition
 
 ALL, COMPARED = 200, 50
 """Ways that lead to a known place are compared with the way that led there first: so many, then one of 50."""
@@ -226,12 +227,12 @@ class _Search:
             raise self._broken(faults, run, what)
         return At(following, ledger, run.trail)
 
-    def _steps(self, machine: Machine, event: Event | None) -> Iterable[Step]:
+    def _steps(self, machine: Machine, event: Event | None) -> Iterable[Transition]:
         if self._world.by_hand and event is not None:
             return [step(machine.config, machine.state, machine.memory, event)]
         return steps(machine, event)
 
-    def _took(self, now: Step, ledger: RunAuditor) -> list[str]:
+    def _took(self, now: Transition, ledger: RunAuditor) -> list[str]:
         """The faults of the step *now*, in the eyes of *ledger*; whatever is done to a world applies."""
         faults = ledger.take(now)
         if ignored(now.effects):

@@ -40,9 +40,9 @@ from turnwheel.states.state import Compacting, Streaming, Summary
 
 if TYPE_CHECKING:
     from provers.audit.run_auditor import Booked, RunAuditor
+    from provers.steps import Happening
     from turnwheel.effects.config import Config
     from turnwheel.states.state import State
-    from turnwheel.testing.harness import Happening
 
 
 @final
@@ -196,7 +196,7 @@ class _Look:
                 config=self.machine.config,
                 spec=spec,
                 given=entry.arguments,
-                mode=memory.mode,
-                granted=memory.granted,
+                mode=memory.session.mode,
+                granted=memory.session.granted,
             ).denied
         )

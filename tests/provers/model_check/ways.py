@@ -83,7 +83,7 @@ def events(run: Booked, world: World) -> Iterator[Event]:
 
 def _said_by_people(machine: Machine, world: World) -> Iterator[Event]:
     """What people do in a run, at most as often as they may, besides to answer and to interrupt."""
-    received = machine.memory.received
+    received = machine.memory.session.received
     if len(received) > world.says:
         return
     sender = f"sender-{len(received)}"

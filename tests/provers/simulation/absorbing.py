@@ -56,7 +56,7 @@ def absorbed(run: Booked) -> Iterator[Event]:
     for request in ledger.open.values():
         yield from [event for event, fits in _answers(request.id) if fits is not type(request)]
         yield from _torn(request.id)
-    for name in machine.memory.received:
+    for name in machine.memory.session.received:
         yield from _said(name)
     for call in (NOBODY, *[call for call in ledger.calls.calls if call not in _going_on(machine)]):
         yield CallCancelled(at=AT, call=call)

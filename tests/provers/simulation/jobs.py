@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, final
 
 from provers.audit.journals import Kept, journal_faults
 from provers.choices import Choices, chance
+from provers.invariants import state_faults
 from provers.planned import planned
 from turnwheel.effects.config import ChildSpec, Concurrency, ModelSpec, Policy, Retries
 from turnwheel.effects.errors import JournalError, StoreError
@@ -45,7 +46,6 @@ from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.invariants import state_faults
 from turnwheel.testing.stores import StoreOver
 
 if TYPE_CHECKING:

@@ -50,6 +50,7 @@ from provers.simulation.watched import (
     Row,
     Watched,
 )
+from provers.steps import Happening
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config, SideEffect, Steering
 from turnwheel.effects.events import (
@@ -94,7 +95,6 @@ from turnwheel.states.state import (
     Executing,
     State,
 )
-from turnwheel.testing.harness import Happening
 
 WORDS: Mapping[str, Decision] = {"yes": Approve(), "no": Deny()}
 NO = HookAnswer(verdict=Verdict.DENY, interrupt=True)

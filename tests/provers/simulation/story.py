@@ -16,8 +16,8 @@ from turnwheel.effects.pieces import Rope
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from provers.steps import Happening
     from turnwheel.engine.machine import Machine
-    from turnwheel.testing.harness import Happening
 
 
 @final

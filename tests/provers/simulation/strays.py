@@ -46,7 +46,7 @@ from turnwheel.effects.usage import Spent, Usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from turnwheel.testing.harness import Happening
+    from provers.steps import Happening
 
 REPEATED = 3
 """So many of the last answers and inputs come again."""

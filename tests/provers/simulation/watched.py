@@ -10,7 +10,9 @@ from typing import NoReturn, final
 import attrs
 
 from provers.audit.run_auditor import RunAuditor
+from provers.invariants import waits_faults
 from provers.simulation.story import Claim, told
+from provers.steps import Happening
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import InternalError
@@ -21,13 +23,7 @@ from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import ignored
 from turnwheel.states.context import Memory
 from turnwheel.states.state import State
-from turnwheel.testing.harness import (
-    Happening,
-    Step,
-    step,
-    steps,
-)
-from turnwheel.testing.invariants import waits_faults
+from turnwheel.testing.steps import Transition, step, steps
 
 Row = tuple[str, type[Event], str]
 Rebuild = Callable[[Machine, list[Happening]], Machine]
@@ -172,7 +168,7 @@ class Watched:
         machine.state, machine.memory = now.following, now.remembered
         return self._felt(event, now.effects, faults)
 
-    def _took(self, now: Step) -> list[str]:
+    def _took(self, now: Transition) -> list[str]:
         """The faults of the step *now*."""
         if not ignored(now.effects):
             self.rows.add(now.row)

@@ -32,11 +32,11 @@ from weakref import ref
 import attrs
 
 from provers.choices import Seeded
+from provers.invariants import state_faults
 from provers.options import whole
 from provers.soak.service import FlakyStore, Service
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.performers.stores.sqlite import SQLiteStore
-from turnwheel.testing.invariants import state_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import (
-    Concurrency,
-    DoneReason,
-    Policy,
-    Retries,
-    tool,
-)
+from turnwheel import DoneReason, Policy, Retries, tool
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import (

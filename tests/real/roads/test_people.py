@@ -11,7 +11,6 @@ import pytest
 
 from turnwheel import (
     Approve,
-    Binary,
     Deny,
     DoneReason,
     HookAnswer,
@@ -21,11 +20,11 @@ from turnwheel import (
     SetModel,
     SetThinking,
     SQLiteStore,
-    Steering,
     hook,
     tool,
 )
-from turnwheel.effects.messages import Outcome
+from turnwheel.effects.config import Steering
+from turnwheel.effects.messages import Binary, Outcome
 from turnwheel.effects.notices import (
     AnswerDropped,
     CallSettled,

@@ -13,18 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from turnwheel import (
-    Binary,
-    ChildSpec,
-    Concurrency,
-    DoneReason,
-    ModelSpec,
-    Policy,
-    Price,
-    builtin_tools,
-    tool,
-)
+from turnwheel import ChildSpec, DoneReason, ModelSpec, Policy, Price, builtin_tools, tool
+from turnwheel.effects.config import Concurrency
 from turnwheel.effects.messages import (
+    Binary,
     Message,
     Outcome,
     Reasoning,

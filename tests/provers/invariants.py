@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects.config import Concurrency, SideEffect
-from ..effects.events import (
+from turnwheel.effects.config import Concurrency, SideEffect
+from turnwheel.effects.events import (
     AgentFinished,
     Failure,
     Interrupted,
@@ -17,11 +17,11 @@ from ..effects.events import (
     ModelFinished,
     ToolFinished,
 )
-from ..effects.messages import Role
-from ..effects.records import AddUsage
-from ..effects.requests import Purpose
-from ..effects.usage import Spent, Usage
-from ..states.batch.batch import (
+from turnwheel.effects.messages import Role
+from turnwheel.effects.records import AddUsage
+from turnwheel.effects.requests import Purpose
+from turnwheel.effects.usage import Spent, Usage
+from turnwheel.states.batch.batch import (
     Asked,
     Batch,
     Queued,
@@ -29,9 +29,9 @@ from ..states.batch.batch import (
     RunningChild,
     Settled,
 )
-from ..states.rules.history_check import history_faults
-from ..states.rules.schema import arguments_of
-from ..states.state import (
+from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.rules.schema import arguments_of
+from turnwheel.states.state import (
     Confirming,
     Dispatching,
     Done,
@@ -40,12 +40,12 @@ from ..states.state import (
 )
 
 if TYPE_CHECKING:
-    from ..effects.config import Config
-    from ..effects.requests import CallModel
-    from ..states.batch.batch import Call
-    from ..states.context import Memory
-    from ..states.state import State
-    from .harness import Step
+    from turnwheel.effects.config import Config
+    from turnwheel.effects.requests import CallModel
+    from turnwheel.states.batch.batch import Call
+    from turnwheel.states.context import Memory
+    from turnwheel.states.state import State
+    from turnwheel.testing.steps import Transition
 
 
 # The conversation
@@ -74,7 +74,7 @@ def state_faults(state: State, memory: Memory) -> list[str]:
     return history_faults(memory.history, _unanswered(state)) + _name_faults(state)
 
 
-def step_faults(now: Step) -> list[str]:
+def step_faults(now: Transition) -> list[str]:
     """As `state_faults`, of the state that *now* led to; the same conversation is not read again."""
     calls, memory = _unanswered(now.following), now.remembered
     same = memory.history is now.memory.history and calls == _unanswered(now.state)
@@ -114,7 +114,7 @@ def _batch_faults(state: Executing | Confirming | Dispatching) -> list[str]:
     return faults
 
 
-def start_faults(call: str, now: Step) -> list[str]:
+def start_faults(call: str, now: Transition) -> list[str]:
     """Whether *call*, which is started in *now*, may be at work beside what is, and before what waits."""
     config, batch = now.config, getattr(now.following, "batch", Batch(calls=()))
     calls: tuple[Call, ...] = batch.calls
@@ -164,13 +164,13 @@ def waits_faults(state: State) -> list[str]:
 # One step
 
 
-def untouched_faults(now: Step) -> list[str]:
+def untouched_faults(now: Transition) -> list[str]:
     """Whether a step that was ignored changed nothing at all."""
     same = now.following is now.state and now.remembered is now.memory
     return [] if same else [f"an ignored {type(now.event).__name__} changed {now.state.label}"]
 
 
-def payment_faults(now: Step) -> list[str]:
+def payment_faults(now: Transition) -> list[str]:
     """Whether all that the answer in *now* used is added once: as it says, or as estimated if it was lost."""
     event = now.event
     paid = sum([effect.spent for effect in now.effects if isinstance(effect, AddUsage)], Spent())
@@ -185,8 +185,10 @@ def payment_faults(now: Step) -> list[str]:
     return _estimate_faults(paid.usage, now) if lost and not known else []
 
 
-def _estimate_faults(added: Usage, now: Step) -> list[str]:
+def _estimate_faults(added: Usage, now: Transition) -> list[str]:
     """Whether what was lost in *now*, and told of no usage, was *added* as an estimate of what it read."""
-    least = now.memory.size if isinstance(now.state, Streaming) else 1  # a summary reads a part of it
+    least = (
+        now.memory.conversation.size if isinstance(now.state, Streaming) else 1
+    )  # a summary reads a part of it
     right = added.estimated == added.total and added.input >= least
     return [] if right else [f"{now.event} may have cost {least} tokens or more, added were {added}"]

@@ -1,0 +1,27 @@
+"""What provers say of a step, and a machine that is thrown away and restored."""
+
+from __future__ import annotations
+
+from turnwheel.effects.config import Config
+from turnwheel.effects.events import Event
+from turnwheel.engine.machine import Machine
+from turnwheel.states.batch.batch import Stopping
+from turnwheel.states.state import State
+
+Happening = Event | Config
+"""An event, or a configuration under which the machine continues."""
+
+SNAPSHOT_KEY = bytes(range(32))
+"""A key for tests, which is no secret."""
+
+
+def restore_from_snapshot(machine: Machine) -> Machine:
+    """The machine that a process makes of the signed snapshot of *machine*, as if that process had died."""
+    snapshot = machine.snapshot(SNAPSHOT_KEY)
+    return Machine.restore(snapshot, machine.config, machine.memory.history, SNAPSHOT_KEY)
+
+
+def stopping(state: State) -> Stopping:
+    """How much of its work *state* is giving up."""
+    found: Stopping = getattr(getattr(state, "batch", state), "stopping", Stopping.NONE)
+    return found
