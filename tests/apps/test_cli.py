@@ -20,25 +20,10 @@ from turnwheel import DoneReason, Settings, SQLiteStore
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.apps.cli.event_text import WORDS, told
-from turnwheel.apps.cli.exit_codes import (
-    BY_REASON,
-    MEANINGS,
-    Exit,
-    table,
-)
+from turnwheel.apps.cli.exit_codes import BY_REASON, MEANINGS, Exit, table
 from turnwheel.apps.cli.run_options import RunOptions, model_of
-from turnwheel.effects import (
-    events,
-    notices,
-    records,
-    requests,
-)
-from turnwheel.effects.notices import (
-    Notice,
-    RetryScheduled,
-    RunEnded,
-    RunStarted,
-)
+from turnwheel.effects import events, notices, records, requests
+from turnwheel.effects.notices import Notice, RetryScheduled, RunEnded, RunStarted
 from turnwheel.engine.codec import decode
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal import entries

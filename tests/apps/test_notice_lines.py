@@ -12,16 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from turnwheel import (
-    Approve,
-    Deny,
-    DoneReason,
-    PermissionMode,
-    Policy,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
+from turnwheel import Approve, Deny, DoneReason, PermissionMode, Policy, SetMode, SetModel, SetThinking
 from turnwheel.apps.terminal.countdown import countdown
 from turnwheel.apps.terminal.recovery_notes import recovery_lines
 from turnwheel.apps.terminal.screen import Screen
@@ -29,18 +20,8 @@ from turnwheel.apps.terminal.terminal import Terminal
 from turnwheel.apps.terminal.wrap import Wrap
 from turnwheel.effects.config import ModelSpec, OnLost, OnMaxTokens, Steering
 from turnwheel.effects.events import Failure
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
-from turnwheel.effects.messages import (
-    Outcome,
-    StopReason,
-    ToolCall,
-    user,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.messages import Outcome, StopReason, ToolCall, user
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,

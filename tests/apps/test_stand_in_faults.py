@@ -8,12 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    ModelSpec,
-    Retries,
-)
+from turnwheel import Agent, DoneReason, ModelSpec, Retries
 from turnwheel.apps.stand_in.faults import SMALL_MODEL, SMALL_WINDOW
 from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects.events import Failure

@@ -27,14 +27,7 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 import pytest
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Price,
-    SQLiteStore,
-    ToolContext,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, Price, SQLiteStore, ToolContext, tool
 from turnwheel.effects.config import ModelSpec
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.journal.encoding import decode_entry

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    Result,
-    Session,
-    Tool,
-    ToolContext,
-    tool,
-)
+from turnwheel import Agent, MemoryStore, Result, Session, Tool, ToolContext, tool
 from turnwheel.effects.events import ModelFailed, ModelFinished
 from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role

@@ -37,14 +37,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.performers.base import PerformContext
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage

@@ -9,24 +9,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    DoneReason,
-    Limits,
-    ModelSpec,
-    PermissionMode,
-    Policy,
-    Price,
-)
+from turnwheel import Agent, ChildSpec, DoneReason, Limits, ModelSpec, PermissionMode, Policy, Price
 from turnwheel.effects.errors import StoreError
-from turnwheel.effects.notices import (
-    InterruptRequested,
-    TextDelta,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-)
+from turnwheel.effects.notices import InterruptRequested, TextDelta, ToolOutput, ToolStarted, TurnEnded
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says

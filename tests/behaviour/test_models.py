@@ -36,12 +36,7 @@ from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents
 from turnwheel.states.state import Retry, Thinking
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage

@@ -47,13 +47,7 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
 if TYPE_CHECKING:

@@ -36,12 +36,7 @@ from turnwheel.effects.errors import (
     UnknownRun,
     UnknownSession,
 )
-from turnwheel.effects.events import (
-    ApprovalGiven,
-    Failure,
-    ModelFinished,
-    ToolFinished,
-)
+from turnwheel.effects.events import ApprovalGiven, Failure, ModelFinished, ToolFinished
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
@@ -49,13 +44,7 @@ from turnwheel.engine.inspect.bisect import bisect
 from turnwheel.engine.inspect.export import delete, export, prune
 from turnwheel.engine.inspect.replay import replay
 from turnwheel.engine.session.listing import latest, listed
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage

@@ -12,29 +12,14 @@ import httpx
 import pytest
 import structlog
 
-from turnwheel import (
-    Agent,
-    Compaction,
-    DoneReason,
-    Limits,
-    Loops,
-    Policy,
-    Retries,
-    Settings,
-)
+from turnwheel import Agent, Compaction, DoneReason, Limits, Loops, Policy, Retries, Settings
 from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.settings.keys import NOT_DATA, OTHER_NAMES, keys
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage

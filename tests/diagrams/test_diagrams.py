@@ -26,21 +26,8 @@ from turnwheel.diagrams import (
     states_page,
     svg_of,
 )
-from turnwheel.diagrams.__main__ import (
-    CHECKOUT_MARK,
-    contents,
-    main,
-    stale,
-    write,
-)
-from turnwheel.diagrams.picture import (
-    LABELS,
-    STATE_CLASSES,
-    id_of,
-    kind_of,
-    labels_of,
-    state_of,
-)
+from turnwheel.diagrams.__main__ import CHECKOUT_MARK, contents, main, stale, write
+from turnwheel.diagrams.picture import LABELS, STATE_CLASSES, id_of, kind_of, labels_of, state_of
 from turnwheel.effects.errors import ConfigError
 from turnwheel.states.table import IGNORED, TABLE
 

@@ -11,24 +11,12 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Limits,
-    MemoryStore,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, Limits, MemoryStore, tool
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
 

@@ -22,12 +22,7 @@ from turnwheel.engine.journal.fold import SessionState, apply_entry
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.states.rules import model_messages
-from turnwheel.testing.harness import (
-    TOOLS,
-    MachineHarness,
-    calls,
-    config,
-)
+from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 NOW = 500.0

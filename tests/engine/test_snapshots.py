@@ -16,23 +16,10 @@ from provers.simulation.player import play
 from provers.simulation.watched import copied, happen
 from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
 
-from turnwheel import (
-    Approve,
-    ApproveAlways,
-    Deny,
-    PermissionMode,
-    Rule,
-    SetMode,
-)
+from turnwheel import Approve, ApproveAlways, Deny, PermissionMode, Rule, SetMode
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Concurrency, Policy
-from turnwheel.effects.errors import (
-    ArgumentError,
-    ConfigError,
-    InternalError,
-    JournalError,
-    NewerVersion,
-)
+from turnwheel.effects.errors import ArgumentError, ConfigError, InternalError, JournalError, NewerVersion
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,

@@ -14,14 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import (
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    Rule,
-    Settings,
-)
+from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.settings import CommandHook, Preset

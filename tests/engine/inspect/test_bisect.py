@@ -9,31 +9,15 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    Session,
-    SetModel,
-    tool,
-)
+from turnwheel import Agent, MemoryStore, Session, SetModel, tool
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ToolFinished
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.bisect import (
-    NAMED,
-    Divergence,
-    bisect,
-    bisect_versions,
-)
+from turnwheel.engine.inspect.bisect import NAMED, Divergence, bisect, bisect_versions
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 
 @tool

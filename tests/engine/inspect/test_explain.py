@@ -36,12 +36,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.explain import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 Reaction = Callable[[Session, Any], Awaitable[object]]
 

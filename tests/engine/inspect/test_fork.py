@@ -31,13 +31,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Limits, Steering
-from turnwheel.effects.errors import (
-    ArgumentError,
-    ConfigError,
-    SessionBusy,
-    TooLarge,
-    UnknownSession,
-)
+from turnwheel.effects.errors import ArgumentError, ConfigError, SessionBusy, TooLarge, UnknownSession
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -61,13 +55,7 @@ from turnwheel.engine.journal.summary import SessionKind, SessionStatus
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
 
 @tool(side_effect="read_only")

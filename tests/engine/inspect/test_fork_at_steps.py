@@ -16,12 +16,7 @@ from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
 from turnwheel.engine.inspect.bisect import bisect
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
-from turnwheel.engine.journal.entries import (
-    Branched,
-    RunOpened,
-    Stepped,
-    TakenOver,
-)
+from turnwheel.engine.journal.entries import Branched, RunOpened, Stepped, TakenOver
 
 FORK = "fork"
 

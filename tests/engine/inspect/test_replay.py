@@ -15,49 +15,20 @@ from provers.simulation.jobs import World, job
 from provers.simulation.player import Player
 from provers.simulation.watched import copied, happen
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    MemoryStore,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
 from turnwheel.effects import Effect, is_notice
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ModelFailed, ModelFinished, UserSent
-from turnwheel.effects.notices import (
-    AgentNoticed,
-    Notice,
-    TextDelta,
-    ToolOutput,
-)
+from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.replay import (
-    ReplayedStep,
-    as_plain,
-    line,
-    replay,
-    replayed,
-)
+from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replay, replayed
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import (
-    Entry,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-    Titled,
-)
+from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from turnwheel.engine.machine import Machine
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 
 
 @tool(side_effect="read_only")

@@ -18,12 +18,7 @@ import attrs
 import pytest
 from provers.steps import restore_from_snapshot
 
-from turnwheel import (
-    Approve,
-    Deny,
-    MemoryStore,
-    Session,
-)
+from turnwheel import Approve, Deny, MemoryStore, Session
 from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import Entered, Event, ToolProgressed
 from turnwheel.effects.messages import Outcome
