@@ -406,7 +406,6 @@ class SessionHost:
         return True
 
     def _answered(self, event: Event) -> None:
-        """What a performer says on the way, or in the end."""
         machine, request = self._session.machine, getattr(event, "request", "")
         answer = self._gate.open.get(request)
         if isinstance(event, Answer) and answer and machine is not None and request in machine.state.open:
@@ -484,7 +483,6 @@ class SessionHost:
         return [f"not resumed: {list(map(line_of, self._gate.begun))}; not {list(map(line_of, again))}"]
 
     async def close(self) -> None:
-        """Let go, of those that were abandoned, too."""
         for session, task in [*self._left, (self._session, self._task)]:
             with suppress(TurnwheelError):
                 await session.close()

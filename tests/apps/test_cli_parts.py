@@ -54,12 +54,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bill(cost: str, tokens: int, unpriced: int) -> str:
-    """What is said of a *cost*."""
     return money(Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced))
 
 
 def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
-    """What is shown of a call before it is approved."""
     Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
     return preview(tool, json.dumps(arguments), Path())
 
@@ -76,18 +74,15 @@ def keys(data: bytes) -> list[EditKey | str]:
 
 
 def text_of(key: EditKey | str) -> str:
-    """The text of a *key*, if it is one."""
     return "" if isinstance(key, EditKey) else key
 
 
 def typed(text: str, *keys: EditKey | str) -> str:
-    """What stands in a line, with a bar for the caret."""
     made = line(text, *keys, before=("first", "second"))
     return f"{made.text[: made.caret]}|{made.text[made.caret :]}"
 
 
 def means(text: str) -> ParsedLine:
-    """What *text* means, whether or not a question is open."""
     assert parse_line(text, asked=True) == parse_line(text, asked=False)
     return parse_line(text, asked=True)
 

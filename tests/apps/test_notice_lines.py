@@ -72,7 +72,6 @@ RECORDED = Path(__file__).parent / "notice_lines.txt"
 
 
 def shown(*notices: Notice, verbose: bool = False) -> str:
-    """What a person is shown of *notices* in a pipe."""
     file = io.StringIO()
     mails = {
         "p": Mail(lane=MailKind.PROMPT, id="p", text="then\nthis", at=0.0),
@@ -294,14 +293,12 @@ def unsafe(on_lost: OnLost = OnLost.REPORT) -> MachineHarness:
 
 
 def childless() -> MachineHarness:
-    """A run whose child is configured no more."""
     hand = at_work("send")
     hand.machine.reconfigure(config(children=()))
     return hand
 
 
 def resting() -> MachineHarness:
-    """A run that waits to ask for its summary again."""
     small = ModelSpec(name="wire:model", window=1_000)
     hand = MachineHarness(
         config(model=small, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT)), "do it " * 400

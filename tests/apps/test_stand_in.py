@@ -108,7 +108,6 @@ class Chat:
         self.model = rest
 
     def do_ask(self, rest: str, _: list[str]) -> list[str]:
-        """Begin anew with a prompt."""
         self.messages = []
         return self.do_instead(rest, [])
 
@@ -119,12 +118,10 @@ class Chat:
         return self.do_got("", [])
 
     def do_say(self, rest: str, _: list[str]) -> list[str]:
-        """Go on behind an answer."""
         self.messages.append(WireMessage(role="assistant", content=self.step.text))
         return self.do_instead(rest, [])
 
     def do_instead(self, rest: str, _: list[str]) -> list[str]:
-        """Say something before there is an answer."""
         self.messages.append(WireMessage(role="user", content=rest.replace("\\n", "\n")))
         return self.decided()
 
@@ -155,7 +152,6 @@ class Chat:
         return self.decided()
 
     def decided(self) -> list[str]:
-        """What it says and calls now."""
         self.step = decide(self.messages, self.tools, model=self.model)
         told = [{k: v for k, v in arguments.items() if k != "content"} for _, arguments in wishes(self.step)]
         calls = [f"{c.id} {c.name} {json.dumps(t)}" for c, t in zip(self.step.calls, told, strict=True)]
@@ -169,7 +165,6 @@ STORIES = FILE.read_text("utf-8").split("=== ")[1:]
 
 
 def played(story: str) -> str:
-    """*story* with what comes of its commands today."""
     title, *lines = [line for line in story.rstrip("\n").split("\n") if not line.startswith("  ")]
     chat, told = Chat(), [title]
     for number, line in enumerate(lines):
@@ -474,7 +469,6 @@ def peer(response: httpx.Response) -> object:
 
 @asynccontextmanager
 async def connected(server: StandIn, sent: bytes) -> AsyncGenerator[asyncio.StreamReader]:
-    """What comes back when *sent* was written to *server*."""
     reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(server.base_url).port or 0)
     writer.write(sent)
     yield reader

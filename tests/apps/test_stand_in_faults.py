@@ -50,7 +50,6 @@ async def asked(agent: Agent, *prompts: str) -> list[tuple[DoneReason | None, st
 
 
 def waits_of(notices: list[Notice]) -> list[tuple[Failure, float]]:
-    """Which failures were waited for, and until when."""
     return [(notice.failure, notice.due) for notice in notices if isinstance(notice, RetryScheduled)]
 
 

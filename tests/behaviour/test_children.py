@@ -52,7 +52,6 @@ PARALLEL: dict[str, Any] = {"policy": Policy(concurrency="parallel")}
 
 
 def sends(*prompts: str, agent: str = "scout") -> Reply:
-    """An answer that gives each of *prompts* to a child."""
     return calls(*[("run_agent", {"agent": agent, "prompt": prompt}) for prompt in prompts])
 
 
@@ -73,7 +72,6 @@ class Cast:
         return self._models[name].requests
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
-        """The next answer of the child, or of its parent."""
         self.requests.append(request)
         name = scene.history[0].text if scene.config.agent else ""
         return await self._models[name](request, scene)

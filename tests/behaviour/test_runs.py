@@ -286,7 +286,6 @@ async def test_who_is_overtaken_is_told(stage: Stage) -> None:
 
 
 async def first(watched: Subscription, kind: type) -> None:
-    """Wait for the first notice of *kind*."""
     async for notice in watched:
         if isinstance(notice, kind):
             return

@@ -61,7 +61,6 @@ CHILD: dict[str, Any] = {"children": [ChildSpec(name="scout")]}
 
 
 async def told(stage: Stage, session: str = "s") -> Listed:
-    """How *session* is listed."""
     [found] = [one for one in await listed(stage.store) if one.session == session]
     return found
 
@@ -432,7 +431,6 @@ async def step_of(stage: Stage, kind: type, session: str = "s") -> int:
 
 
 async def paid(stage: Stage) -> Session:
-    """A session in which 5 were paid after a look."""
     session = stage.session(
         calls(("look", {})),
         calls(("pay", {"amount": 5})),

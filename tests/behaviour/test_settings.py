@@ -41,14 +41,12 @@ NOTHING: dict[str, str] = {}
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file of settings."""
     path = tmp_path / "turnwheel.toml"
     path.write_text(FILE, "utf-8")
     return path
 
 
 def agent_of(settings: Settings, stage: Stage, *replies: Reply, **host: Any) -> Agent:
-    """The agent of *settings*, whose model says *replies*."""
     stage.model = ScriptedModel(*replies)
     return settings.agent(performers={CallModel: stage.model}, clock=stage.clock, **host)
 
@@ -310,7 +308,6 @@ async def test_who_wants_no_bits_gets_each_text_whole(stage: Stage, reply: Reply
 
 @pytest.fixture
 def unconfigured() -> Iterator[None]:
-    """Whatever a test logs to, it is forgotten."""
     yield
     structlog.reset_defaults()
 

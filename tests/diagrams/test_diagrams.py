@@ -54,13 +54,11 @@ def test_the_committed_files_are_what_the_table_says() -> None:
 
 
 def test_no_picture_is_committed_that_nothing_draws() -> None:
-    """A renamed state does not leave its old picture behind."""
     found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "diagrams").glob("*.[ms][mv][dg]")}
     assert found == {path for path in contents() if path.startswith("diagrams/")}
 
 
 def test_the_files_are_the_same_in_every_process_and_without_fonts() -> None:
-    """No set or hash decides an order, and no font a width."""
     code = "from turnwheel.diagrams.__main__ import contents; print(contents())"
     assert run(code, PYTHONHASHSEED="1") == run(code, PYTHONHASHSEED="2", FONTCONFIG_PATH="/nowhere")
 
@@ -191,7 +189,6 @@ def test_every_arrow_joins_two_nodes_and_every_id_is_unique(picture: Picture) ->
 
 
 def test_the_kind_of_a_label_follows_from_its_rows() -> None:
-    """So a new label needs no word about its colour."""
     assert [label for label in LABELS if kind_of(label) is NodeKind.PERSON] == [
         "confirming",
         "confirming.stopping",
@@ -204,7 +201,6 @@ def test_the_kind_of_a_label_follows_from_its_rows() -> None:
 
 
 def test_a_reason_cannot_end_a_line_of_mermaid() -> None:
-    """A colon or a semicolon in it becomes an entity."""
     picture = Picture(
         "go", (Node("go", "go", NodeKind.PASSES),), (Arrow("go", "go", "Entered", "so: this; that"),)
     )
@@ -251,7 +247,6 @@ def test_the_page_has_each_row_and_each_ignored_event(label: str) -> None:
 
 
 def test_the_page_shows_the_overview_and_has_no_dead_link() -> None:
-    """Each link leads to a picture or a heading that exists."""
     text = states_page()
     assert f"```mermaid\n{mermaid()}```\n" in text
     headings = {line.strip("#` ").replace(".", "") for line in text.splitlines() if line.startswith("#")}
@@ -276,7 +271,6 @@ def test_the_controls_page_has_each_input_in_each_state() -> None:
 def test_the_check_names_stale_files_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A missing file is stale, and so is one that differs."""
     (tmp_path / CHECKOUT_MARK).parent.mkdir()
     (tmp_path / CHECKOUT_MARK).touch()
     assert write(tmp_path) == list(contents())
@@ -298,7 +292,6 @@ def test_the_check_names_stale_files_and_writes_nothing(
 def test_outside_a_checkout_the_command_draws_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says what is missing and where it should run."""
     with chdir(tmp_path), pytest.raises(SystemExit, match="2"):
         main([])
     assert "has no states/table.py; run this in a checkout" in capsys.readouterr().err

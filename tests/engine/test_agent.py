@@ -27,7 +27,6 @@ def pay(amount: int = 1) -> str:
 
 
 def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
-    """An agent over a script."""
     model = ScriptedModel(*replies)
     given: dict[str, Any] = {"model": "scripted", "tools": [pay], **settings}
     return Agent(performers={CallModel: model}, **given), model
@@ -127,7 +126,6 @@ def test_a_wrong_limit_is_named(wrong: dict[str, Any], why: str) -> None:
 
 
 def test_a_wire_that_is_not_there_is_named() -> None:
-    """Behind a base_url any name will do."""
     one_of: tuple[dict[str, Any], ...] = ({"model": "cohere:command"}, {"models": ["cohere:command"]})
     for settings in one_of:
         with pytest.raises(ConfigError, match="no wire 'cohere' for model 'cohere:command'"):

@@ -59,7 +59,6 @@ def driver_of(model: Any, **settings: Any) -> Driver:
 
 
 async def driven(driver: Driver, *, anew: bool = True, wait: bool = False) -> list[Effect]:
-    """All effects until *driver* rests or its run is over."""
     effects = driver.machine.advance(at=AT) if anew else ()
     async with asyncio.timeout(5):
         return [effect async for effect in driver.effects(effects, wait=wait)]

@@ -475,7 +475,6 @@ def test_who_may_read_need_not_be_asked() -> None:
 
 
 async def test_where_it_is_not_offered_nothing_is_said_of_it() -> None:
-    """A model would look for it in vain."""
     model = ScriptedModel(calls(("dump", {})), says("done"))
     async with agent(model, tools=[dump]).session() as session:
         await session.run("go")

@@ -106,7 +106,6 @@ def test_a_snapshot_is_small_and_goes_with_one_history() -> None:
 
 
 def opened(settings: Config = CONFIG) -> RunOpened:
-    """The beginning of a second run under *settings*."""
     return RunOpened(at=100.0, run="run2", config=settings)
 
 

@@ -35,7 +35,6 @@ def words(machine: Machine, *, unbegun: bool = False) -> list[str]:
 
 
 def word(one: Request | Cancel | Event) -> str:
-    """What *one* is, and how it ended where it is an end."""
     end = getattr(one, "failure", None) or getattr(one, "outcome", None)
     return f"{type(one).__name__} {end}".removesuffix(" None")
 

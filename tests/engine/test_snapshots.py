@@ -353,7 +353,6 @@ def test_a_session_that_begins_with_instructions_begins_again_with_them() -> Non
 
 
 def test_an_interrupt_that_was_accepted_holds() -> None:
-    """To end grants nothing."""
     run = begun("look", "write")
     run.interrupt()
     again = MachineHarness(restored(run.machine))
@@ -528,7 +527,6 @@ def forged(machine: Machine, chance: random.Random) -> bytes:
 
 @pytest.fixture(scope="module")
 def played() -> list[Machine]:
-    """Machines of many played runs, wherever they rested."""
     found: list[Machine] = []
     for seed in range(25):
         run = play(seed)
@@ -562,7 +560,6 @@ def test_no_forged_snapshot_runs_a_call_that_was_not_allowed(played: list[Machin
 
 
 def test_the_forger_is_mostly_let_in(played: list[Machine]) -> None:
-    """Else the test above would say nothing."""
     chance = random.Random(5)
     worlds = [world for _ in range(200) if (world := let_in(played, chance)) and not world.faults()]
     assert len(worlds) > 70

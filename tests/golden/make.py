@@ -358,7 +358,6 @@ async def long_result(world: World) -> None:
 
 
 async def approvals(world: World) -> None:
-    """Yes, yes with other arguments, always, and no."""
     replies = [calls(("pay", {"at": str(number)}), ("look", {})) for number in range(4)]
     session = world.process(*replies, calls(("pay", {"at": "9"})), says("done"))
     always = ApproveAlways(where=(("at", "9"),))
@@ -375,7 +374,6 @@ async def denied_for_good(world: World) -> None:
 
 
 async def too_late(world: World) -> None:
-    """Nobody answers in time."""
     session = world.process(
         calls(("pay", {}), ("look", {})), says("a pity"), policy=Policy(answer_within=300.0)
     )
@@ -580,7 +578,6 @@ async def child_interrupted(world: World) -> None:
 
 
 async def compaction(world: World) -> None:
-    """Summarised twice, once more after a failure, and then not."""
     session = world.process(
         says("one", usage=FULL), says("two", usage=FULL), says("three", usage=FULL), says("four"),
         model=SMALL, said={"compact": HookAnswer()}, hooks=(HookSpec(name="compact", hook=Hook.PRE_COMPACT),),
@@ -800,7 +797,6 @@ async def handed_over(world: World) -> None:
 
 
 async def answer_open(session: Session) -> None:
-    """Say yes to what is asked, and go on."""
     for question in session.waiting:
         await session.approve(question.id)
     await session.resume()

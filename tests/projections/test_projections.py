@@ -601,7 +601,6 @@ def observed(plays: list[Play]) -> dict[str, list[tuple[str, str, JsonEvent]]]:
 
 
 def said_in(projection: Projection, run: list[Notice]) -> Iterator[tuple[str, str, JsonEvent]]:
-    """What *projection* says of each notice of *run*."""
     for notice in run:
         for event in projection.take(notice):
             name = str(event["type"])

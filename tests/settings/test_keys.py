@@ -90,7 +90,6 @@ def sample(key: SettingKey) -> tuple[object, str]:
 
 
 def way_of(key: SettingKey) -> tuple[str, ...]:
-    """The way to *key*, with a name for an agent's."""
     return tuple("helper" if part == ANY_NAME else part for part in key.path)
 
 

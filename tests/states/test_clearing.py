@@ -207,7 +207,6 @@ def shown_size(run: MachineHarness) -> int:
 
 
 def in_order(run: MachineHarness) -> None:
-    """What the memory keeps count of is what can be counted."""
     memory = run.machine.memory
     history = memory.history
     assert memory.conversation.size == shown_size(run)

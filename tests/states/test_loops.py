@@ -99,12 +99,10 @@ def failed(made: Made, why: str = "no", outcome: Outcome = Outcome.ERROR) -> Mad
 
 
 def seen(*answers: Answer | str, withdrawn: Sequence[WithdrawTool] = (), **loops: Any) -> Loop | None:
-    """What is found at the end of what was said."""
     return found(said(*answers), config(loops=Loops(**loops)), withdrawn, len(answers))
 
 
 def judged(*answers: Answer | str, **loops: Any) -> tuple[LoopStage, tuple[str, ...], int] | None:
-    """As `seen`, in short."""
     loop = seen(*answers, **loops)
     return None if loop is None else (loop.stage, loop.tools, loop.count)
 

@@ -139,7 +139,6 @@ def seen(play: Play) -> Iterator[Seen]:
 
 
 def of(kind: type, play: Play) -> list[Effect]:
-    """The effects of *play* that are of this *kind*."""
     return [effect for effect in play.effects if isinstance(effect, kind)]
 
 
@@ -425,7 +424,6 @@ ROW = re.compile(r"^    (?:(test_\w+\.py) )?(test_\w+)$", re.MULTILINE)
 
 
 def defined(path: Path) -> set[str]:
-    """The functions in *path*."""
     found = ast.walk(ast.parse(path.read_text("utf-8")))
     return {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 

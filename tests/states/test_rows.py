@@ -438,7 +438,6 @@ lose write, mode plan, under serial
 
 
 def _varied(config: Config, choices: Choices) -> Config:
-    """*config* with other values where they need not matter."""
     changes: Mapping[str, Any] = {
         "system": "be kind",
         "model": attrs.evolve(config.model, thinking=1_000),

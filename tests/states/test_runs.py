@@ -312,7 +312,6 @@ def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) 
 
 
 def test_nothing_is_changed_in_a_run_that_is_over() -> None:
-    """The session passes it on to the next one."""
     run = run_at("done")
     memory = run.machine.memory
     run.change(OTHER)

@@ -58,7 +58,6 @@ class Story:
 
 
 def read(file: Path) -> Iterator[Story]:
-    """The stories of *file*, in their order."""
     shared, *stories = file.read_text("utf-8").split(f"\n{TITLE}")
     for story in stories:
         title, *lines = story.rstrip().split("\n")
@@ -66,7 +65,6 @@ def read(file: Path) -> Iterator[Story]:
 
 
 def told(story: Story) -> list[str]:
-    """*story*, its commands as they are and what each leads to."""
     commands = [line for line in story.lines if line and not line.startswith((" ", "agent "))]
     settings = [line for line in story.lines if line.startswith("agent ")]
     shared, _, beginning = story.shared.partition("\n\n")

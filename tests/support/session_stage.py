@@ -110,7 +110,6 @@ class House:
         return store
 
     def release(self) -> None:
-        """Let all that waits go on, from now on."""
         self.gate.set()
 
     def agent(self, *replies: Reply, children: Sequence[ChildSpec] = (), **settings: Any) -> Agent:

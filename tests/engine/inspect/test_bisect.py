@@ -149,7 +149,6 @@ async def changed(old: bytes = b"", new: bytes = b"") -> MemoryStore:
 
 
 async def cut(entries: Sequence[bytes]) -> MemoryStore:
-    """A store whose session ``s`` has *entries*."""
     store = MemoryStore()
     await store.append("s", 0, list(entries))
     return store

@@ -34,7 +34,6 @@ async def beside(world: World) -> World:
 
 
 def begun(steps: list[ReplayedStep], tool: str) -> set[str]:
-    """What *tool* was run for in *steps*."""
     effects = [effect for step in steps for effect in step.effects]
     return {one.arguments for one in effects if isinstance(one, RunTool) and one.tool == tool}
 

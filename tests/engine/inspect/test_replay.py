@@ -38,14 +38,12 @@ def look() -> str:
 
 
 def agent_of(model: Performer[CallModel], store: Store | None = None, **settings: Any) -> tuple[Agent, Store]:
-    """An agent that looks, over *model* and a store."""
     store = store or MemoryStore()
     performers: Any = {CallModel: model}
     return Agent(model="scripted", performers=performers, tools=[look], store=store, **settings), store
 
 
 async def steps_of(store: Store, session: str = "s") -> list[ReplayedStep]:
-    """All steps of *session*."""
     return [step async for step in replay(store, session)]
 
 

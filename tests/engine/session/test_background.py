@@ -79,7 +79,6 @@ def said(session: Session) -> list[str]:
 
 
 async def read(handle: Handle, count: int | None = None) -> list[Notice]:
-    """The next *count* notices of *handle*, or all there are."""
     notices: list[Notice] = []
     if count != 0:
         async with aclosing(aiter(handle)) as reading:
@@ -96,7 +95,6 @@ def text(notices: list[Notice]) -> str:
 
 @pytest.fixture(autouse=True)
 async def _quiet() -> AsyncIterator[None]:
-    """Nothing is left at work, and no error is left unraised."""
     heard = list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     gc.freeze()  # what was there before needs no look

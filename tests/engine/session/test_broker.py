@@ -16,12 +16,10 @@ from turnwheel.engine.session.delivery import BUFFER, Broker, Subscription
 
 
 def text(number: int) -> TextDelta:
-    """A notice that may be lost."""
     return TextDelta(str(number))
 
 
 def end(number: int) -> RunEnded:
-    """A notice that must arrive."""
     return RunEnded(run=str(number), reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
 
 
@@ -31,8 +29,6 @@ async def rest(subscription: Subscription) -> list[Notice]:
 
 
 async def waiting(subscription: Subscription) -> asyncio.Task[Notice | None]:
-    """A reader that waits for the next notice."""
-
     async def read() -> Notice | None:
         return await anext(subscription, None)
 

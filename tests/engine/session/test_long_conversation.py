@@ -66,7 +66,6 @@ def counted() -> Generator[list[int]]:
 
 @contextmanager
 def uncounted() -> Generator[None]:
-    """Meanwhile, nothing is counted."""
     counting = sys.getprofile()
     sys.setprofile(None)
     try:
@@ -129,7 +128,6 @@ class Clerk:
 
 
 def codes(shown: Sequence[Message]) -> dict[str, str]:
-    """The codes that stand in *shown*, by room."""
     return dict(match for message in shown for match in FACT.findall(message.text))
 
 

@@ -116,7 +116,6 @@ class Queue:
         return [number for number, slot in enumerate(self.slots) if slot.sent]
 
     def refuse(self, number: int, retry_after: float | None = None, jitter: float = 0.0) -> None:
-        """The provider turns that one away, which is over then."""
         failed = refused(self.clock.now(), retry_after, jitter)
         self.throttle.turned_away(self.slots[number], failed, PLAIN.retries)
         self.throttle.leave(self.slots[number], self.clock.now())

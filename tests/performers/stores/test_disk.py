@@ -113,7 +113,6 @@ class Disk:
                 self.happen(*line.split())
 
     def happen(self, what: str, *to: str) -> None:  # noqa: C901, PLR0912  # a case for each word
-        """What others do to the file."""
         match what, *to:
             case "move", old, new:
                 (self.place / old).rename(self.place / new)

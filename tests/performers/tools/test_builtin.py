@@ -53,7 +53,6 @@ def context(home: Path) -> Context:
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file outside, in a directory of its own."""
     (tmp_path / "outside").mkdir()
     path = tmp_path / "outside" / "secret.txt"
     path.write_text("do not tell")
@@ -171,7 +170,6 @@ def test_a_symlink_put_in_after_the_check_is_not_followed(context: Context, secr
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> tuple[Path, Path]:
-    """Two more directories, side by side."""
     found = (tmp_path / "first", tmp_path / "second")
     for folder in found:
         folder.mkdir()
