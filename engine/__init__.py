@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .codec import decode, encode
     from .driver import Driver, EventSink, Performers
-    from .inspect.bisect import Divergence, bisect, bisect_versions
-    from .inspect.costs import Costs, ModelCosts, costs
-    from .inspect.explain import Explanation, Moment, explain
-    from .inspect.export import delete, export, prune
+    from .inspect.bisect import Divergence
+    from .inspect.costs import Costs, ModelCosts
+    from .inspect.explain import Explanation, Moment
     from .inspect.fork import ForkPoint, Replacement
-    from .inspect.replay import ReplayedStep, replay, replayed
+    from .inspect.replay import ReplayedStep, replayed
     from .inspect.run_tree import RunInfo, RunTree, runs_of
     from .journal.encoding import decode_entry, encode_entry
     from .journal.entries import Entry
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from .machine import Machine, drive
     from .prices import price_of
     from .recovery import Recovery, recover
+    from .session.archive import bisect, bisect_versions, costs, delete, explain, export, prune, replay
     from .session.delivery import Delivery
     from .session.environment import Titles
     from .session.listing import Listed, described, latest, listed
@@ -98,12 +98,11 @@ _MODULES = {
     "agent": ("Agent",),
     "codec": ("decode", "encode"),
     "driver": ("Driver", "EventSink", "Performers"),
-    "inspect.bisect": ("Divergence", "bisect", "bisect_versions"),
-    "inspect.costs": ("Costs", "ModelCosts", "costs"),
-    "inspect.explain": ("Explanation", "Moment", "explain"),
-    "inspect.export": ("delete", "export", "prune"),
+    "inspect.bisect": ("Divergence",),
+    "inspect.costs": ("Costs", "ModelCosts"),
+    "inspect.explain": ("Explanation", "Moment"),
     "inspect.fork": ("ForkPoint", "Replacement"),
-    "inspect.replay": ("ReplayedStep", "replay", "replayed"),
+    "inspect.replay": ("ReplayedStep", "replayed"),
     "inspect.run_tree": ("RunInfo", "RunTree", "runs_of"),
     "journal.encoding": ("decode_entry", "encode_entry"),
     "journal.entries": ("Entry",),
@@ -112,6 +111,16 @@ _MODULES = {
     "machine": ("Machine", "drive"),
     "prices": ("price_of",),
     "recovery": ("Recovery", "recover"),
+    "session.archive": (
+        "bisect",
+        "bisect_versions",
+        "costs",
+        "delete",
+        "explain",
+        "export",
+        "prune",
+        "replay",
+    ),
     "session.delivery": ("Delivery",),
     "session.environment": ("Titles",),
     "session.listing": ("Listed", "described", "latest", "listed"),

@@ -1,4 +1,4 @@
-"""The agent: settings and performers put together, and the three ways to run it."""
+"""The agent: settings and performers put together, and three ways to run it: await, stream, block."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ from ..effects.errors import ArgumentError, ConfigError
 from ..effects.events import ApprovalGiven, Decision, TimerFired
 from ..effects.hooks import Hook
 from ..effects.permissions import Rule
-from ..effects.requests import (
-    AskApproval,
-    CallModel,
-    FireHook,
-    ReadInstructions,
-    RunTool,
-    SetTimer,
-)
+from ..effects.requests import AskApproval, CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from ..effects.secrets import Secrets, as_secrets
 from ..effects.validators import named
 from ..performers.base import Clock, SystemClock
@@ -77,22 +70,23 @@ SPAWN = ToolSpec(
     '"prompt":{"type":"string","description":"The task, with all it needs to know."}},'
     '"required":["agent","prompt"],"additionalProperties":false}',
     side_effect="unsafe",
+    # The child's own tools are asked about, as the parent's are: asking here as well would ask twice.
     approval="never",
+    # A child may wait for an approver for days.
     timeout=None,
     kind=ToolKind.AGENT,
 )
 """
 The tool that starts a child; offered where an agent has children.
-
-Nobody is asked about it: a child's own tools are asked about as its parent's are. It is a read where all of
-its children's tools are.
 """
 
 
 def _spawn(tools: Iterable[ToolSpec], children: Iterable[ChildSpec]) -> ToolSpec:
-    """`SPAWN`, which names the *children* and has the side effect that they have with *tools*."""
+    """`SPAWN`, with the *children* in its description and the side effect that they have with *tools*."""
+    # Read-only where all their tools are: such children may run at the same time, and in a read-only mode.
     reads = {tool.name for tool in tools if tool.side_effect is SideEffect.READ_ONLY}
     named = {name for child in children for name in child.tools or ()}
+    # The model chooses by name and description, so both have to be in the text that it reads.
     there = "; ".join(f"{child.name}: {child.description}".removesuffix(": ") for child in children)
     return attrs.evolve(
         SPAWN,
@@ -102,24 +96,29 @@ def _spawn(tools: Iterable[ToolSpec], children: Iterable[ChildSpec]) -> ToolSpec
 
 
 async def sleep(request: SetTimer, scene: PerformContext) -> TimerFired:
-    """Perform a timer."""
+    """Perform `SetTimer` by the session's clock."""
     await scene.clock.sleep_until(request.due)
     return TimerFired(at=scene.clock.now(), request=request.id)
 
 
 @final
 class Approver:
-    """Performs a question by calling the host's *approver*."""
+    """Performs `AskApproval` by calling the host's *approver*."""
 
     def __init__(self, approver: Callable[[AskApproval], Awaitable[Decision | None]]) -> None:
         self._approver = approver
 
     async def __call__(self, request: AskApproval, scene: PerformContext) -> ApprovalGiven | None:
-        """Ask, however long it takes; None leaves the question to somebody else."""
+        """Ask, however long it takes; None leaves the question to another approver."""
         decision = await self._approver(request)
+        # It stays open, for `Session.approve` from any process.
         if decision is None:
             return None
+        # Checked here: a wrong answer of a host becomes a denial, and not a journal that cannot be read.
         return approval_event(request.id, decision, scene.clock.now(), "callback")
+
+
+# Converters: each makes the caller's value what the field holds, and names the caller's mistake
 
 
 def _spec(model: str | ModelSpec) -> ModelSpec:
@@ -131,21 +130,21 @@ def _specs(models: Iterable[str | ModelSpec]) -> tuple[ModelSpec, ...]:
 
 
 def _tools(tools: Iterable[object]) -> tuple[Tool[..., Any], ...]:
-    made = tuple(tools)
-    for each in made:
-        if not isinstance(each, Tool):
-            msg = f"{each!r} is no tool: make one of it with @tool"
-            raise ArgumentError(msg)
-    return cast("tuple[Tool[..., Any], ...]", made)
+    return cast("tuple[Tool[..., Any], ...]", _made_with("tool", Tool, tools))
 
 
 def _hooks(hooks: Iterable[object]) -> tuple[HostHook[Any], ...]:
-    made = tuple(hooks)
+    return cast("tuple[HostHook[Any], ...]", _made_with("hook", HostHook, hooks))
+
+
+def _made_with(decorator: str, kind: type, given: Iterable[object]) -> tuple[object, ...]:
+    made = tuple(given)
     for each in made:
-        if not isinstance(each, HostHook):
-            msg = f"{each!r} is no hook: make one of it with @hook"
+        # A bare function is the usual mistake, and would fail at its first call only.
+        if not isinstance(each, kind):
+            msg = f"{each!r} is no {decorator}; decorate it with @{decorator}"
             raise ArgumentError(msg)
-    return cast("tuple[HostHook[Any], ...]", made)
+    return made
 
 
 def _titles(titles: str) -> Titles:
@@ -157,12 +156,14 @@ def _titles(titles: str) -> Titles:
 
 
 def _texts(texts: Iterable[str]) -> tuple[str, ...]:
+    # A text is a sequence of texts, too: `stop="END"` would stop at each E, N and D.
     if isinstance(texts, str):
-        msg = f"several texts are wanted, not one: write ({texts!r},)"
+        msg = f"texts must be a tuple; got str (write ({texts!r},))"
         raise ArgumentError(msg)
     return tuple(texts)
 
 
+# One function for each type: a checker reads the type of the argument from the converter.
 def _rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(rules)
 
@@ -173,19 +174,6 @@ def _children(children: Iterable[ChildSpec]) -> tuple[ChildSpec, ...]:
 
 def _paths(paths: Iterable[str | Path]) -> tuple[str | Path, ...]:
     return tuple(paths)
-
-
-def _runner_of(agent: Agent) -> ToolRunner:
-    return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
-
-
-def _silent_of(agent: Agent) -> frozenset[str]:
-    """The tools that emit nothing before they end."""
-    return frozenset([tool.spec.name for tool in agent.tools if not tool.parameters.injected])
-
-
-def _reader_of(agent: Agent) -> InstructionReader:
-    return InstructionReader(agent.cwd, agent.directories)
 
 
 def _own_vault() -> Vault:
@@ -200,8 +188,25 @@ def _vault(vault: Vault) -> Vault:
     return checked_vault(vault)
 
 
+# An agent ends up in logs and tracebacks, and a URL may have a password in it.
 def _without_login(url: str | None) -> str:
     return repr(url and without_login(url))
+
+
+# Fields that follow from the others. Made once for all sessions: connections and limits hold across them.
+
+
+def _runner_of(agent: Agent) -> ToolRunner:
+    return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
+
+
+def _silent_of(agent: Agent) -> frozenset[str]:
+    # A tool without injected arguments has no way to emit before it ends.
+    return frozenset([tool.spec.name for tool in agent.tools if not tool.parameters.injected])
+
+
+def _reader_of(agent: Agent) -> InstructionReader:
+    return InstructionReader(agent.cwd, agent.directories)
 
 
 def _host_of(agent: Agent) -> HookRunner:
@@ -209,15 +214,19 @@ def _host_of(agent: Agent) -> HookRunner:
 
 
 def _models_of(agent: Agent) -> Models:
-    """Who asks models; one that cannot be asked is said now, not when it is needed."""
+    """The performer of `CallModel`; raises for a model that it cannot ask."""
+    # A first model without a prefix is asked by the default wire, and others without one by the first's.
     models = Models(
         wire_of(agent.model.name) or DEFAULT_WIRE,
         base_url=agent.base_url,
         api_key=agent.api_key,
         client=agent.client,
+        # Here and not in a session: a provider counts the requests of all sessions together.
         limit=agent.requests_at_once,
         betas=agent.betas,
     )
+    # Checked now and not when it is needed: a fallback with a typing error would be found in an outage. A
+    # host that asks models itself may call them what it likes.
     if CallModel not in agent.performers:
         children = [child.model for child in agent.children if child.model is not None]
         for model in (agent.model, *_others_of(agent), *children):
@@ -226,7 +235,8 @@ def _models_of(agent: Agent) -> Models:
 
 
 def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
-    """The models that may be asked besides the first one; who takes over need not be named twice."""
+    """The models besides the first one: *models*, and the fallback where it is not among them."""
+    # By name, since a caller may give the fallback as a text and again as a spec with a price.
     known = {each.name for each in (agent.model, *agent.models)}
     if agent.fallback is None or agent.fallback.name in known:
         return agent.models
@@ -234,14 +244,18 @@ def _others_of(agent: Agent) -> tuple[ModelSpec, ...]:
 
 
 def _config_of(agent: Agent) -> Config:
+    # The config is journaled with each run: whatever a machine decides by must be in it, prices too.
     specs = tuple([tool.spec_with(agent.secrets) for tool in agent.tools])
+    # Bound once: each model of the agent and of its children is priced in the same way.
     with_price = partial(priced, prices=agent.prices, first=agent.model.name, base_url=agent.base_url)
     return Config(
         model=with_price(agent.model),
         models=tuple([with_price(each) for each in _others_of(agent)]),
+        # By name: the config has the spec among its models.
         fallback="" if agent.fallback is None else agent.fallback.name,
         system=agent.system,
         instructions=agent.instructions,
+        # Last, so that a provider's cache of the other tools survives a change of the children.
         tools=(*specs, _spawn(specs, agent.children)) if agent.children else specs,
         children=tuple(
             [
@@ -258,6 +272,7 @@ def _config_of(agent: Agent) -> Config:
         rules=agent.rules,
         hooks=tuple([each.spec for each in agent.hooks]),
         stop=agent.stop,
+        # Absolute: the next owner may stand in another directory.
         cwd=str(Path(agent.cwd).absolute()),
     )
 
@@ -266,26 +281,28 @@ def _config_of(agent: Agent) -> Config:
 @attrs.frozen(kw_only=True, eq=False)
 class Agent:
     """
-    An agent: a model, its tools and its rules. It does not change once it is made.
+    An agent: a model, its tools and its rules. It is immutable; sessions do the work.
 
-    *model* is a name such as ``openai:gpt-5`` or ``anthropic:claude-sonnet-4-5`` (also any compatible
-    *base_url*; without *api_key* the environment's; *betas* are features that are asked for by name,
-    *requests_at_once* how many any one provider gets of all sessions together) or a `ModelSpec` with window
-    and price; *models* are others that a session may be switched to, *fallback* is one that takes over where
-    the first one cannot answer. A model without a price of its own has the one that *prices* know, such as
-    `price_of`; unless told nobody is asked, since a bill must not depend on what happens to be installed.
-    *limits* are each run's, *session_limits* those of all runs of a session. *instructions* are files, such
-    as ``AGENTS.md``, that are read when a session starts. *tools* are functions made with `tool`, *hooks*
-    with `hook`. *rules* answer for calls, *approver* answers the questions that are left, or returns None to
-    leave one to somebody else; without one a run rests on them. *cwd* and *directories* are what file tools
-    may touch, *deps* is handed to tools that ask for it. *store* keeps sessions; without one they live in
-    memory. *titles* says how they get theirs, *watch* what those are told who look on. *children* may be
-    started by the model, each with tools of its parent's only. *secrets* says what is kept out of sight, and
-    *vault* keeps what that is; without one it is gone with this process. *performers* replaces who performs
-    what, by type of request.
+    Models. *model* is a name such as ``openai:gpt-5`` or ``anthropic:claude-sonnet-4-5``, or a `ModelSpec`
+    with window and price. *models* are others that a session may switch to; *fallback* takes over where the
+    first one is unavailable. *base_url* is any compatible server, *api_key* by default the environment's.
+    *betas* are provider features by name; *requests_at_once* bounds the requests of all sessions to one
+    provider. *prices*, such as `price_of`, gives prices to models without one.
+
+    Work. *tools* are made with `tool`, *hooks* with `hook`; *children* are agents that the model may start,
+    with the parent's tools only. *instructions* are files such as ``AGENTS.md``, read when a session starts.
+    File tools may touch *cwd* and *directories*; tools get *deps* on request. *limits* hold for each run,
+    *session_limits* for all runs of a session. *stop* are stop sequences.
+
+    People. *rules* decide calls; *approver* answers the other questions, or returns None to leave one open.
+    Without an approver a run rests on them. *titles* says how sessions get titles, *watch* what subscribers
+    get. *secrets* names what is redacted; *vault* keeps the values, by default in memory.
+
+    *store* keeps sessions, by default memory does. *performers* replaces performers by type of request.
     """
 
     model: ModelSpec = attrs.field(default=ModelSpec(name=DEFAULT_MODEL), converter=_spec)
+    # Journaled with the config, so a later process can switch to one of them by name.
     models: tuple[ModelSpec, ...] = attrs.field(default=(), converter=_specs)
     fallback: ModelSpec | None = attrs.field(default=None, converter=attrs.converters.optional(_spec))
     tools: tuple[Tool[..., Any], ...] = attrs.field(default=(), converter=_tools)
@@ -305,6 +322,7 @@ class Agent:
     api_key: str | None = attrs.field(default=None, repr=False)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     requests_at_once: int | None = MAX_CONCURRENT
+    # A caller's own client stays the caller's: `aclose` leaves it open.
     client: httpx.AsyncClient | None = None
     prices: PriceList | None = None
     store: Store | None = None
@@ -312,26 +330,32 @@ class Agent:
     watch: Delivery = Delivery()
     cwd: str | Path = "."
     directories: tuple[str | Path, ...] = attrs.field(default=(), converter=_paths)
+    # Never in a repr, since it often holds connections and credentials.
     deps: object = attrs.field(default=None, repr=False)
+    # By name of argument, not by value: a value that is new to the agent is redacted, too.
     secrets: Secrets = attrs.field(default=Secrets(), converter=as_secrets)
+    # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
     vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
     approver: Callable[[AskApproval], Awaitable[Decision | None]] | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
+    # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
     config: Config = attrs.field(init=False, default=attrs.Factory(_config_of, takes_self=True))
     _runner: ToolRunner = attrs.field(init=False, default=attrs.Factory(_runner_of, takes_self=True))
     _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
     _silent: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_silent_of, takes_self=True))
+    # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drainable] = attrs.field(init=False, factory=set, repr=False)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
-        A conversation called *id* (made up where None), kept in *store* or in this agent's.
+        The session *id* (generated where None), in *store* or in this agent's.
 
-        Nothing is read before it is used. An *id* that is in the store goes on where it was.
+        The store is read when the session is first used. A known *id* goes on where it was.
         """
+        # Not `fresh`, even where the id is generated: a caller may hand its name to another process at once.
         name = _new_id() if id is None else id
         named("the id of a session", name)
         return self._session(name, self.store if store is None else store, {})
@@ -344,6 +368,7 @@ class Agent:
         *,
         fresh: bool = False,
     ) -> Session:
+        # The fallback is the weakest: a caller's own performer or approver replaces it.
         performers, redactor = self._redacted({**fallback, **self._performers()}, id)
         environment = Environment(
             config=self.config,
@@ -351,6 +376,7 @@ class Agent:
             redactor=redactor,
             clock=self.clock,
             new_id=_new_id,
+            # Without hooks closing a session stays free of an await.
             ended=self._session_ended if self.hooks else None,
             titles=self.titles,
             watch=self.watch,
@@ -360,18 +386,19 @@ class Agent:
 
     @cached_property
     def _secret_names(self) -> SecretNames:
-        # A process that only builds agents does not need the redactor, whose import is as dear as the driver's.
+        # A process that only builds agents needs no redactor, whose import is as dear as the driver's.
         from .session.redactor import SecretNames  # noqa: PLC0415  # see above
 
+        # Only tools that say so: looking a tool up in an empty mapping is what most calls do.
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
         return SecretNames(self.secrets, self.config.tools, plain)
 
     def _redacted(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
-        """*performers* that let no secret of *session* and its children through, and what redacts them."""
+        """*performers* that let no secret of *session* through, and the redactor that they share."""
         from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
 
         redactor = Redactor(session, self.vault, self._secret_names)
-        # A host's own performer of tools may emit what it likes: only this agent's is known to be silent.
+        # A host's own performer of tools may emit at any time: only this agent's is known to be silent.
         silent = self._silent if performers[RunTool] is self._runner else frozenset[str]()
         return redacting(performers, redactor, silent), redactor
 
@@ -383,22 +410,26 @@ class Agent:
             ReadInstructions: self._reader,
             SetTimer: sleep,
         }
+        # Without one a question has no performer, and so the run rests on it.
         if self.approver is not None:
             found[AskApproval] = Approver(self.approver)
+        # The caller's last: a test replaces the model, a host runs tools elsewhere.
         return {**found, **self.performers}
 
     async def _session_ended(self, session: str, reason: str) -> None:
-        """Tell the hooks that want to know; what goes wrong with one is its own affair by now."""
+        """Run the hooks for the end of a session."""
+        # No request of a machine, and so no answer: the session is closed, and a fault could change nothing.
         await self._host.tell(Hook.SESSION_END, told(reason=reason), session)
 
     async def run(self, prompt: str) -> Result:
         """
         Run once, in a session of its own, until the end or until it rests on a question.
 
-        With a store, ``agent.session(result.session)`` answers and goes on. Without one and without an
-        approver nobody could ever answer, so a tool that must be asked about is refused.
+        With a store, ``agent.session(result.session)`` answers and goes on. Without a store and an approver,
+        a call that needs approval is denied.
         """
         session = self._once()
+        # Closed in any case: a run that rests is in the store by now, or denied its questions.
         try:
             return await session.run(prompt)
         finally:
@@ -407,6 +438,7 @@ class Agent:
     async def stream(self, prompt: str) -> AsyncGenerator[Notice, None]:
         """As `run`, yielding notices as they come. Leaving early stops the work."""
         session = self._once()
+        # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
         try:
             async with aclosing(session.stream(prompt)) as notices:
                 async for notice in notices:
@@ -415,11 +447,12 @@ class Agent:
             await session.close()
 
     def _once(self) -> Session:
+        # Without a store the session is gone after this call: a question in it could never be answered.
         fallback: Performers = {AskApproval: refuse} if self.store is None else {}
         return self._session(_new_id(), self.store, fallback, fresh=True)
 
     def run_sync(self, prompt: str) -> Result:
-        """`run`, for code that is not async; it works where an event loop runs already, and blocks it."""
+        """`run` for callers that are not async; inside a running event loop it blocks that loop."""
         from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
         async def once() -> Result:
@@ -429,14 +462,16 @@ class Agent:
                 # Connections belong to the event loop they were made in, which ends here.
                 await self.aclose()
 
+        # A loop of its own, so the connections made there are closed there, too.
         return run_in_thread(once())
 
     async def drain(self, within: float | None = None) -> None:
-        """Drain all sessions of this agent of which a run is under way here, at once; see `Session.drain`."""
+        """Drain all running sessions of this agent in this process, together; see `Session.drain`."""
+        # Of a copy: a session that ends takes itself out of the set.
         await gather(*[run.drain(within) for run in self._at_work])
 
     async def aclose(self) -> None:
-        """Close the connections to the model, where they are this agent's own. It can be used again."""
+        """Close the connections to models, unless the caller passed *client*. The agent can be used again."""
         await self._models.aclose()
 
     async def __aenter__(self) -> Agent:
@@ -447,4 +482,5 @@ class Agent:
 
 
 def _new_id() -> str:
+    # 48 random bits: short enough to type, and a clash is refused by the store anyway.
     return uuid.uuid4().hex[:12]

@@ -1,8 +1,8 @@
 """
-Words to bytes and back: the one converter of this library. Entries of a journal are for `written`.
+Values to bytes and back: the one converter of this library. `journal.encoding` adds the version of entries.
 
 Unions are tagged with the name of the class, fields at their default are left out, and the bytes are JSON, so
-that a journal can be read with any tool. What cannot be read is a `JournalError` that says where.
+any tool can read a journal. Data that cannot be read is a `JournalError` that says where.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ T = TypeVar("T")
 
 TAG = "type"
 
+# A class may be renamed at any time, a tag never: journals, snapshots and sockets have the first name.
+# Without an entry here, a rename would make every older journal unreadable.
 STORED_NAMES: dict[type, str] = {
     ApprovalResolved: "ApprovalAnswered",
     CallSettled: "ToolEnded",
@@ -84,7 +86,7 @@ STORED_NAMES: dict[type, str] = {
     AllowedAwaitingHooks: "Vetted",
     RunningChild: "Delegated",
 }
-"""The tags of classes that are called otherwise in code: what is stored or sent keeps its first name."""
+"""The tags of classes that have another name in code."""
 
 
 def tag_of(kind: type) -> str:
@@ -113,20 +115,23 @@ UNIONS: tuple[Any, ...] = (
     State,
     Entry,
 )
-"""Every closed union that is written down."""
+"""Every closed union that is stored or sent."""
 
 
+# Python's decimals round silently beyond their precision, and a budget with an exponent in the millions would
+# cost minutes to add up.
 MOST_DIGITS = 30
-"""Before or behind the point of an amount of money; with many more, Python's decimals do not count."""
+"""Digits before or behind the point of an amount of money."""
 
 SETTINGS = (
     *(ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Compaction, Loops),
     *(Rule, HookSpec, ChildSpec, Config),
 )
-"""What a run is told, the inner classes first."""
+"""The settings of a run, the inner classes first."""
 
 
 def _unstructure_rope(rope: Rope) -> dict[str, Any]:
+    # As a flat list: how a rope is cut into chunks is of no concern to a reader, and may change.
     return {"count": rope.count, "pieces": converter.unstructure(rope.pieces, tuple[Piece, ...])}
 
 
@@ -135,7 +140,9 @@ def _structure_rope(value: dict[str, Any], _: type[Rope]) -> Rope:
 
 
 def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
+    # Money is text in JSON. A float from other tools is read by its digits, not by its binary fraction.
     made = Decimal(str(value))
+    # NaN compares as unequal to every limit, so a budget with it would never be reached.
     if not made.is_finite() or abs(made.adjusted()) > MOST_DIGITS:
         msg = f"no amount of money: {value!r:.50}"
         raise ValueError(msg)
@@ -160,11 +167,13 @@ def _structure_passed_on(value: dict[str, Any], _: type[AgentNoticed]) -> AgentN
 
 def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> cattrs.Converter:
     """
-    A converter for all words and states, to build on: yours to add hooks to.
+    A new converter for all values and states, to which hooks may be added.
 
-    *taught* adds hooks for words that are in unions, which know no others once they are configured.
+    *taught* adds hooks for members of unions first.
     """
+    # An unknown key is refused: passing over a field of a newer version would lose what it says.
     made = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
+    # First, since a union takes the hooks that exist when it is configured and sees none that come later.
     if taught is not None:
         taught(made)
     made.register_unstructure_hook(Decimal, str)
@@ -174,7 +183,7 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     made.register_unstructure_hook(Rope, _unstructure_rope)
     made.register_structure_hook(Rope, _structure_rope)
     for settings in SETTINGS:
-        # Written in full: a default that changes one day must not change what an old run was told.
+        # In full: a default that changes one day must not change the settings of an old run.
         made.register_unstructure_hook(settings, make_dict_unstructure_fn(settings, made))
     # A notice may hold a notice, so its hooks cannot wait for those of the union.
     made.register_unstructure_hook(AgentNoticed, _unstructure_passed_on)
@@ -186,6 +195,8 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
 
 converter = make_converter()
 
+# Listed by trial: damaged JSON reaches constructors and validators, which raise errors of their own. An entry
+# that nests deeply enough exhausts the stack.
 UNREADABLE = (
     msgspec.MsgspecError,
     cattrs.BaseValidationError,
@@ -195,7 +206,7 @@ UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""What the converter raises for JSON that is not what it should be."""
+"""The errors of the converter for JSON of another shape."""
 
 _structure: Callable[..., Any] = converter.structure
 
@@ -210,11 +221,13 @@ def in_json(plain: object) -> bytes:
     try:
         return msgspec.json.encode(plain)
     except UnicodeEncodeError:
+        # Cleaned only now: a scan of every text, for what one in millions has, would slow each write.
         return msgspec.json.encode(_cleaned(plain))
 
 
 def _cleaned(plain: Any) -> Any:  # noqa: ANN401  # what JSON is made of
-    """*plain* with text that can be written: a performer's lone surrogate is not worth a run."""
+    """*plain* with text that can be encoded."""
+    # A lone surrogate from a tool's output is replaced: failing here would lose the run over one character.
     match plain:
         case str():
             return clean(plain)
@@ -228,11 +241,12 @@ def _cleaned(plain: Any) -> Any:  # noqa: ANN401  # what JSON is made of
 
 def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa: ANN401  # as above
     """
-    What `encode` wrote as *as_type*. *where* names the place in an error.
+    The value that `encode` wrote as *as_type*. *where* names the place in an error.
 
     Raises `JournalError` for bytes that are no JSON, have an unknown tag, or lack or exceed the fields known
     here: written by a newer version, or not by this library.
     """
+    # Rows and snapshots may come from others: their size is checked before memory is spent on them.
     if len(data) > MAX_ENTRY:
         msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}"
         raise JournalError(msg)

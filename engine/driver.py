@@ -1,9 +1,10 @@
 """
-The asyncio driver: yields effects, has them performed, feeds back what happened. It decides nothing.
+The asyncio driver: starts performers, feeds their answers to the machine, and yields effects.
 
 Theory of operation. In each step the event moves the machine, the journal keeps the event, its requests are
-performed, and then the effects are shown. So nothing is done or seen that a restart would not know of. Events
-wait in an inbox; answers of performers, notices of tools and inputs from outside all come through it.
+started, and then the effects are yielded. So nothing is done or seen that a restart would not know of. All
+events wait in one inbox: answers of performers, notices of tools, inputs from outside. The driver decides
+nothing: the order of the inbox and the machine do.
 """
 
 from __future__ import annotations
@@ -73,31 +74,31 @@ Performers = Mapping[type, Performer[Any]]
 
 
 class EventSink(Protocol):
-    """Where a driver writes down what happens; `SessionLog` is one."""
+    """Keeps the steps of a driver; `SessionLog` is one."""
 
     async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], /) -> None:
-        """
-        Keep *event*, which led to the state *label* with *effects*, before anything that follows is done.
-        """
+        """Keep *event*, which led to the state *label* with *effects*."""
         ...
 
     async def flush(self) -> None:
-        """Keep the pieces of a stream that were held back."""
+        """Keep the pieces of a stream that were held back so far."""
         ...
 
 
 class Hold(Enum):
-    """Which requests are not begun: none, those from before a run was taken over, or all."""
+    """Which requests are held back: none, those of a run just taken over, or all."""
 
     NOTHING = auto()
+    # Inputs that came before the takeover are applied first: one of them may cancel the request.
     AT_FIRST = auto()
+    # Draining.
     ALL = auto()
 
 
 @final
 @attrs.define(eq=False)
 class RunningRequest:
-    """A *request* that is being performed, by *task*; *stops* once it was told to stop."""
+    """A *request* that *task* performs; *stops* is set once it was cancelled."""
 
     request: Request
     task: asyncio.Future[Answer | None]
@@ -105,13 +106,14 @@ class RunningRequest:
     stops: bool = attrs.field(default=False, init=False)
 
     def cancel(self) -> None:
-        """Ask it to stop. Work that has not begun does not begin."""
+        """Cancel the task. Work that has not begun does not begin, unless it is lasting."""
         self.stops = True
         if self.resting is None:
+            # The answer says that it was cancelled, and comes through the inbox like any other.
             self.task.cancel()
         else:
-            # Lasting work may have been done before, in a process that is gone, and only its own journal
-            # knows how much. So it is let begin, which is to read that journal, and is stopped then.
+            # Lasting work may have begun in a process that is gone, and only its own journal knows how far.
+            # One turn of the loop lets it begin, which reads that journal, and stops it then.
             asyncio.get_running_loop().call_soon(self.task.cancel)
 
 
@@ -121,11 +123,11 @@ class Driver:
     """
     Drives one *machine* with *performers*. One caller at a time may iterate `effects`.
 
-    *journal* keeps what happens, if there is one; *session* names it in logs and to performers, for which
-    *full_result* finds the full text of truncated results. *rested* is called each time the run rests.
+    *journal* keeps the steps, if there is one; *session* is for logs and performers. *full_result* finds the
+    full text of truncated results. *rested* is called each time the run rests.
 
-    A performer that has a method ``resting(request)`` does lasting work, such as a child agent with a journal of
-    its own: it may rest, may be left for later (it answers None), and is begun even to be stopped.
+    A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
+    its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
     """
 
     machine: Machine
@@ -133,103 +135,120 @@ class Driver:
     session: str = ""
     journal: EventSink | None = None
     clock: Clock = attrs.field(factory=SystemClock)
-    inbox: Inbox = attrs.field(factory=lambda: Inbox())
+    inbox: Inbox = attrs.field(factory=lambda: Inbox())  # noqa: PLW0108  # it is defined below
     full_result: Callable[[str], Awaitable[str | None]] = no_full_result
     rested: Callable[[], None] = noop
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
+    # Lasting work that answered None: no task has it, and its request is still open.
     _left: dict[str, Request] = attrs.field(factory=dict, init=False)
+    # False between an event and the requests that follow from it: whether the run rests is not known then.
     _begun: bool = attrs.field(default=False, init=False)
     _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
 
     def post(self, event: Event) -> None:
-        """Put in an event from outside: an approval, an interrupt, a prompt. Never blocks."""
+        """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
 
     def drain(self) -> None:
-        """Begin nothing more: `effects` ends when the work under way has ended and is applied."""
+        """Begin nothing more: `effects` ends when the running work has ended and is applied."""
         self._hold = Hold.ALL
+        # The reader may wait for an event that never comes: it looks at `_drained` when woken.
         self.inbox.wake()
 
     @property
     def unbegun(self) -> tuple[str, ...]:
-        """The open requests for work that is held back: no process has begun them."""
+        """The open requests for work that no process has begun."""
+        # Questions and timers have no effect of their own, so the next owner begins them in any case.
         held = {name for name, one in self._held.items() if not isinstance(one, AskApproval | SetTimer)}
         return tuple([name for name in self.machine.state.open if name in held])
 
     async def leave(self) -> None:
-        """Stop the work, wait until it has stopped, and end `effects`; the run stays as it is kept."""
+        """Stop the work, wait until it has stopped, and end `effects`; the run stays as it is journaled."""
+        # Closed first: an answer of the work that is being stopped must not become a step.
         self.inbox.close()
         await self._stop()
 
     @property
     def resting(self) -> bool:
-        """Whether nothing goes on until an event is posted: all that is open are questions, a child's too."""
-        # Between an event and the requests that follow from it, it is not known yet.
+        """Whether the run waits only for people, also where a child does."""
         return self._begun and not self.inbox and all(self._idle(work) for work in self._work.values())
 
     def _idle(self, work: RunningRequest) -> bool:
         """Whether *work* waits for people."""
         if work.resting is not None:
+            # A child that was cancelled still ends its run, and that is worth waiting for.
             return not work.stops and work.resting(work.request)
         # The only timers beside a question are the deadlines of questions.
         return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
 
     @property
     def _drained(self) -> bool:
-        """Whether nothing more is to be begun, and all that is at work waits for people or for a time."""
+        """Whether the driver drains, and no work is left but questions and timers."""
+        # A child that rests is not idle here: it drains by itself, and its end is applied.
         idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
         return self._hold is Hold.ALL and idle and not self.inbox
 
-    async def effects(self, first: tuple[Effect, ...], *, wait: bool = False) -> AsyncGenerator[Effect, None]:
+    async def effects(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
+        self, first: tuple[Effect, ...], *, wait: bool = False
+    ) -> AsyncGenerator[Effect, None]:
         """
         Perform and yield *first*, then the effects of every step.
 
-        It ends when the run is over, is drained, or rests and *wait* is false. *first* is what
-        `Machine.advance` gave when the run began, or what is to be done again when a run is taken over.
-        Leaving early cancels all work and waits for it to end; the journal knows what was open. Raises
-        `StoreConflict` where another process went on with the session.
+        It ends when the run is over, is drained, or rests and *wait* is false. *first* are the effects of the
+        run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
+        waits for it to end. Raises `StoreConflict` where another process drives the session now.
         """
         log = StepLog(self.session, self.machine)
         self._begun = False
         if self.inbox and self._hold is Hold.NOTHING:
-            # Inputs that came before the run was taken over may stop what *first* would begin: they come first.
+            # Inputs from before the takeover may cancel what *first* would begin: they come first.
             self._hold = Hold.AT_FIRST
         effects = first
         try:
-            # Closed while an event was being kept: what follows from it is for the next owner.
+            # Closed while an event was being journaled: its requests are for the next owner.
             while not self.inbox.closed:
+                # Started before they are yielded: a subscriber that is slow must not delay the work.
                 self._perform(effects)
                 for effect in effects:
                     yield effect
                 if self.machine.done or self._drained:
                     return
+                # After the step: it may have withdrawn a request that is held back.
                 self._release()
                 self._begun = True
                 if self.resting:
+                    # A question may stay open for days: the run is rows in a store until then.
                     if not wait:
                         return
+                    # A child's driver wakes its parent's, which may rest now as well.
                     self.rested()
                 event = await self.inbox.get()
                 self._begun = False
+                # No step: progress of a tool or a child, or a wake to look at `resting` again.
                 if event is None or isinstance(event, PassThroughNotice):
                     effects = () if event is None else (event,)
                     continue
                 effects = self.machine.advance(event)
-                # Written ahead: nothing that follows from the event is begun before the journal has it.
+                # Written ahead: no request of this event starts before the journal has the event. A crash in
+                # between repeats a request that never began; the other order would repeat a payment.
+                # Ignored events change nothing, so the journal can do without them.
                 if self.journal is not None and not ignored(effects):
                     await self.journal.applied(event, self.machine.state.label, effects)
                 log.step(event, effects)
+            # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:
                 self._perform(effects)
         finally:
             await self._stop()
             if self.journal is not None:
-                with suppress(WorldError):  # what is lost is what a crash would lose
+                # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
+                with suppress(WorldError):
                     await self.journal.flush()
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
+            # Notices and records need nothing done: the machine has applied them, the caller shows them.
             if is_request(effect) and self._hold is not Hold.NOTHING:
                 self._held[effect.id] = effect
             elif is_request(effect):
@@ -238,30 +257,32 @@ class Driver:
                 self._cancel(effect.request)
 
     def _release(self) -> None:
-        """Begin what was held back at first, once no input from before is left."""
+        """Begin the requests held at first, once no input from before the takeover is left."""
         if self._hold is Hold.AT_FIRST and not self.inbox:
+            # Emptied first: `_perform` must start them now and not hold them again.
             self._hold, held = Hold.NOTHING, self._held
             self._held = {}
             self._perform(tuple(held.values()))
 
     def _cancel(self, request: str) -> None:
         if self._hold is not Hold.ALL and (left := self._left.pop(request, None)) is not None:
-            # It was left for later, so no task is there to cancel. What became of it is its own to say: it is
-            # begun again, only to be stopped.
+            # Left for later, so there is no task to cancel. Only the child knows how far it came: it is begun
+            # again, to be stopped below.
             self._start(left)
         if (held := self._held.get(request)) is not None:
-            self._give_up(held)
+            self._drop(held)
         if (work := self._work.get(request)) is not None:
             work.cancel()
 
-    def _give_up(self, held: Request) -> None:
+    def _drop(self, held: Request) -> None:
         """Drop a request that is held back: it never begins, unless its work is lasting."""
+        # The machine waits for an answer of each request that it made, also of one that it cancelled.
         if self._resting(held) is None:
             del self._held[held.id]
             if (answer := failed_answer(held, asyncio.CancelledError(), self.clock.now())) is not None:
                 self.inbox.put(answer)
         elif self._hold is not Hold.ALL:
-            # It may have been at work in a process that is gone: it begins, and is then told to stop.
+            # It may have begun in a process that is gone. `_cancel` finds it running, and stops it.
             del self._held[held.id]
             self._start(held)
 
@@ -271,6 +292,7 @@ class Driver:
 
     def _start(self, request: Request) -> None:
         performer = self.performers.get(type(request))
+        # The history and the settings as they are now: the machine may move on while the work goes on.
         if performer is not None:
             scene = PerformContext(
                 session=self.session,
@@ -282,9 +304,12 @@ class Driver:
                 full_result=self.full_result,
             )
             task = asyncio.ensure_future(performer(request, scene))
+            # Before the task can run: a request that ends at once is looked up when it ends.
             self._work[request.id] = RunningRequest(request, task, self._resting(request))
-            # A callback and not a wrapper: a task cancelled before its first step runs no line of its own.
+            # A callback and not a wrapper: a task cancelled before its first step runs no line of its own,
+            # and its request would stay open for ever.
             task.add_done_callback(partial(self._ended, request))
+        # A question without an approver waits for `post`, from here or from another process.
         elif not isinstance(request, AskApproval):
             raise NoPerformer(type(request).__name__)
 
@@ -293,22 +318,26 @@ class Driver:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
         answer: Event | None
+        # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
             answer = failed_answer(request, error, now)
         elif task.result() is None and work.resting is not None:
-            # Left for later: its questions are open, and it goes on when they are answered.
+            # A child that was drained. Its questions stay open, and the next owner goes on with it.
             self._left[request.id], answer = request, None
         else:
             answer = check_answer(request, task.result(), now)
         if answer is None:
-            self.inbox.wake()  # one request fewer is at work: the run may rest now
+            # One request fewer is running, so the run may rest now: the reader has to look.
+            self.inbox.wake()
         else:
             self.inbox.put(answer)
 
     async def _stop(self) -> None:
+        # `LEAVING` tells a child that it is left and not interrupted: interrupted, it would end its run.
         tasks = [work.task for work in self._work.values()]
         for task in tasks:
             task.cancel(LEAVING)
+        # Waited for: a tool that still writes a file would race the next owner of the session.
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -317,8 +346,7 @@ class Inbox:
     """
     A queue of events with one reader. Putting never blocks, and may be done from the event loop only.
 
-    Pieces of one stream that wait next to each other come out as one event: however many deltas have been
-    read from the network, they are one step.
+    Neighbouring pieces of one stream come out as one event: a fast model costs one step for many deltas.
     """
 
     def __init__(self) -> None:
@@ -333,12 +361,12 @@ class Inbox:
         self._set()
 
     def wake(self) -> None:
-        """Let the reader look around, although there is nothing to read."""
+        """Let `get` return None, so that the reader looks at the driver's state."""
         self._woken = True
         self._set()
 
     def close(self) -> None:
-        """Give out nothing any more."""
+        """Give out no event any more."""
         self.closed = True
         self._set()
 
@@ -350,7 +378,8 @@ class Inbox:
         return bool(self._waiting)
 
     async def get(self) -> Event | PassThroughNotice | None:
-        """The next event; waits for one. None when it is closed, or when it is woken where there is none."""
+        """The next event; None when it is closed, or woken while empty."""
+        # A future for each wait: an `asyncio.Event` would have to be cleared, and lose a wake in between.
         while not (self._waiting or self.closed or self._woken):
             self._reader = asyncio.get_running_loop().create_future()
             try:
@@ -358,12 +387,15 @@ class Inbox:
             finally:
                 self._reader = None
         self._woken = False
+        # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
         if self.closed or not self._waiting:
             return None
         first = self._waiting.popleft()
         return self._gathered(first) if isinstance(first, ModelStreamed) else first
 
     def _gathered(self, first: ModelStreamed) -> ModelStreamed:
+        # Only what follows without a gap: a repeated or lost piece must stay an event of its own, which the
+        # machine can refuse.
         run = [first]
         expected = first.before + first.count
         while self._waiting:
@@ -392,14 +424,15 @@ ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
 
 def check_answer(request: Request, answer: Answer | None, at: float) -> Event | None:
     """
-    *answer* to *request*; a failure where it is not one, so that no run waits for ever for a broken performer.
+    *answer* as the event that *request* waits for; a failure where the performer gave anything else.
 
-    None is an answer to a question only: this approver leaves it to another one.
+    None answers a question only: the approver leaves it to another one.
     """
     if answer is None and isinstance(request, AskApproval):
         return None
+    # The id, too: a host's performer that answers another request would leave this one open for ever.
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
-        return _honest(request, answer)
+        return _marked_again(request, answer)
     fault = TypeError(f"the performer of {type(request).__name__} answered {request.id} with {answer!r}")
     return failed_answer(request, fault, at)
 
@@ -407,69 +440,57 @@ def check_answer(request: Request, answer: Answer | None, at: float) -> Event | 
 def failed_answer(  # noqa: PLR0911  # one return for each kind of request
     request: Request, error: BaseException, at: float
 ) -> Event | None:
-    """
-    The answer that stands for *error*, raised by the performer of *request*; None where the request dies.
-    """
+    """The answer of *request* after its performer raised *error*; None where no answer is due."""
     cancelled = isinstance(error, asyncio.CancelledError)
+    text = f"{type(error).__name__}: {error}"
+    # A model, a tool or a child may have done something, so the machine waits for word of them even after a
+    # cancel. The others it forgets when it withdraws them: an answer would only be ignored.
+    if cancelled and not isinstance(request, CallModel | RunTool | RunAgent):
+        return None
     match request:
         case CallModel():
             failure = Failure.CANCELLED if cancelled else Failure.INTERNAL
-            return ModelFailed(at=at, request=request.id, failure=failure, message=_error_text(error))
-        case RunTool():
-            content, outcome = _work(error, cancelled=cancelled)
-            return _honest(request, ToolFinished(at=at, request=request.id, content=content, outcome=outcome))
-        case RunAgent():
-            content, outcome = _work(error, cancelled=cancelled)
-            return AgentFinished(at=at, request=request.id, content=content, outcome=outcome)
+            return ModelFailed(at=at, request=request.id, failure=failure, message=text)
+        case RunTool() | RunAgent():
+            content, outcome = f"Tool execution crashed: {text}", Outcome.CRASHED
+            if cancelled:
+                content, outcome = model_messages.CANCELLED, Outcome.CANCELLED
+            finished = ToolFinished if isinstance(request, RunTool) else AgentFinished
+            answer = finished(at=at, request=request.id, content=content, outcome=outcome)
+            return _marked_again(request, answer)
         case AskApproval():
-            # No person said yes, so a broken approver is a no.
-            message = f"The approver failed: {_error_text(error)}"
-            return (
-                None
-                if cancelled
-                else ApprovalGiven(at=at, request=request.id, decision=Deny(message=message))
-            )
+            # No person agreed, so a broken approver counts as a denial.
+            denied = Deny(message=f"The approver failed: {text}")
+            return ApprovalGiven(at=at, request=request.id, decision=denied)
         case FireHook():
-            said = tuple([HookSaid(name=name, fault=_error_text(error)) for name in request.names])
-            return None if cancelled else HookAnswered(at=at, request=request.id, said=said)
+            # For each hook by itself: the machine decides by its name whether a fault stops the call.
+            faulty = tuple([HookSaid(name=name, fault=text) for name in request.names])
+            return HookAnswered(at=at, request=request.id, said=faulty)
         case ReadInstructions():
-            faults = (f"the instructions cannot be read: {_error_text(error)}",)
-            return None if cancelled else InstructionsRead(at=at, request=request.id, text="", faults=faults)
+            # The run goes on without them, and its subscribers see the fault.
+            faults = (f"the instructions cannot be read: {text}",)
+            return InstructionsRead(at=at, request=request.id, text="", faults=faults)
         case SetTimer():
             # A clock that fails: late or early is better than never.
-            return None if cancelled else TimerFired(at=at, request=request.id)
+            return TimerFired(at=at, request=request.id)
         case _:
             assert_never(request)
 
 
-def _honest(request: Request, answer: Answer) -> Answer:
-    """*answer* to *request*; where an earlier try may have done the work, one that failed says so, too."""
+def _marked_again(request: Request, answer: Answer) -> Answer:
+    """*answer*, with a note for the model where it failed and an earlier try may have done the work."""
     if not isinstance(request, RunTool) or not isinstance(answer, ToolFinished) or not request.again:
         return answer
-    match answer.outcome:
-        case Outcome.OK | Outcome.UNKNOWN:
-            return answer
-        case Outcome.CANCELLED:
-            outcome = Outcome.UNKNOWN
-        case outcome:
-            pass
+    # The first try was in a process that is gone. A success settles it; a failure of the second try says
+    # nothing about the first, and the model must not conclude that nothing happened.
+    if answer.outcome in {Outcome.OK, Outcome.UNKNOWN}:
+        return answer
+    outcome = Outcome.UNKNOWN if answer.outcome is Outcome.CANCELLED else answer.outcome
     return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))
 
 
-def _work(error: BaseException, *, cancelled: bool) -> tuple[str, Outcome]:
-    if cancelled:
-        return model_messages.CANCELLED, Outcome.CANCELLED
-    return f"Tool execution crashed: {_error_text(error)}", Outcome.CRASHED
-
-
-def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was configured with
-    """
-    The log of *session*, or None: a library logs nothing before its host called `structlog.configure`.
-    """
+    """The log of *session*, or None: a library logs nothing before its host called `structlog.configure`."""
     # A host that has not imported structlog has not configured it, and need not wait for the import.
     structlog = sys.modules.get("structlog")
     if structlog is None or not structlog.is_configured():
@@ -480,9 +501,7 @@ def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was confi
 @final
 class StepLog:
     """
-    Writes the steps of one run, bound to its session and run.
-
-    Pieces of a stream are written at debug level, everything else at info.
+    Logs the steps of one run: pieces of a stream at debug level, everything else at info.
     """
 
     __slots__ = ("_log", "_machine", "_number")
@@ -491,11 +510,13 @@ class StepLog:
         self._machine = machine
         self._number = 0
         self._log = logger(session)
+        # Once for the run: binding costs more than a line.
         if self._log is not None:
             self._log = self._log.bind(run=machine.memory.run)
 
     def step(self, event: Event, effects: tuple[Effect, ...]) -> None:
-        """Write that *event* was applied and gave *effects*."""
+        """Log that *event* was applied and gave *effects*."""
+        # Types only: contents may hold secrets, and the journal has them.
         self._number += 1
         if self._log is None:
             return

@@ -1,20 +1,14 @@
-"""What people say to a session, as events: checked and cleaned before anything is kept."""
+"""Turns inputs of people into events: checked and cleaned before an entry is written."""
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import attrs
 
 from ..effects.config import Steering
-from ..effects.errors import (
-    ArgumentError,
-    ConfigError,
-    QueueFull,
-    UnknownCall,
-    UnknownRequest,
-)
+from ..effects.errors import ArgumentError, ConfigError, QueueFull, UnknownCall, UnknownRequest
 from ..effects.events import (
     ApprovalGiven,
     Approve,
@@ -30,12 +24,7 @@ from ..effects.events import (
 )
 from ..effects.messages import Binary
 from ..effects.permissions import PermissionMode
-from ..effects.records import (
-    Change,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
+from ..effects.records import Change, SetMode, SetModel, SetThinking
 from ..effects.validators import (
     MAX_CALL_ARGUMENTS,
     MAX_DENIAL,
@@ -60,21 +49,21 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 DECISIONS = frozenset(get_args(Decision))
-MODES = tuple(PermissionMode)
 
 
 def _text(value: object) -> str:
-    """*value* as text that can be written down; `ArgumentError` where it is none."""
+    """*value* as text that can be encoded; `ArgumentError` where it is no text."""
     if not isinstance(value, str):
         msg = f"prompt, id and sender must be text; got {value!r}"
         raise ArgumentError(msg)
-    # Almost every text is one that can be written: the check is cheaper than the cleaning.
+    # A lone surrogate from a terminal cannot be encoded, and the journal would refuse it after the prompt was
+    # accepted. ASCII has none, and the check is cheaper than the cleaning.
     return value if value.isascii() else clean(value)
 
 
 @attrs.frozen(kw_only=True)
 class Input:
-    """A text, its *files*, and who said it: *id* is the sender's own, *sender* who that is."""
+    """A text with its *files*; *id* is the sender's own, *sender* names the person and the channel."""
 
     text: str = attrs.field(converter=_text)
     id: str = attrs.field(converter=_text)
@@ -82,17 +71,21 @@ class Input:
     sender: str = attrs.field(default="", converter=_text)
 
     def __attrs_post_init__(self) -> None:
+        # Sizes first: what is too large is not looked into, nor quoted in an error.
         within("the text of a prompt", len(self.text), MAX_PROMPT)
         named("the id of a prompt", self.id)
         if self.sender:
             named("the sender of a prompt", self.sender)
+        # In all, too: files are stored in the journal and sent again with every request.
         if self.files:
             attached(self.files)
+        # Providers refuse an empty message: refused here, it does not end a run later.
         if not self.text.strip() and not self.files:
-            msg = f"a prompt has to say something; got {self.text!r}"
+            msg = "the prompt is empty; give text or a file"
             raise ConfigError(msg)
+        # An empty id would make every later prompt without one a duplicate.
         if not self.id:
-            msg = f"an id tells one prompt from another; got {self.id!r}: leave it out to have one made up"
+            msg = f"id must not be empty; got {self.id!r} (leave it out to generate one)"
             raise ConfigError(msg)
 
     def sent(self, at: float) -> UserSent:
@@ -100,66 +93,79 @@ class Input:
         return UserSent(at=at, id=self.id, text=self.text, files=self.files, sender=self.sender)
 
     def steered(self, at: float, how: Steering) -> UserSteered:
-        """As something said into the run that is under way."""
+        """As a steer into the running run."""
         return UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
 
 
-def prompt_input(said: Input, state: SessionState, at: float) -> UserSent | None:
-    """What was *said*, as a prompt; None where *state* knows of it already."""
-    return None if state.knows(said.id) else said.sent(at)
+def prompt_input(prompt: Input, state: SessionState, at: float) -> UserSent | None:
+    """*prompt* as an event; None where *state* knows its id already."""
+    # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
+    return None if state.knows(prompt.id) else prompt.sent(at)
 
 
 def steer_input(
-    said: Input, how: Steering, state: SessionState, at: float, *, always: bool
+    steer: Input, how: Steering, state: SessionState, at: float, *, always: bool
 ) -> UserSent | UserSteered | None:
-    """As `sent`, but into the run that is under way, or where *always*; where there is none, as a prompt."""
-    if state.knows(said.id):
+    """*steer* into the unfinished run; a prompt where there is none, unless *always*; None for a known id."""
+    if state.knows(steer.id):
         return None
-    return said.steered(at, how) if always or state.unfinished else said.sent(at)
+    # The run may have ended while the person typed. The text is not lost then: it opens the next one.
+    return steer.steered(at, how) if always or state.unfinished else steer.sent(at)
 
 
 def check_question(
     answer: ApprovalGiven, state: SessionState, waiting: Iterable[AskApproval]
 ) -> ApprovalGiven:
     """
-    The *answer*, where *state* has its question open.
+    The *answer*, where its question is open in *state*.
 
     Raises `UnknownRequest` with the questions that are *waiting*.
     """
+    # Of two people who answer one question the second gets an error, and not the belief that it counted.
     if answer.request not in [question.id for question in state.questions]:
         raise UnknownRequest(answer.request, tuple([question.id for question in waiting]))
     return answer
 
 
 def cancel_event(call: str, machine: Machine | None, at: float) -> CallCancelled:
-    """That *call* of *machine* is given up; raises `UnknownCall` where it is not under way."""
-    open_ = () if machine is None else calls_of(machine)
-    if call not in open_:
-        raise UnknownCall(call, open_)
+    """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
+    calls = () if machine is None else calls_of(machine)
+    # With the calls that could be cancelled: the id often comes from a screen that is behind.
+    if call not in calls:
+        raise UnknownCall(call, calls)
     return CallCancelled(at=at, call=call)
 
 
 def approval_event(request: str, decision: Decision, at: float, by: str) -> ApprovalGiven:
-    """The answer *decision* to the question *request*, given *by* somebody."""
+    """The *decision* on the question *request*, by the approver *by*; checked, since a host made it."""
     if type(decision) not in DECISIONS:
-        # What somebody answers may have a secret in it: only its kind is said.
-        msg = f"a decision is Approve(), ApproveAlways() or Deny(), not a {type(decision).__name__}"
+        # A decision may have a secret in it, and errors end up in logs: only its type is named.
+        kind = type(decision).__name__
+        msg = f"decision must be Approve(), ApproveAlways() or Deny(); got {kind}"
         raise ArgumentError(msg)
-    if not _can_be_kept(decision):
-        kinds = [f"{name}: {type(value).__name__}" for name, value in _fields(decision)]
-        msg = f"arguments (JSON) and message are text, and interrupt is a bool; got {', '.join(kinds)}"
-        raise ArgumentError(msg)
-    match decision:
-        case Deny(message=message):
+    # As an object: a checker holds the fields' types for certain, and a host does not.
+    given = cast("object", decision)
+    match given:
+        case Deny(message=str(message), interrupt=bool()):
             within("the message of a no", len(message), MAX_DENIAL)
-            decision = attrs.evolve(decision, message=clean(message))
-        case Approve(arguments=arguments):
+            decision = attrs.evolve(given, message=clean(message))
+        case Approve(arguments=str(arguments)):
             within("the arguments of a call", len(arguments), MAX_CALL_ARGUMENTS)
-            decision = attrs.evolve(decision, arguments=clean(arguments))
+            decision = attrs.evolve(given, arguments=clean(arguments))
+        case Approve() | Deny():
+            # Another type would be written, and the journal could not be read again.
+            fields = [(field.name, getattr(given, field.name)) for field in attrs.fields(type(given))]
+            kinds = [f"{name}: {type(value).__name__}" for name, value in fields]
+            msg = f"arguments (JSON) and message must be text, interrupt a bool; got {', '.join(kinds)}"
+            raise ArgumentError(msg)
         case ApproveAlways(where=where):
+            # A grant is checked at every later call: its size is paid for as long as the session lives.
             within("a yes for all such calls", len(where), MAX_GLOBS, "arguments")
             for part in chain.from_iterable(where):
                 named("an argument of a yes for all such calls, or its glob,", part)
+        case _:
+            pass
+    # The name of the approver is for people who read the journal later: any text of bounded length.
     answer = ApprovalGiven(at=at, request=request, decision=decision, by=_text(by))
     named("the name of who answers", answer.by)
     return answer
@@ -167,39 +173,31 @@ def approval_event(request: str, decision: Decision, at: float, by: str) -> Appr
 
 def check_room(event: Post, state: SessionState, session: str) -> None:
     """
-    Raise `QueueFull` where as much waits for a session in *state* as may.
+    Raise `QueueFull` where the queue of *session* in *state* is full.
 
-    Who stops it or answers it is always heard, or nothing would ever wait any less.
+    Approvals, interrupts and cancels always pass: they are what empties the queue.
     """
+    # Both kinds wait: inputs that no step has taken in yet, and prompts in the machine's own queue.
     waiting = len(state.posted) + (0 if state.machine is None else len(state.machine.memory.session.mail))
     if waiting >= MAX_WAITING and not isinstance(event, ApprovalGiven | Interrupted | CallCancelled):
+        # Refused before it is journaled: the sender learns it, and can try again later.
         raise QueueFull(session, waiting)
 
 
-def _fields(decision: Decision) -> list[tuple[str, object]]:
-    return [(field.name, getattr(decision, field.name)) for field in attrs.fields(type(decision))]
-
-
-def _can_be_kept(decision: object) -> bool:
-    """Whether a journal with *decision* can be read again."""
-    match decision:
-        case Approve(arguments=str()) | ApproveAlways() | Deny(message=str(), interrupt=bool()):
-            return True
-        case _:
-            return False
-
-
 def control_event(change: Change, config: Config, at: float, name: str) -> ControlReceived:
-    """The *change* of a setting under *config*, with the id *name*; `ConfigError` where it cannot be made."""
+    """The *change* of a setting as an event with the id *name*; `ConfigError` where *config* refuses it."""
+    # By type first: these values come from hosts and command lines, and are journaled as they are.
     match change:
         case SetModel(model=str()) | SetThinking(tokens=int() | None):
             pass
-        case SetMode(mode=mode) if mode in MODES:
-            change = SetMode(mode=PermissionMode(mode))  # a mode's bare name is none to those who compare
+        case SetMode(mode=mode) if mode in tuple(PermissionMode):
+            # A caller may pass the bare name, and the machine compares by identity.
+            change = SetMode(mode=PermissionMode(mode))
         case _:
-            msg = f"a change is SetModel(a name), SetMode(a mode) or SetThinking(a number), not {change!r}"
+            msg = f"change must be SetModel, SetMode or SetThinking; got {change!r}"
             raise ArgumentError(msg)
+    # The machine refuses it too, but later, when the caller is gone. Here the caller gets the reason.
     if why := refusal(config, change):
-        msg = f"{change!r} cannot be made: {why}"
+        msg = f"cannot apply {change!r}: {why}"
         raise ConfigError(msg)
     return ControlReceived(at=at, id=name, change=change)

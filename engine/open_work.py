@@ -1,4 +1,4 @@
-"""What a machine still waits for, by kind: its open questions, its calls that are not over, its children."""
+"""The open work of a machine: its questions, its calls that have no result, its children."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ if TYPE_CHECKING:
 
 
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
-    """The questions that are open in *machine*."""
+    """The open questions of *machine*."""
     state = machine.state
+    # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
     if not isinstance(state, Confirming):
         return ()
+    # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple(
         [question(call.call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)]
     )
 
 
 def calls_of(machine: Machine) -> tuple[str, ...]:
-    """The ids of the calls that are not over in *machine*."""
+    """The ids of the calls of *machine* that have no result yet."""
     return calls_in(machine.state)
 
 
 def calls_in(state: State | None) -> tuple[str, ...]:
-    """The ids of the calls that are not over in *state*, if there is one."""
+    """The ids of the calls in *state* that have no result yet; none without a batch."""
+    # A reviewed call has its result: only a hook's remark on it is still to come, so cancelling is too late.
     if not isinstance(state, Executing | Confirming | Dispatching):
         return ()
     return tuple(
@@ -47,7 +50,7 @@ def calls_in(state: State | None) -> tuple[str, ...]:
 @final
 @attrs.frozen(kw_only=True)
 class ChildLink:
-    """A child that is not over: the *call* it works for, the *session* it has and which *agent* it is."""
+    """A running child: the *call* it works for, the id of its *session*, and its *agent*."""
 
     call: str
     session: str
@@ -55,31 +58,37 @@ class ChildLink:
 
 
 def links_of(state: State, session: str) -> tuple[ChildLink, ...]:
-    """The children of *session* that are not over in *state*, in call order; each is named after its call."""
+    """The running children of *session* in *state*, in call order."""
+    # The name is made from the parent and the call: any process finds the child without a directory of them.
     if not isinstance(state, Executing | Confirming | Dispatching):
         return ()
     return tuple(
         [
             ChildLink(call=one.call.id, session=f"{session}.{one.call.id}", agent=_agent(one.call))
             for one in state.batch.calls
+            # A call whose permission is still open has no child yet, and a settled one has none any more.
             if isinstance(one.phase, RunningChild)
         ]
     )
 
 
-def _agent(wish: ToolCall) -> str:
-    name, _ = child_prompt(arguments_of(wish.arguments) or {})
+def _agent(call: ToolCall) -> str:
+    # Arguments that cannot be read never started a child, so an empty name stands for no agent.
+    name, _ = child_prompt(arguments_of(call.arguments) or {})
     return name
 
 
 def agent_before(call: str, machine: Machine | None) -> str:
-    """The agent that *call* of *machine*'s history was for; empty where it was for none."""
+    """The agent that *call* of *machine*'s history started; empty where it started none."""
+    # Nothing has run yet, so no call can have started a child.
     if machine is None:
         return ""
     history = machine.memory.history
+    # From the end: a person asks for a child that ended just now, and histories may be long.
     for index in range(len(history) - 1, -1, -1):
-        for wish in history[index].calls:
-            spec = machine.config.tool(wish.name)
-            if wish.id == call and spec is not None and spec.kind is ToolKind.AGENT:
-                return _agent(wish)
+        for made in history[index].calls:
+            # By kind and not by name: a host may have a tool of its own that is called run_agent.
+            spec = machine.config.tool(made.name)
+            if made.id == call and spec is not None and spec.kind is ToolKind.AGENT:
+                return _agent(made)
     return ""

@@ -1,8 +1,7 @@
 """
-What models cost, from a list that others keep: `price_of`.
+Prices of models, from the list in the package `genai_prices` (the extra ``prices``).
 
-The list comes with the package `genai_prices`, which the extra ``prices`` installs. It is read from there:
-nothing is fetched over the network, so the same version of it always says the same of the same day.
+Nothing is fetched over the network: one version of the list gives one price for a model and a day.
 """
 
 from __future__ import annotations
@@ -26,64 +25,71 @@ if TYPE_CHECKING:
 
 
 PriceList = Callable[[ModelSpec, str | None], Price | None]
-"""What a model costs that is asked at a base URL (None: at its provider's own); None where nobody knows."""
+"""The price of a model at a base URL (None: its provider's own); None where the list has no price."""
 
 DEAREST = "the dearest of its tiers"
-"""Said in a price's source where the provider asks for more at times."""
+"""Marks the source of a price where the provider has several and this is the highest."""
 
 
 def price_of(
     model: str | ModelSpec, base_url: str | None = None, *, now: datetime | None = None
 ) -> Price | None:
     """
-    What *model* costs by the list of `genai_prices`, or None where the list has no such model.
+    The price of *model* in the list of `genai_prices`, or None where the list has no such model.
 
-    It is looked for at the provider that the name begins with, or at whoever is at *base_url*: a server of
-    one's own asks for what it likes, so there None is the answer. The price is the one that holds at *now*,
-    by default the present; its `source` names the version of the list and its `date` is that day.
+    The provider is the one that the name begins with, or the one at *base_url*; a private server is not in
+    the list. The price is the one valid at *now*, by default the present. Its `source` names the version of
+    the list, its `date` that day.
 
-    A provider may ask for more where the context is long, or by the time of day, and a `Price` is one number:
-    it is the highest that the model's window and the day allow. So a bill may be too high, and a budget ends
-    a run too early, never too late; give the model a `Price` of its own to have it otherwise. What is stored
-    in a cache for an hour, searches, pictures and sound are not in it.
+    Where a provider has tiers or hours, the price is the highest that the model's window and the day allow.
+    So a budget ends a run too early, never too late; give the model a `Price` to override it. One-hour
+    caches, searches, pictures and sound are not included.
 
     Raises `ConfigError` where the package is not installed.
     """
+    # A bare name has the default window, and so the price of the tiers below it.
     spec = model if isinstance(model, ModelSpec) else ModelSpec(name=model)
     known = _list()
     at = datetime.now(UTC) if now is None else now
+    # The list names models as providers do, without the prefix that chooses a wire here.
     wire = wire_of(spec.name)
     name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT_WIRE
+    # A base URL replaces the provider: a name alone would give the provider's price to a private server.
     try:
         found, info = known.snapshot.find_provider_model(
             name, None, provider if base_url is None else None, base_url
         )
     except LookupError:
+        # No price and not an error: a new model can be used before the list knows it.
         return None
+    # Several where the day has cheaper hours; the highest of each rate is taken below.
     holding = list(_holding(info, at))
     rates = {key: rate for key, unit in UNITS.items() if (rate := _rate(holding, unit, spec.window))}
+    # Without both, a run would count as cheap that is not. Better no price: a budget in money then refuses.
     if not {"input", "output"} <= rates.keys():
         return None
-    said = [f"genai-prices {known.version}", f"{found.id}/{info.id}"]
-    if any(rate.varies for rate in rates.values()):
-        said.append(DEAREST)
+    source = [f"genai-prices {known.version}", f"{found.id}/{info.id}"]
+    if any(varies for _, varies in rates.values()):
+        source.append(DEAREST)
+    # A list that updated itself is newer than its package: its own date tells which prices these are.
     date = known.snapshot.timestamp if known.snapshot.from_auto_update else at
-    amounts = {key: rate.amount for key, rate in rates.items()}
-    return Price(**amounts, source=", ".join(said), date=date.date().isoformat())
+    amounts = {key: amount for key, (amount, _) in rates.items()}
+    return Price(**amounts, source=", ".join(source), date=date.date().isoformat())
 
 
 def priced(spec: ModelSpec, prices: PriceList | None, first: str, base_url: str | None) -> ModelSpec:
     """
-    *spec* with a price: its own, else the one that *prices* knows, if there is such a list.
+    *spec* with a price: its own, else the one in *prices*.
 
     *first* is the name of the agent's first model, which is asked at *base_url*.
     """
+    # No list is looked up unless the host passed one: a bill must not depend on what happens to be installed.
     if spec.price is not None or prices is None:
         return spec
     # A model of another provider is asked at that provider's own URL, whatever the first one's is.
     wire = wire_of(first) or DEFAULT_WIRE
-    ours = (wire_of(spec.name) or wire) == wire
-    return attrs.evolve(spec, price=prices(spec, base_url if ours else None))
+    same_wire = (wire_of(spec.name) or wire) == wire
+    return attrs.evolve(spec, price=prices(spec, base_url if same_wire else None))
 
 
 UNITS = {
@@ -93,21 +99,14 @@ UNITS = {
     "cache_write": "cache_write_mtok",
     "reasoning": "output_reasoning_mtok",
 }
-"""What a `Price` calls a rate, and what the list does."""
+"""The rates of a `Price`, and their names in the list."""
 
 
+# The version and the data come from two modules of the package.
 @final
 class _List(NamedTuple):
     version: str
     snapshot: DataSnapshot
-
-
-@final
-class _Rate(NamedTuple):
-    """The *amount* asked for; *varies*: it is the highest of several."""
-
-    amount: Decimal
-    varies: bool
 
 
 def _list() -> _List:
@@ -115,20 +114,22 @@ def _list() -> _List:
         import genai_prices  # noqa: PLC0415  # an extra, and slow to import
         from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # as above
     except ModuleNotFoundError as error:
+        # A module that is missing inside the package is a broken installation: the hint would mislead.
         if (error.name or "").partition(".")[0] != "genai_prices":
             raise
-        msg = "prices are read from genai_prices: pip install 'turnwheel[prices]', or give models a Price"
+        msg = "prices: genai_prices is not installed; pip install 'turnwheel[prices]', or give models a Price"
         raise ConfigError(msg) from error
     return _List(genai_prices.__version__, get_snapshot())
 
 
 def _holding(info: ModelInfo, at: datetime) -> Iterator[ModelPrice]:
-    """The prices of a model that may hold on the day of *at*: the latest, and those for some of its hours."""
+    """The prices of a model that may apply on the day of *at*: the latest, and those by the hour."""
     from genai_prices.types import ModelPrice, TimeOfDateConstraint  # noqa: PLC0415  # as above
 
     if isinstance(info.prices, ModelPrice):
         yield info.prices
         return
+    # From the newest back. Prices by the hour are collected on the way: a run may last into their hours.
     for each in reversed(info.prices):
         if isinstance(each.constraint, TimeOfDateConstraint):
             yield each.prices
@@ -137,15 +138,17 @@ def _holding(info: ModelInfo, at: datetime) -> Iterator[ModelPrice]:
             return
 
 
-def _rate(holding: list[ModelPrice], unit: str, window: int) -> _Rate | None:
-    """What is asked for *unit*, at the most, of a model that reads *window* tokens; None where it is not."""
+def _rate(holding: list[ModelPrice], unit: str, window: int) -> tuple[Decimal, bool] | None:
+    """The highest price of *unit* for *window* tokens, and whether it has others; None where it has none."""
     from genai_prices.types import TieredPrices  # noqa: PLC0415  # as above
 
-    asked: set[Decimal] = set()
+    amounts: set[Decimal] = set()
     for price in holding:
         amount = getattr(price, unit)
         if isinstance(amount, TieredPrices):
-            asked |= {amount.base, *(tier.price for tier in amount.tiers if tier.start < window)}
+            # A tier that begins beyond the window is never reached.
+            amounts |= {amount.base, *(tier.price for tier in amount.tiers if tier.start < window)}
+        # None is a rate that the provider does not charge apart.
         elif amount is not None:
-            asked.add(amount)
-    return _Rate(max(asked), len(asked) > 1) if asked else None
+            amounts.add(amount)
+    return (max(amounts), len(amounts) > 1) if amounts else None

@@ -1,13 +1,13 @@
 """
 Taking over a run whose process is gone: what becomes of the requests that were open.
 
-A request in the journal was perhaps started, perhaps finished, and nobody knows. Models are asked again, and
-what they had said is dropped. Reads run again, idempotent tools run again with the key they had, unless that
-cannot be any more; of any other tool the machine is told that it may have run, and decides by policy what
-that means. Questions, children and timers are simply open again, and hooks are asked again. Exactly once is
-never claimed.
+Theory of operation. A request in the journal may have been started, and may have finished; only its answer
+would tell, and that is lost. So each kind of request is treated by the harm that doing it twice would do.
+Models are asked again, and the pieces of the lost answer are dropped. Reads run again; idempotent tools run
+again with the same key. Of any other tool the machine learns that it may have run, and its policy decides.
+Questions, children and timers are open again, and hooks are asked again. Exactly once is never claimed.
 
-What was never begun, as whoever handed a run over says, is begun for the first time, whatever it does.
+A request that the worker before handed over as unbegun is begun for the first time, whatever it does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from ..states.state import (
     Waiting,
 )
 from ..states.thinking import source_of
-from .inspect.forked_run import is_foreign
+from .journal.fold import is_foreign
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -84,10 +84,10 @@ WHY = {
     Failure.LOST: "the process that waited for the answer is gone",
     Failure.UNBEGUN: "nobody had begun to ask here",
 }
-"""What is said of a model that is asked once more."""
+"""The message of the failure after which a model is asked once more; journals have these texts."""
 
 Found = Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed
-"""What may become of a request that was open."""
+"""What may become of a request that was open: it is performed again, or an event stands for its answer."""
 
 
 @final
@@ -103,7 +103,7 @@ def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset())
     """
     How *machine*, folded from its journal, goes on at the time *now*.
 
-    *unbegun* are those of its open requests that nobody has begun.
+    *unbegun* are those of its open requests that no worker has begun.
     """
     found = _found(machine, now, unbegun)
     return Recovery(
@@ -116,8 +116,11 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
     state = machine.state
     match state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
-            # What a model is asked is decided anew: somebody may have said something since.
+            # Not the same request again: people may have said more since, and the limits may be reached. A
+            # failure lets the machine decide anew what it asks the model, if anything.
             unasked = request in unbegun or is_foreign(request, machine)
+            # An unasked model cost nothing, a lost one is paid for by an estimate. One that was being stopped
+            # counts as lost: an unbegun one would be asked again, against the person's wish.
             failure = Failure.UNBEGUN if unasked and not state.stopping else Failure.LOST
             return [ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
         case Thinking(stage=stage) if isinstance(stage, Waiting):
@@ -137,6 +140,7 @@ def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
     """What becomes of the open request of a *stage* of thinking."""
     memory = machine.memory
     match stage:
+        # The time it was due at, not a new wait: crashes must not add up to a wait without end.
         case Retry(request=request, due=due):
             return SetTimer(id=request, due=due)
         case Reading(request=request):
@@ -157,8 +161,8 @@ def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
 def _hook(  # the hook, its request and payload, and where and when
     hook: Hook, request: str, payload: str, machine: Machine, now: float, call: ToolCall | None = None
 ) -> FireHook | HookAnswered:
-    """The hooks are asked again; where none is left that could answer, none has a say."""
     arguments = {} if call is None else arguments_of(call.arguments)
+    # Those of today's settings: the run may be taken over by an agent with other hooks.
     names = hooks.asked_at(machine.config, hook, "" if call is None else call.name, arguments)
     if not names:
         return HookAnswered(at=now, request=request)
@@ -170,19 +174,19 @@ def _call(  # noqa: PLR0911  # one return for each phase
 ) -> tuple[Found, ...]:
     """What becomes of the open requests of *call*, if it has any."""
     wish = call.call
-    arguments = arguments_of(wish.arguments) or {}
     match call.phase:
         case Asked(deadline=Forever()) as asked:
             return (question(wish, asked),)
         case Asked(deadline=Timer() as deadline) as asked:
+            # The person was given until then; a deadline that began anew would never come.
             return (question(wish, asked), SetTimer(id=deadline.request, due=deadline.due))
         case (
             AwaitingHooks(request=request, hooks=hearing)
             | AllowedAwaitingHooks(request=request, hooks=hearing)
         ):
-            return (_unheard(wish, request, hearing, machine, now),)
+            return (_pending_hooks(wish, request, hearing, machine, now),)
         case Reviewed(request=request, hook=hook, result=result):
-            told = hooks.told_of_result(result, arguments)
+            told = hooks.told_of_result(result, arguments_of(wish.arguments) or {})
             return (_hook(hook, request, told, machine, now, wish),)
         case RunningChild() as phase:
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
@@ -194,10 +198,11 @@ def _call(  # noqa: PLR0911  # one return for each phase
             return ()
 
 
-def _unheard(
+def _pending_hooks(
     wish: ToolCall, request: str, hearing: HookRound, machine: Machine, now: float
 ) -> FireHook | HookAnswered:
-    """Those of the hooks that were being asked about *wish* are asked again that are still there."""
+    """The hooks that were asked about *wish* and have not answered are asked again."""
+    # Not those of today's settings, as elsewhere: the machine counts the answers of the round it began.
     there = {spec.name for spec in machine.config.hooks}
     said = {one.name for one in hearing.said}
     names = tuple([name for name in hearing.asked if name in there and name not in said])
@@ -208,40 +213,42 @@ def _unheard(
 
 
 def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
-    """Whether rules or mode deny *call* now, under what may be another configuration."""
+    """Whether rules or mode deny *call* now: the configuration may be another one than when it began."""
     memory = machine.memory
-    law = PermissionPolicy(
+    policy = PermissionPolicy(
         mode=memory.session.mode, rules=machine.config.rules, granted=memory.session.granted
     )
-    return law.denial(spec, arguments_of(call.call.arguments) or {}) is not None
+    return policy.denial(spec, arguments_of(call.call.arguments) or {}) is not None
+
+
+def _cancelled(request: str, now: float) -> ToolFinished:
+    return ToolFinished(at=now, request=request, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED)
 
 
 def _first_try(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished:
-    """What becomes of a tool that nobody has begun: it runs, if it still may."""
+    """What becomes of a tool that no worker has begun: it runs, if it still may."""
     name, request = call.call.name, phase.request
     spec = machine.config.tool(name)
     if spec is None:
         gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
         return ToolFinished(at=now, request=request, content=gone, outcome=Outcome.ERROR)
     if phase.told is Order.STOP or _denied(call, spec, machine):
-        return ToolFinished(
-            at=now, request=request, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED
-        )
+        return _cancelled(request, now)
     return tool_run(call.call, spec, request)
 
 
 def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool | ToolFinished | ToolLost:
-    """What becomes of a tool that may have run: of anything but a read nobody says that it did not."""
+    """What becomes of a tool that may have run."""
     spec, request = machine.config.tool(call.call.name), phase.request
+    # A tool that is gone from the settings is treated as the worst kind: nothing here says what it did.
     if spec is None or spec.side_effect is SideEffect.UNSAFE:
         return ToolLost(at=now, request=request)
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
     if spec.side_effect is SideEffect.READ_ONLY:
-        if stops:
-            return ToolFinished(
-                at=now, request=request, content=model_messages.CANCELLED, outcome=Outcome.CANCELLED
-            )
-        return tool_run(call.call, spec, request)
+        # Whether a read has run makes no difference, so "cancelled" is true enough of it.
+        return _cancelled(request, now) if stops else tool_run(call.call, spec, request)
+    # An idempotent tool may have had its effect: a result that says it was cancelled would be a lie. The same
+    # holds where it cannot run again, because it takes other arguments by now.
     if stops or fault_in(call.call, spec, (spec.name,)):
         return ToolLost(at=now, request=request)
     return attrs.evolve(tool_run(call.call, spec, request), again=True)
@@ -254,12 +261,13 @@ def _child(
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child, spec = config.child(name), config.tool(call.call.name)
     if child is None or spec is None:
-        # Nobody is asked about it: it is not there any more, so there is nothing to run again.
+        # Its settings are gone, so its session cannot be resumed. What it reported stays on the account.
         outcome = Outcome.UNKNOWN if begun else Outcome.ERROR
         content = model_messages.LOST if begun else f"No agent named {name!r}."
         return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
     again = child_run(call.call, child, config, phase.limits, machine.memory.session.mode, request)
-    # A cancel that was accepted holds, also for the child, whose own journal may not know of it. One that
-    # may not work any more is stopped, too: what it did and used, or that it was over, is for itself to say.
+    # A cancel that was accepted holds, also for the child, whose own journal may not have it. A child that is
+    # denied by now is stopped, too. It is begun first in both cases: only its own session knows what it did
+    # and spent, or that it was over.
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
     return (again, Cancel(request=request)) if stops else (again,)

@@ -42,12 +42,14 @@ if TYPE_CHECKING:
 
 def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
     """
-    The state that follows *state* on *ctx*'s event, and what is to be done.
+    The state that follows *state* on *ctx*'s event, and the effects.
 
     An event that does not apply gives *state* itself and one `Ignored`. Raises `IllegalTransition` where a
-    handler leaves the table, which is a bug of ours; nothing has changed then.
+    handler leaves the table, which is a bug of turnwheel; nothing has changed then.
     """
     following, effects = _dispatch(state, ctx)
+    # Checked in production too: diagrams, docs and provers rely on the table, and a step outside it is better
+    # refused before it is journaled than found when the journal is read.
     if (state.label, type(ctx.event), following.label) not in LEGAL and not ignored(effects):
         raise IllegalTransition(state.label, type(ctx.event).__name__, following.label)
     return following, effects
@@ -56,6 +58,8 @@ def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
 def _dispatch(  # noqa: PLR0911  # one return for each state
     state: State, ctx: Context
 ) -> tuple[State, tuple[Effect, ...]]:
+    # By class and by hand, not through a dict: the type checker sees that no state is missing, and each
+    # handler gets its own class. Streaming comes first, since each piece of an answer passes here.
     match state:
         case Streaming():
             return streaming.handle(state, ctx)
@@ -77,6 +81,7 @@ def _dispatch(  # noqa: PLR0911  # one return for each state
 
 def ignored(effects: tuple[Effect, ...]) -> bool:
     """Whether these are the effects of an event that did not apply."""
+    # By the effects, not by an unchanged state: an event may apply and leave the state as it is.
     return len(effects) == 1 and isinstance(effects[0], Ignored)
 
 
@@ -84,16 +89,19 @@ def advance(
     config: Config, state: State, memory: Memory, event: Event
 ) -> tuple[State, Memory, tuple[Effect, ...]]:
     """
-    The whole engine: *event* is received, the state moves, the records fold into the memory.
+    The whole engine: *event* is received, the state moves, and the records change the memory.
 
     An event that does not apply touches neither. A repeated post is one that does not apply.
     """
     received = memory
     if isinstance(event, INPUTS):
+        # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
         if memory.has(event):
             return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
+        # Before the handler: it decides with the input already in the mail.
         received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
+    # The memory from before, too: an input that does not apply must count as never received.
     if ignored(effects):
         return state, memory, effects
     return following, received.record(effects), effects

@@ -41,7 +41,7 @@ from ...engine.journal.entries import (
     TakenOver,
     time_of,
 )
-from ...engine.journal.fold import beginning, read
+from ...engine.journal.fold import initial_state, read
 from ...engine.machine import Machine
 from ...engine.recovery import recover
 from ...engine.rendering import history_lines
@@ -56,7 +56,7 @@ def scenario_of(entries: Sequence[bytes], session: str) -> str:
     Times count from a second before the session began. Raises `ConfigError` for a session whose events are
     not one line: it went back, is a fork, or two processes sent inputs at once.
     """
-    writer, folded = _ScenarioWriter(), beginning(entries)
+    writer, folded = _ScenarioWriter(), initial_state(entries)
     blocks = [f"# What happened in session {session}."]
     for entry, effects in read(entries, session, folded):
         blocks += writer.commands(entry)

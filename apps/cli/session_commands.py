@@ -12,8 +12,8 @@ from typing import TypeVar
 import click
 
 from ...effects.errors import ConfigError, UnknownSession
-from ...engine.inspect import export as archive
-from ...engine.inspect.costs import costs
+from ...engine.session import archive
+from ...engine.session.archive import costs
 from ...engine.session.listing import listed
 from ...engine.session.session import Session
 from ...performers.stores.base import Store

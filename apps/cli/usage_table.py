@@ -39,8 +39,8 @@ def _rows(report: Costs, depth: int) -> Iterator[UsageRow]:
     tools = report.own.seconds - sum(share.spent.seconds for share in report.models)
     if round(tools, 3) > 0:
         yield _row("tools", depth + 1, Spent(seconds=tools))
-    if report.titling != Spent():
-        yield _row("title", depth + 1, report.titling)
+    if report.title_spent != Spent():
+        yield _row("title", depth + 1, report.title_spent)
     for child in report.children:
         yield from _rows(child, depth + 1)
 
@@ -63,7 +63,7 @@ def as_plain(report: Costs) -> dict[str, object]:
         "total": figures(report.total),
         "own": figures(report.own),
         "models": [{"model": share.model, **figures(share.spent)} for share in report.models],
-        "title_spent": figures(report.titling),
+        "title_spent": figures(report.title_spent),
         "unpriced_models": list(report.unpriced),
         "children": [as_plain(child) for child in report.children],
     }

@@ -1,11 +1,10 @@
 """
-Where two sessions part, or two versions of turnwheel over one session: the first step at which they do.
+The first step at which two sessions diverge, or two versions of turnwheel over one session.
 
-Theory of operation. Two journals are compared by what happened and what came of it: what each run was set up
-with, each event, the state that it led to and what the machine said. Ids are compared by their place, since
-every run makes up its own. Left out are times, who said something, what a provider made up, how a stream was
-cut, and the entries by which nothing happens to the machine, such as that another process went on. Two
-versions are compared over one journal, by what the machine made of it, and nothing of that is left out.
+Theory of operation. Two journals are compared step by step: the settings of each run, each event, the state
+that it led to and its effects. Ids are compared by the order of their first use: every run makes its own.
+Left out are times, senders, values that a provider makes up, the pieces of a stream, and entries that do not
+touch the machine. Two versions are compared over one journal, by their machines' steps, nothing left out.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import attrs
 import msgspec
 
-from ...effects.errors import InternalError, JournalError, UnknownSession
+from ...effects.errors import InternalError, JournalError
 from ...effects.events import Failure
 from ..codec import TAG
 from ..journal.encoding import decode_entry
@@ -33,25 +32,20 @@ from .replay import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...performers.stores.base import Store
-
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
 
 LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "wire_id", "signature", "next"})
-"""
-Fields that say when something was or how long it took, who said it, what a provider made up, and how many ids
-were.
-"""
+"""Fields with times, senders, values that a provider made up, and counts of ids."""
 
 IDS = frozenset({"id", "ids", "request", "run", "call"})
-"""Fields that hold a name which a run or a sender made up."""
+"""Fields with an id, which a run or a sender made up."""
 
 MADE = ("before", "label", "state", "effects", "spent")
-"""What the machine made of a step."""
+"""The parts of a step that the machine made."""
 
 NAMED = 8
-"""So many differences are named."""
+"""The number of differences that are named."""
 
 SHOWN = 100
 """Bytes of a line that an error shows."""
@@ -61,11 +55,11 @@ SHOWN = 100
 @attrs.frozen(kw_only=True)
 class Divergence:
     """
-    Two journals, or two versions, part at the steps *one* and *other*, after *last*, the last in common.
+    Two journals, or two versions, diverge at the steps *one* and *other*, after *last*, the last in common.
 
-    Each is plain, as `replay.as_plain` has it, or None where that one has ended; *last* is the first one's,
-    None where nothing is in common. *where* names what differs, such as ``event.decision.type``: of the
-    event, or where that is the same of the state, or else of what the machine said.
+    Each is plain, as `replay.as_plain` has it, or None where that side has ended; *last* is the first side's,
+    None where nothing is in common. *where* names the fields that differ, such as ``event.decision.type``: of
+    the event, or where that is the same of the state, or else of the effects.
     """
 
     one: Plain | None
@@ -74,50 +68,37 @@ class Divergence:
     where: tuple[str, ...] = ()
 
 
-async def bisect(store: Store, one: str, other: str) -> Divergence | None:
-    """
-    The first step at which the sessions *one* and *other* of *store* part; None where they do not.
-
-    A session parts from its fork at the step that it was forked at. Raises `UnknownSession`, and
-    `JournalError` for what cannot be read before they part.
-    """
-    mine, theirs = await _load(store, one), await _load(store, other)
-    return _parting(zip_longest(_happened(mine, one), _happened(theirs, other)))
-
-
-async def bisect_versions(
-    store: Store, session: str, against: Iterable[bytes] | None = None
+def compare_sessions(
+    mine: Sequence[bytes], one: str, theirs: Sequence[bytes], other: str
 ) -> Divergence | None:
     """
-    The first step of *session* of *store* of which this version makes something else than another one did.
+    The first step at which the journal *mine* of session *one* and *theirs* of *other* diverge, or None.
 
-    What that one made of it is what stands in the journal, where each event says which state it led to; or,
-    where *against* is given, what is in these lines, which its `replay --json` wrote of the same session. In
-    the parting, *one* is the other version. Raises as `bisect` does.
+    Raises `JournalError` for what cannot be read before that.
     """
-    entries = await _load(store, session)
-    here = _made_here(entries, session)
-    if against is not None:
-        return _parting(_beside(_lines(against), here))
+    return _divergence(zip_longest(_comparable(mine, one), _comparable(theirs, other)))
+
+
+def compare_labels(entries: Sequence[bytes], session: str) -> Divergence | None:
+    """The first step of *session* that leads elsewhere than its journal *entries* say, or None."""
     written = (_written(data, number, session) for number, data in enumerate(entries))
-    return _parting(zip_longest(_labels(written), _labels(here)))
+    return _divergence(zip_longest(_labels(written), _labels(_made_here(entries, session))))
 
 
-async def _load(store: Store, session: str) -> Sequence[bytes]:
-    entries = await store.load(session)
-    if not entries:
-        raise UnknownSession(session)
-    return entries
+def compare_steps(lines: Iterable[bytes], entries: Sequence[bytes], session: str) -> Divergence | None:
+    """The first of the steps in *lines*, as `replay --json` writes them, that *entries* make differently."""
+    return _divergence(_beside(_parsed(lines), _made_here(entries, session)))
 
 
 Compared = tuple[Plain, Plain]
-"""A step, and what is compared of it, part by part; what differs in one makes the later ones differ."""
+"""A step, and its parts to compare, causes first: a difference in one makes the later ones differ."""
 
 
-def _parting(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
-    """Where *steps*, of one side and the other, are not the same."""
+def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Divergence | None:
+    """The first of *steps*, of one side and the other, that differ."""
     last: Plain | None = None
     for one, other in steps:
+        # One side is the beginning of the other: they diverge where the shorter one ends.
         if one is None or other is None:
             return Divergence(one=one and one[0], other=other and other[0], last=last)
         if where := _where(one[1], other[1]):
@@ -127,7 +108,8 @@ def _parting(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Diverg
 
 
 def _where(one: Plain, other: Plain) -> tuple[str, ...]:
-    """Where the first part of *one* that differs does so from that of *other*."""
+    """The fields that differ in the first part of *one* that is not that of *other*."""
+    # The first part only: a difference in the event says more than all its consequences.
     for name in one:
         if found := tuple(islice(_differences(one[name], other[name], name), NAMED)):
             return found
@@ -135,8 +117,9 @@ def _where(one: Plain, other: Plain) -> tuple[str, ...]:
 
 
 def _differences(one: object, other: object, where: str) -> Iterator[str]:
-    """Where *one* differs from *other*; what is of another kind is not looked into."""
+    """The places where *one* differs from *other*."""
     match one, other:
+        # Values of two classes have few fields in common, and each would be named.
         case dict(), dict() if one.get(TAG) != other.get(TAG):
             yield f"{where}.{TAG}"
         case dict(), dict():
@@ -154,12 +137,13 @@ def _differences(one: object, other: object, where: str) -> Iterator[str]:
 # Two journals
 
 
-def _happened(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
-    """The steps of *session* at which something happened to the machine, as far as they can be compared."""
+def _comparable(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
+    """The steps of *session* that touch the machine, with the parts that another session can share."""
     names = _Names()
     for replayed_step in replayed(entries, session):
         step = as_plain(replayed_step)
         again = _asks_again(step)
+        # Every step, also one that is not compared: it may use ids first, or give them other names.
         names.meet(step, again=again)
         if _moves(step) and not again:
             entry = step["entry"]
@@ -168,20 +152,21 @@ def _happened(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
 
 
 def _moves(step: Plain) -> bool:
-    """Whether something happens to the machine at *step*, or to how it is set up."""
+    """Whether *step* touches the machine or its settings."""
     kind = _kind(step)
     return kind in {"RunOpened", "Stepped", "Branched"} or (kind == "TakenOver" and "config" in step["entry"])
 
 
 def _asks_again(step: Plain) -> bool:
-    """Whether *step* only asks a model what stands there already, since nobody had begun to ask it."""
+    """Whether *step* only asks a model again, since no worker had begun to ask it."""
+    # A fork and a takeover do this where the original asked once: the conversation is the same.
     unbegun = step["entry"].get("event", {}).get("failure") == Failure.UNBEGUN
     return unbegun and {effect[TAG] for effect in step["effects"]} == {"CallModel", "ModelCalled", "UseIds"}
 
 
 @final
 class _Names:
-    """What stands for the names that a session made up: the order in which they came."""
+    """Numbers in place of a session's ids, in the order of their first use."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
@@ -190,7 +175,7 @@ class _Names:
         self._asked = ""
 
     def meet(self, step: Plain, *, again: bool) -> None:
-        """Know what *step* gives another name: a run that was copied, and what a model is asked *again*."""
+        """Give a copied run and a request that is made *again* in *step* the numbers of the first ones."""
         run = step["entry"].get("run")
         if _kind(step) == "Forked" and run:
             self._names[run] = self._named(self._run)
@@ -202,9 +187,10 @@ class _Names:
                 self._asked = effect["id"]
 
     def compared(self, part: object) -> object:
-        """*part* without what is left out, and with what stands for names in their place."""
+        """*part* with numbers for ids, and without the fields that are left out."""
         match part:
             case dict():
+                # How a provider cuts an answer into pieces differs from call to call; the text is compared.
                 cut = {"before", "count"} if _is_stream(part) else set[str]()
                 return {
                     name: self._all_named(value) if name in IDS else self.compared(value)
@@ -228,7 +214,7 @@ class _Names:
 
 
 def _is_stream(part: Plain) -> bool:
-    """Whether *part* counts the pieces of an answer, as they came."""
+    """Whether *part* counts the pieces of an answer."""
     return part.get(TAG) == "ModelStreamed" or part.keys() == {"count", "pieces"}
 
 
@@ -237,6 +223,7 @@ def _is_stream(part: Plain) -> bool:
 
 def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
     """The steps of *session* as this version makes them, up to the first one that it makes otherwise."""
+    # A replay stops at a step that leads elsewhere than the journal says; here, that step is the finding.
     last: ReplayedStep | None = None
     steps = replayed(entries, session)
     while True:
@@ -255,7 +242,7 @@ def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
 
 
 def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | None:
-    """The step after *last*, where it leads elsewhere here; None where it is none of the machine's."""
+    """The step after *last*, made by this version; None where it is none of the machine's."""
     machine, entry = last.machine, decode_entry(data)
     if machine is None or not isinstance(entry, Stepped):
         return None
@@ -263,29 +250,31 @@ def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | 
     try:
         effects = machine.advance(entry.event)
     except InternalError:
+        # This version's machine fails at it: that is its step, with the error for a label.
         return {**as_plain(attrs.evolve(step, effects=())), "label": str(error), "state": None}
     return as_plain(attrs.evolve(step, state=machine.state, memory=machine.memory, effects=effects))
 
 
 def _written(data: bytes, number: int, session: str) -> Plain:
-    """What an entry says of its step: no more than what happened and which state that led to."""
+    """The step that an entry tells of: its event and the label of its state, and no more."""
     entry = decode_entry(data, f"entry {number} of session {session!r}")
     label = entry.label if isinstance(entry, Stepped) else ""
     return {"number": number, "at": time_of(entry), "entry": plain_entry(entry), "label": label}
 
 
 def _labels(steps: Iterable[Plain]) -> Iterator[Compared]:
-    """Those of *steps* of which a journal says which state they led to."""
+    """Those of *steps* with a label in the journal, to compare by it."""
     for step in steps:
         if _kind(step) == "Stepped":
             yield step, {"label": step["label"]}
 
 
-def _lines(lines: Iterable[bytes]) -> Iterator[Plain]:
-    """The steps that *lines* tell; `JournalError` for one that tells none, and where there is none."""
+def _parsed(lines: Iterable[bytes]) -> Iterator[Plain]:
+    """The steps in *lines*; `JournalError` for a line that is none, and for no lines."""
     number = 0
     for number, text in enumerate(lines, 1):
         step: object = None
+        # People pass the wrong file: anything that is no step is one error, with its line.
         with suppress(msgspec.MsgspecError):
             step = msgspec.json.decode(text)
         if not isinstance(step, dict) or not {"number", "entry", *MADE} <= step.keys():
@@ -298,16 +287,17 @@ def _lines(lines: Iterable[bytes]) -> Iterator[Plain]:
 
 
 def _beside(
-    told: Iterable[Plain], here: Iterator[Plain]
+    given: Iterable[Plain], here: Iterator[Plain]
 ) -> Iterator[tuple[Compared | None, Compared | None]]:
-    """What was *told*, and the same steps *here*: only a part may have been, or the session has gone on."""
-    for step in told:
+    """The *given* steps, and the same ones *here*."""
+    # By number: the file may hold a part only, and the session may have gone on since.
+    for step in given:
         made = next((made for made in here if made["number"] >= step["number"]), None)
         yield (step, _made(step)), None if made is None else (made, _made(made))
 
 
 def _made(step: Plain) -> Plain:
-    """What of *step* two versions have in common, which may write the entry itself in two ways."""
+    """The parts of *step* that two versions share; they may write the entry itself in two ways."""
     return {"step": [step["number"], _kind(step)], **{name: step[name] for name in MADE}}
 
 

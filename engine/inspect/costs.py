@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import UnknownSession
 from ...effects.events import (
     AgentFinished,
     Interrupted,
@@ -19,14 +18,13 @@ from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
 from ..journal.entries import Forked, Stepped
-from ..journal.fold import beginning, read
+from ..journal.fold import initial_state, read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...effects import Effect
     from ...effects.events import Event
-    from ...performers.stores.base import Store
     from ..journal.entries import Entry
 
 
@@ -45,22 +43,23 @@ class Costs:
     """
     The bill of *session*.
 
-    *own* is what its runs spent on every branch, without their children: *models* is that by model, and what
-    is left of it is the time of tools. *titling* is what its title cost. *children* have bills of their own.
+    *own* is the spend of its runs on every branch, without their children. *models* divide it by model; the
+    rest of it is the time of tools. *title_spent* found its title. *children* have bills of their own.
     """
 
     session: str
     title: str
     agent: str
     own: Spent
-    titling: Spent
+    title_spent: Spent
     models: tuple[ModelCosts, ...] = ()
     children: tuple[Costs, ...] = ()
 
     @property
     def total(self) -> Spent:
         """All of it. The turns are its own: those of its children are in theirs."""
-        total = self.own + self.titling
+        # Tokens and money add up over a family. Turns limit one run each, so their sum would mean nothing.
+        total = self.own + self.title_spent
         for child in self.children:
             total += attrs.evolve(child.total, turns=0)
         return total
@@ -73,48 +72,8 @@ class Costs:
         return tuple(dict.fromkeys([*mine, *below]))
 
 
-async def costs(store: Store, session: str) -> Costs:
-    """
-    What *session* of *store* cost, read from its journal and those of its children.
-
-    Its total is `Session.spent`, but for a child that is at work or that nobody waited for any more: its bill
-    has all that it spent, its parent's account what it had told by the time that the call was over. Of a
-    child whose journal is gone, only that is known.
-
-    Raises `UnknownSession`, and `JournalError` for what cannot be read.
-    """
-    entries = await store.load(session)
-    if not entries:
-        raise UnknownSession(session)
-    return await _report(store, session, entries)
-
-
-async def _report(store: Store, session: str, entries: Sequence[bytes]) -> Costs:
-    account, folded = _Account(), beginning(entries)
-    for entry, effects in read(entries, session, folded):
-        account.follow(entry, effects)
-    children: list[Costs] = []
-    for call, child in account.children.items():
-        name = f"{session}.{call}"
-        kept = await store.load(name)
-        children.append(
-            await _report(store, name, kept)
-            if kept
-            else Costs(session=name, title="", agent=child.agent, own=child.spent, titling=Spent())
-        )
-    return Costs(
-        session=session,
-        title=folded.title,
-        agent="" if folded.machine is None else folded.machine.config.agent,
-        own=account.own,
-        titling=folded.titling,
-        models=tuple([ModelCosts(model=model, spent=spent) for model, spent in account.models.items()]),
-        children=tuple(children),
-    )
-
-
 @attrs.define
-class _Child:
+class ChildAccount:
     """A child as its parent's journal knows it."""
 
     agent: str
@@ -122,46 +81,66 @@ class _Child:
 
 
 @final
-@attrs.define
-class _Account:
-    """What a journal says was spent, as its entries are read."""
+class Account:
+    """What the journal *entries* of *session* say was spent, and by which *children*, by their calls."""
 
-    own: Spent = Spent()
-    models: dict[str, Spent] = attrs.Factory(dict)
-    children: dict[str, _Child] = attrs.Factory(dict)
-    _asked: str = ""  # the model that is being asked: a run asks one at a time
-    _asked_of: dict[str, RunAgent] = attrs.Factory(dict)  # children, by what they are the answer to
+    def __init__(self, entries: Sequence[bytes], session: str) -> None:
+        self.children: dict[str, ChildAccount] = {}
+        self._own = Spent()
+        self._models: dict[str, Spent] = {}
+        self._model = ""  # the model at work: a run asks one at a time
+        self._agents: dict[str, RunAgent] = {}  # by request, which is all that a child's answer names
+        self._session, self._state = session, initial_state(entries)
+        for entry, effects in read(entries, session, self._state):
+            self._follow(entry, effects)
 
-    def follow(self, entry: Entry, effects: Sequence[Effect]) -> None:
-        """Take in *entry*, to which the machine said *effects*."""
+    def bill(self, children: Iterable[Costs]) -> Costs:
+        """The bill of the session, with those of its *children*."""
+        machine = self._state.machine
+        return Costs(
+            session=self._session,
+            title=self._state.title,
+            agent="" if machine is None else machine.config.agent,
+            own=self._own,
+            title_spent=self._state.title_spent,
+            models=tuple([ModelCosts(model=model, spent=spent) for model, spent in self._models.items()]),
+            children=tuple(children),
+        )
+
+    def _follow(self, entry: Entry, effects: Sequence[Effect]) -> None:
+        """Take in *entry*, to which the machine answered with *effects*."""
         if isinstance(entry, Forked):
-            # What was spent before is on another session's bill, and its children are.
-            self.own, self.models, self.children = Spent(), {}, {}
+            # The original pays for what was spent before, and for its children. Their requests stay known:
+            # a fork may be given the answer of a child that the original began.
+            self._own, self._models, self.children = Spent(), {}, {}
         event = entry.event if isinstance(entry, Stepped) else None
         for number, effect in enumerate(effects):
             if isinstance(effect, AddUsage):
                 self._add(effect.spent, event, effects[number:])
+        # After the usage, and before the requests: one step may end an answer and ask for the next.
         if isinstance(event, ModelFinished | ModelFailed):
-            self._asked = ""
+            self._model = ""
         for effect in effects:
             if isinstance(effect, CallModel):
-                self._asked = effect.model
+                self._model = effect.model
             elif isinstance(effect, RunAgent):
-                self._asked_of[effect.id] = effect
-                self.children[effect.call] = _Child(effect.agent)
+                self._agents[effect.id] = effect
+                self.children[effect.call] = ChildAccount(effect.agent)
 
     def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:
-        """Add what was *spent* to the account of who did; *rest* is what the machine said from there on."""
+        """Add *spent* to the account of the spender; *rest* are the effects from there on."""
         match event:
+            # In a fork, the child may be the original's: then it is not among the children yet.
             case AgentFinished(request=request):
-                asked = self._asked_of[request]  # in a fork perhaps by the session that it is a copy of
-                self.children.setdefault(asked.call, _Child(asked.agent)).spent += spent
-            case Interrupted() if not self._asked:
-                # Nobody waits for a child any more: that its call is over is said next.
+                asked = self._agents[request]
+                self.children.setdefault(asked.call, ChildAccount(asked.agent)).spent += spent
+            case Interrupted() if not self._model:
+                # No answer comes any more: what the child had reported is booked, and then its call settles.
                 call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
+            # A tool uses time and no model, so it is in no model's share.
             case ToolFinished():
-                self.own += spent
+                self._own += spent
             case _:
-                self.own += spent
-                self.models[self._asked] = self.models.get(self._asked, Spent()) + spent
+                self._own += spent
+                self._models[self._model] = self._models.get(self._model, Spent()) + spent

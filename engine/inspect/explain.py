@@ -1,8 +1,8 @@
 """
 Why a call ran, or did not: the account of one call, read from the journal and from nothing else.
 
-The journal holds what happened and not what was decided; but the machine is pure, so folding it again tells
-every decision with its grounds.
+The journal holds what happened and not what was decided. But the machine is pure, so folding the journal
+again yields every decision with its grounds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import UnknownCall, UnknownSession
 from ...effects.events import (
     Approve,
     ApproveAlways,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from ...effects.events import Decision
     from ...effects.hooks import HookSaid
     from ...effects.messages import ToolCall
-    from ...performers.stores.base import Store
     from ..journal.entries import Entry
 
 
@@ -74,32 +72,10 @@ class Explanation:
     moments: tuple[Moment, ...]
 
 
-async def explain(store: Store, session: str, call: str) -> Explanation:
-    """
-    Why *call* of *session* ran, or did not. The end of its id is enough where no other call has it.
-
-    It may be a call of one of the session's children, too: what a child did is in a session of its own, which
-    the account of the call that started it names. Raises `UnknownSession`, `UnknownCall` with the calls it
-    may be, and `JournalError` for what cannot be read.
-    """
-    told = await _read(store, session)
-    if not told:
-        raise UnknownSession(session)
-    wished = _wished(told)
-    found = [(wish, told, session) for wish in _meant(call, wished)]
-    if not found:
-        for name in [f"{one.session}.{one.what.call}" for one in told if isinstance(one.what, AgentStarted)]:
-            theirs = await _read(store, name)
-            found += [(wish, theirs, name) for wish in _meant(call, _wished(theirs))]
-    if len(found) != 1:
-        raise UnknownCall(call, tuple([wish.id for wish, _, _ in found] or wished))
-    return _account(*found[0])
-
-
 @final
 @attrs.frozen
-class _Befell:
-    """What came over *calls* that were not over, from outside: *kind* in one word, *text* in full."""
+class _Interference:
+    """Something from outside that met open *calls*: *kind* in one word, *text* in full."""
 
     calls: tuple[str, ...]
     kind: str
@@ -108,98 +84,108 @@ class _Befell:
 
 @final
 @attrs.frozen
-class _Told:
-    """*what* the machine said, or what came over it, *at* a time in *session*."""
+class _Occurrence:
+    """*what* the machine did, or what came from outside, *at* a time in *session*."""
 
     at: float
     session: str
-    what: Effect | _Befell
+    what: Effect | _Interference
 
 
-async def _read(store: Store, session: str) -> list[_Told]:
-    return list(_told(await store.load(session), session))
+@final
+class Timeline:
+    """The journal *entries* of *session* as the calls of its model went through it."""
+
+    def __init__(self, entries: Sequence[bytes], session: str) -> None:
+        self._session = session
+        self._occurrences = list(_occurrences(entries, session))
+        turns = [one.what for one in self._occurrences if isinstance(one.what, TurnEnded)]
+        self.calls: dict[str, ToolCall] = {call.id: call for turn in turns for call in turn.calls}
+
+    @property
+    def children(self) -> list[str]:
+        """The sessions of the children that calls started."""
+        return [
+            f"{one.session}.{one.what.call}"
+            for one in self._occurrences
+            if isinstance(one.what, AgentStarted)
+        ]
+
+    def explain(self, call: str) -> list[Explanation]:
+        """The accounts of the calls whose id is *call*, or ends with it where none is."""
+        # A full id first: it may be the end of another one, and then it still means itself.
+        if call in self.calls:
+            return [self._account(self.calls[call])]
+        # People type the number at the end of an id, with or without the dash before it.
+        end = f"-{call.removeprefix('-')}"
+        return [self._account(wish) for name, wish in self.calls.items() if name.endswith(end)]
+
+    def _account(self, wish: ToolCall) -> Explanation:
+        story = _Story(wish.id)
+        # A pass over all occurrences for one call: asking why is rare, and an index would take as long.
+        moments = [
+            Moment(at=one.at, what=what, text=text)
+            for one in self._occurrences
+            for what, text in story.words(one.what, one.session)
+        ]
+        return Explanation(
+            session=self._session,
+            call=wish.id,
+            tool=wish.name,
+            arguments=wish.arguments,
+            moments=tuple(sorted(moments, key=lambda moment: moment.at)),
+        )
 
 
-def _wished(told: Sequence[_Told]) -> dict[str, ToolCall]:
-    """The calls that the model made, by their ids."""
-    ended = [one.what for one in told if isinstance(one.what, TurnEnded)]
-    return {wish.id: wish for turn in ended for wish in turn.calls}
-
-
-def _meant(call: str, wished: dict[str, ToolCall]) -> list[ToolCall]:
-    """Those of the calls that *call* may mean."""
-    if call in wished:
-        return [wished[call]]
-    return [wish for name, wish in wished.items() if _ends(name, call)]
-
-
-def _account(wish: ToolCall, told: Sequence[_Told], session: str) -> Explanation:
-    story = _Story(wish.id)
-    moments = [moment for one in told for moment in story.told(one)]
-    return Explanation(
-        session=session,
-        call=wish.id,
-        tool=wish.name,
-        arguments=wish.arguments,
-        moments=tuple(sorted(moments, key=lambda moment: moment.at)),
-    )
-
-
-def _ends(name: str, call: str) -> bool:
-    return name.endswith(f"-{call.removeprefix('-')}")
-
-
-def _told(entries: Sequence[bytes], session: str) -> Iterator[_Told]:
-    """
-    Everything the machine said and what came over it, as the journal is gone through again.
-
-    What a person says has the time at which they said it. What follows from it is of when it was taken up,
-    which may be by another process, much later.
-    """
+def _occurrences(entries: Sequence[bytes], session: str) -> Iterator[_Occurrence]:
+    """Each effect and each interference, as the journal is gone through again."""
     now = 0.0
     for step in replayed(entries, session):
+        # An input has the time at which its sender sent it, which may be long before it is applied. Its
+        # effects are of when it was applied, perhaps by another process: time must not run backwards.
         posted = isinstance(step.event, Post)
         now = now if posted else max(now, step.at)
-        if (befell := _befell(step.entry, calls_in(step.before))) is not None:
-            yield _Told(step.at if posted else now, step.session, befell)
+        if (met := _interference(step.entry, calls_in(step.before))) is not None:
+            yield _Occurrence(step.at if posted else now, step.session, met)
         for effect in step.effects:
-            said = posted and isinstance(effect, ApprovalResolved)
-            yield _Told(step.at if said else max(now, step.at), step.session, effect)
+            # A decision counts from when the approver gave it: that is when the waiting ended.
+            decided = posted and isinstance(effect, ApprovalResolved)
+            yield _Occurrence(step.at if decided else max(now, step.at), step.session, effect)
 
 
-def _befell(entry: Entry, open_: tuple[str, ...]) -> _Befell | None:
+def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
     match entry:
         case TakenOver():
             text = "another process went on with the run, or the same one later, while the call was open"
-            return _Befell(open_, "taken over", text)
+            return _Interference(open_, "taken over", text)
+        # A fork of a session at rest met no call.
         case Forked(session=other) if open_:
-            return _Befell(open_, "copied", f"while it was open, from session {other}, where it went on")
+            return _Interference(
+                open_, "copied", f"while it was open, from session {other}, where it went on"
+            )
         case HandedOver():
-            text = "whoever ran it let what was at work end, and left the rest to whoever takes over"
-            return _Befell(open_, "handed over", text)
+            text = "the worker let running calls end, and left the rest to the next worker"
+            return _Interference(open_, "handed over", text)
         case Stepped(event=CallCancelled(call=call)):
-            return _Befell((call,), "given up", "a person gave up this call")
+            return _Interference((call,), "given up", "a person gave up this call")
         case Stepped(event=Interrupted()):
-            return _Befell(open_, "interrupted", "the run was asked to stop")
+            return _Interference(open_, "interrupted", "the run was asked to stop")
         case _:
             return None
 
 
 @final
 class _Story:
-    """What of all that was said is about the call *name*."""
+    """What of all occurrences is about the call *name*."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._questions: set[str] = set()
 
-    def told(self, told: _Told) -> Iterator[Moment]:
-        """The moments that *told* adds."""
-        for what, text in self._words(told.what, told.session):
-            yield Moment(at=told.at, what=what, text=text)
-
-    def _words(self, effect: Effect | _Befell, session: str) -> Iterator[tuple[str, str]]:
-        match effect:
+    def words(self, what: Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
+        """What *what*, in *session*, adds to the account: one word each, and a text."""
+        match what:
+            # A story begins with the model's own words for the call, before hooks may change its arguments.
             case TurnEnded(calls=calls):
                 yield from (
                     ("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == self._name
@@ -209,32 +195,31 @@ class _Story:
             case HookEnded(call=self._name, said=said):
                 yield from (("hook", _hook(one)) for one in said)
             case CallJudged(call=self._name):
-                detail = f": {effect.detail}" if effect.detail else ""
-                yield "judged", f"{effect.verdict}, by {effect.ground}{detail}"
+                detail = f": {what.detail}" if what.detail else ""
+                yield "judged", f"{what.verdict}, by {what.ground}{detail}"
             case ToolStarted(call=self._name):
-                yield "started", f"{effect.tool} {effect.arguments}"
+                yield "started", f"{what.tool} {what.arguments}"
+            # With the session, where the child's own story is told.
             case AgentStarted(call=self._name):
-                yield (
-                    "started",
-                    f"agent {effect.agent}, in session {session}.{self._name}: {effect.prompt}",
-                )
+                yield "started", f"agent {what.agent}, in session {session}.{self._name}: {what.prompt}"
             case CallSettled(call=self._name):
-                yield "ended", f"{effect.outcome}: {effect.content}"
-            case _Befell(calls=calls) if self._name in calls:
-                yield effect.kind, effect.text
+                yield "ended", f"{what.outcome}: {what.content}"
+            case _Interference(calls=calls) if self._name in calls:
+                yield what.kind, what.text
             case _:
-                yield from self._question(effect)
+                yield from self._question(what)
 
-    def _question(self, effect: Effect | _Befell) -> Iterator[tuple[str, str]]:
-        match effect:
+    def _question(self, what: Effect | _Interference) -> Iterator[tuple[str, str]]:
+        match what:
             case ApprovalRequested(call=self._name, request=request):
+                # Answers name the question only, so the story remembers which ones are its own.
                 self._questions.add(request)
-                yield "asked", f"a person, because of {effect.why}; the question is {request}"
+                yield "asked", f"a person, because of {what.why}; the question is {request}"
             case ApprovalResolved(request=request) if request in self._questions:
-                by = f", by {effect.by}" if effect.by else ""
-                yield "answered", f"{_decision(effect.decision)}{by}"
+                by = f", by {what.by}" if what.by else ""
+                yield "answered", f"{_decision(what.decision)}{by}"
             case ApprovalWithdrawn(request=request) if request in self._questions:
-                yield "withdrawn", "nobody answered in time" if effect.late else "the question was taken back"
+                yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
             case _:
                 pass
 
@@ -254,10 +239,8 @@ def _hook(said: HookSaid) -> str:
 
 def _decision(decision: Decision) -> str:
     match decision:
-        case Approve(arguments=""):
-            return "yes"
         case Approve(arguments=edited):
-            return f"yes, with {edited}"
+            return f"yes, with {edited}" if edited else "yes"
         case ApproveAlways(where=where):
             return "yes, always" + (f" where {where}" if where else "")
         case Deny(message=message, interrupt=ends):

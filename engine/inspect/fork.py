@@ -1,11 +1,11 @@
 """
 Copying a session up to one of its steps, to go on from there in another way.
 
-Theory of operation. The copy begins with the entries before that step, byte for byte. Then comes one that
-says so, and gives the run that was under way another name: what it asks for from now on has ids of its own.
-Then comes what happens instead of the step, if anything: it is applied here, so that whether it can be is
-known at once, and what follows from it is begun by whoever goes on. What was open is classified by them as
-after a lost process. Nothing is performed here.
+Theory of operation. The copy begins with the entries before that step, byte for byte. Then comes a `Forked`
+entry, which gives the run that was under way another name: its new requests have ids of their own. Then comes
+the replacement of the step, if any. It is applied here, so an impossible one fails at once. Requests that
+follow from it are begun by the worker that resumes the copy, and it treats open ones as after a lost process.
+Nothing is performed here.
 """
 
 from __future__ import annotations
@@ -66,29 +66,26 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.fold import apply_entry, fold
+from ..journal.fold import apply_entry, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
 from ..machine import Machine
 from ..open_work import links_of, questions
 from ..transition import ignored
-from .forked_run import is_foreign
 from .replay import replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..journal.entries import Entry
-    from ..journal.fold import SessionState
 
 Replacement = str | Change | Decision | Answer | Post
 """
-What may happen in a copy in place of a step: an event, such as the one that stands there with something
-changed; another setting; another answer to the question; or another text in place of what was said or came
-back there.
+What may happen in a copy in place of a step: an event, such as the step's own with something changed; a
+setting; another answer to the question; or another text for an answer, a result or a prompt.
 """
 
 SHOWN = 200
-"""Characters of a value that are shown in an error."""
+"""Characters of a value that an error shows."""
 
 POSTED = UserSent | UserSteered | ControlReceived
 """The events that wait for the next run where none is under way."""
@@ -100,7 +97,7 @@ class ForkPoint:
     """
     How a session is copied: up to step *at*, at the time *now*, and what happens *instead* of it.
 
-    *new_id* makes up what nobody is called.
+    *new_id* makes ids for the copy's run and for inputs.
     """
 
     at: int = attrs.field(validator=of_kind(int))
@@ -110,39 +107,35 @@ class ForkPoint:
 
 
 def check_replacement(instead: object) -> None:
-    """
-    Raise `ArgumentError` or `ConfigError` for what cannot come in place of a step, wherever that is.
-
-    It comes from the caller and is kept, so nobody may take it apart, and no journal have it, before this.
-    """
+    """Raise `ArgumentError` or `ConfigError` for an *instead* that fits no step of any session."""
+    # It comes from the caller and goes into a journal. So it is checked before the redactor reads its fields,
+    # and before anything is written.
     match instead:
         case None | SetModel() | SetMode() | SetThinking():
-            return  # `changed` knows what can be changed here
+            return  # `control_event` knows what can be changed here
         case str():
-            within("what comes in place of a step", len(instead), MAX_PROMPT)
+            within("the text in instead", len(instead), MAX_PROMPT)
         case Approve() | ApproveAlways() | Deny():
             approval_event("", instead, 0.0, "")
-        case UserSent(text=text, id=id, files=files, sender=sender):
-            Input(text=text, id=id, files=files, sender=sender)
-            _check_kept(instead)
-        case UserSteered(text=text, id=id, files=files):
-            Input(text=text, id=id, files=files)
-            _check_kept(instead)
+        case UserSent() | UserSteered():
+            sender = instead.sender if isinstance(instead, UserSent) else ""
+            Input(text=instead.text, id=instead.id, files=instead.files, sender=sender)
+            _check_storable(instead)
         case _ if isinstance(instead, Answer | Post):
-            _check_kept(instead)
+            _check_storable(instead)
         case _:
-            msg = f"what happens instead is an event, a change, a decision or a text, not {instead!r}"
+            msg = f"instead must be an event, a setting, a decision or text; got {instead!r:.{SHOWN}}"
             raise ArgumentError(msg)
 
 
-def _check_kept(event: Answer | Post) -> None:
-    """Refuse an *event* that nobody could read in a journal, or that would be another one there."""
+def _check_storable(event: Answer | Post) -> None:
+    """Refuse an *event* that a journal could not be read with, or that would be another one when read."""
     entry = Stepped(event=event, label="")
     try:
         same = decode_entry(encode_entry(entry)) == entry
     except TooLarge:
         raise
-    except Exception:  # noqa: BLE001  # whatever its fields are, and whoever stumbles over them
+    except Exception:  # noqa: BLE001  # fields of any type, which fail in any way
         same = False
     if not same:
         msg = f"{repr(event)[:SHOWN]} cannot be kept: a field is not of its type, or no finite number"
@@ -150,150 +143,143 @@ def _check_kept(event: Answer | Post) -> None:
 
 
 def fork_entries(
-    entries: Sequence[bytes], session: str, name: str, cut: ForkPoint
+    entries: Sequence[bytes], session: str, name: str, point: ForkPoint
 ) -> tuple[list[bytes], bytes]:
     """
-    The journal of *name*, a copy of that of *session*, whose *entries* these are, and what it is about.
+    The journal and the encoded summary of *name*, a copy of *session*, whose *entries* these are.
 
-    Raises `ConfigError` and `ArgumentError` for a *cut* that cannot be made, and says why.
+    Raises `ConfigError` and `ArgumentError` for a *point* at which no copy can be made.
     """
-    if not 0 <= cut.at <= len(entries):
+    at = point.at
+    if not 0 <= at <= len(entries):
         has = f"it has {len(entries)} steps, the first is 0" if entries else "it has none"
-        msg = f"session {session!r} cannot be forked at step {cut.at!r}: {has}"
+        msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
         raise ConfigError(msg)
-    folded = fold(entries[: cut.at], session)
-    if folded.machine is None:
-        raise _not_begun(entries, session, cut.at)
-    copy = _Copy(folded, folded.machine, name, cut.at)
-    copy.add(Forked(at=cut.now, session=session, run=cut.new_id() if folded.unfinished else ""))
-    if cut.instead is not None:
-        there = decode_entry(entries[cut.at]) if cut.at < len(entries) else None
-        copy.happen(_event(cut.instead, there, copy.machine, cut), cut.now)
-    _check_children(copy.machine, entries, session, cut.at)
-    line = encode(summarize(folded, name), SessionSummary)
-    return [*entries[: cut.at], *map(encode_entry, copy.added)], line
+    # The entries that are copied, and no more: a damaged entry later on does not matter to the copy.
+    state = fold(entries[:at], session)
+    if state.machine is None:
+        raise _no_prompt(entries, session, at)
+    added: list[Entry] = []
+
+    def add(entry: Entry) -> None:
+        # The same fold as any reader's: an entry that it refuses is never written.
+        apply_entry(state, entry, at + len(added), name)
+        added.append(entry)
+
+    # A run that is over keeps its name: the copy asks for nothing more in it.
+    add(Forked(at=point.now, session=session, run=point.new_id() if state.unfinished else ""))
+    machine = state.machine
+    if point.instead is not None:
+        there = decode_entry(entries[at]) if at < len(entries) else None
+        event = _event(point.instead, there, machine, point)
+        for entry in _replaced(event, machine, point):
+            add(entry)
+    # After the replacement, which may be the answer of the child that is at work.
+    _check_children(state.machine, entries, session, at)
+    return [*entries[:at], *map(encode_entry, added)], encode(summarize(state, name), SessionSummary)
 
 
-@final
-@attrs.define
-class _Copy:
-    """The session *name*, made of another one's first *length* entries and those that were *added*."""
-
-    folded: SessionState
-    machine: Machine
-    name: str
-    length: int
-    added: list[Entry] = attrs.Factory(list)
-
-    def add(self, entry: Entry) -> None:
-        """Let *entry* be the next one."""
-        apply_entry(self.folded, entry, self.length + len(self.added), self.name)
-        self.added.append(entry)
-        self.machine = self.folded.machine or self.machine
-
-    def happen(self, event: Event, now: float) -> None:
-        """Let *event* happen; what follows from it is begun by whoever goes on."""
-        machine = self.machine
-        if machine.done and isinstance(event, POSTED):
-            self.add(Posted(event=event))
-            return
-        tried = Machine(machine.config, machine.state, machine.memory)
-        effects = tried.advance(event)
-        if ignored(effects):
-            kind, label = type(event).__name__, machine.state.label
-            msg = f"{kind} changes nothing at step {self.length}, where the run is in the state {label}"
-            raise ConfigError(msg)
-        self.add(Stepped(event=event, label=tried.state.label))
-        asked = tuple([effect.id for effect in effects if is_request(effect)])
-        if unbegun := tuple([name for name in self.machine.state.open if name in asked]):
-            self.add(HandedOver(at=now, unbegun=unbegun))
-
-
-def _not_begun(entries: Sequence[bytes], session: str, at: int) -> Exception:
-    """Why there is nothing to copy yet *at* this step."""
-    steps = replayed(entries, session)
-    first = next((step.number for step in steps if step.state is not None), None)
+def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
+    """The error for a fork before the first run."""
+    first = next((step.number for step in replayed(entries, session) if step.state is not None), None)
+    # A journal with a title or an input alone is no session yet.
     if first is None:
         return UnknownSession(session)
-    msg = f"at step {at} nothing has been said yet in session {session!r}: fork at {first + 1} or later"
+    msg = f"session {session!r} cannot be forked at step {at}: no prompt yet; fork at {first + 1} or later"
     return ConfigError(msg)
 
 
-# Children
-
-
 def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at: int) -> None:
-    """Refuse a copy in which a child is at work: it has a session of its own, and is at work there."""
+    """Refuse a copy in which a child is at work: its own session is not copied, and goes on elsewhere."""
     state = machine.state
     if not isinstance(state, Executing | Confirming | Dispatching):
         return
+    # A child that the replacement has just asked for is the copy's own, and begins there.
     theirs = [
         one.call.id
         for one in state.batch.calls
         if isinstance(one.phase, RunningChild) and is_foreign(one.phase.request, machine)
     ]
     for child in [link for link in links_of(state, session) if link.call in theirs]:
-        free = _childless(entries, session)
-        ways = [f"{max(one for one in free if one < at)}, before it began"]
-        ways += [f"{one}, when it was over" for one in free if one > at][:1]
+        free = [step.number + 1 for step in replayed(entries, session) if step.state and not step.children]
+        ways = [str(max(one for one in free if one < at)), *[str(one) for one in free if one > at][:1]]
         msg = (
-            f"at step {at} the agent {child.agent!r} is at work for call {child.call!r}, in a session of its "
-            f"own that a copy does not have, {child.session!r}: fork at {', or at '.join(ways)}; or say what "
-            "it answers instead"
+            f"session {session!r} cannot be forked at step {at}: child {child.agent!r} is at work for call "
+            f"{child.call!r}; fork at {' or '.join(ways)}, or pass its answer as instead="
         )
         raise ConfigError(msg)
-
-
-def _childless(entries: Sequence[bytes], session: str) -> list[int]:
-    """The steps at which no child is at work."""
-    return [step.number + 1 for step in replayed(entries, session) if step.state and not step.children]
 
 
 # What happens instead
 
 
-def _event(instead: Replacement, there: Entry | None, machine: Machine, cut: ForkPoint) -> Event:
-    """What happens to *machine*: *instead*, in place of *there* and at the time of that: nothing is late."""
+def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entry]:
+    """The entries by which *event* happens to *machine*."""
+    # Without a run there is nothing to step: the event waits, as it would if its sender had posted it.
+    if machine.done and isinstance(event, POSTED):
+        yield Posted(event=event)
+        return
+    # A second machine: the fold applies the step to the first one.
+    tried = Machine(machine.config, machine.state, machine.memory)
+    effects = tried.advance(event)
+    if ignored(effects):
+        kind, label = type(event).__name__, machine.state.label
+        msg = f"{kind} has no effect at step {point.at} (state {label})"
+        raise ConfigError(msg)
+    yield Stepped(event=event, label=tried.state.label)
+    # Without this, a tool that follows from the replacement would count as lost: it may have run, it did not.
+    asked = {effect.id for effect in effects if is_request(effect)}
+    if unbegun := tuple([name for name in tried.state.open if name in asked]):
+        yield HandedOver(at=point.now, unbegun=unbegun)
+
+
+def _event(instead: Replacement, there: Entry | None, machine: Machine, point: ForkPoint) -> Event:
+    """The event of *instead*, in place of *there*."""
     event = there.event if isinstance(there, Posted | Stepped) else None
-    at = cut.now if there is None else time_of(there)
+    # The time of the step, not of the fork: a decision made for then is not too late for its deadline.
+    at = point.now if there is None else time_of(there)
+    # Cleaned as any input is: the copy's journal must be able to hold it.
     if isinstance(instead, str):
-        return _said(clean(instead), event, machine, at, cut)
+        return _text_event(clean(instead), event, machine, at, point)
     if isinstance(instead, Decision):
-        return approval_event(_question(event, machine, cut.at), instead, at, by=f"a fork at step {cut.at}")
+        request = _question(event, machine, point.at)
+        return approval_event(request, instead, at, by=f"a fork at step {point.at}")
     if isinstance(instead, Change):
-        return control_event(instead, machine.config, at, cut.new_id())
+        return control_event(instead, machine.config, at, point.new_id())
     return instead
 
 
-def _said(text: str, event: Event | None, machine: Machine, at: float, cut: ForkPoint) -> Event:
-    """That *text* comes in place of *event*: from a model, a tool, an agent or a person."""
+def _text_event(text: str, event: Event | None, machine: Machine, at: float, point: ForkPoint) -> Event:
+    """*text* as a model, a tool, an agent or a person would say it in place of *event*."""
     if isinstance(event, UserSteered):
-        return Input(text=text, id=cut.new_id(), files=event.files).steered(event.at, event.how)
+        return Input(text=text, id=point.new_id(), files=event.files).steered(event.at, event.how)
     if machine.done or isinstance(event, UserSent):
-        return Input(text=text, id=cut.new_id()).sent(at)
+        return Input(text=text, id=point.new_id()).sent(at)
     awaited = _awaited(machine)
     answered = getattr(event, "request", None)
+    # With one request open, the text can only be its answer. With more, the step has to be one's answer:
+    # a guess would give the text to the wrong tool.
     request = answered if answered in awaited else next(iter(awaited), None)
     if request is None or (request != answered and len(awaited) > 1):
         open_ = ", ".join(awaited) or "none"
         msg = (
-            f"a text takes the place of an answer, a result or a prompt, and step {cut.at} is none of these; "
-            f"awaited there: {open_}"
+            f"instead=text needs a step with an answer, result or prompt; step {point.at} has none "
+            f"(open: {open_})"
         )
         raise ConfigError(msg)
     kind = awaited[request]
     if kind is not ModelFinished:
         return kind(at=at, request=request, content=text)
-    # It stands for an answer to the same conversation, which has the same size.
+    # The model answers the same conversation, so the size that the provider counted still holds.
     usage = event.usage if isinstance(event, ModelFinished) else Usage()
     pieces = (TextPiece(text),)
     return ModelFinished(at=at, request=request, stop=StopReason.END_TURN, usage=usage, pieces=pieces)
 
 
 def _awaited(machine: Machine) -> dict[str, type[ModelFinished | ToolFinished | AgentFinished]]:
-    """The requests of *machine* that a text answers, and which event that is."""
-    state = machine.state
-    match state:
+    """The requests of *machine* that a text answers, with the kind of event that answers them."""
+    # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
+    match machine.state:
         case Streaming(request=request) | Compacting(stage=Summary(request=request)):
             return {request: ModelFinished}
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
@@ -307,14 +293,11 @@ def _awaited(machine: Machine) -> dict[str, type[ModelFinished | ToolFinished | 
 
 
 def _question(event: Event | None, machine: Machine, at: int) -> str:
-    """The question that is answered in place of *event*: the one that this answers, or the only one."""
+    """The question that a decision in place of *event* answers: the same one, or the only one."""
     asked = [question.id for question in questions(machine)]
     if isinstance(event, ApprovalGiven) and event.request in asked:
         return event.request
-    if len(asked) == 1:
-        return asked[0]
-    msg = (
-        f"a decision takes the place of an answer to a question, and step {at} is none; "
-        f"open there: {', '.join(asked) or 'none'}"
-    )
-    raise ConfigError(msg)
+    if len(asked) != 1:
+        msg = f"instead=decision needs an open question at step {at}; open: {', '.join(asked) or 'none'}"
+        raise ConfigError(msg)
+    return asked[0]

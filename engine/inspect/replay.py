@@ -1,8 +1,8 @@
 """
-Going through a session step by step, as it was: nothing is performed, and nothing but its journal is read.
+A session step by step, as it was: nothing is performed, and only its journal is read.
 
-A step is an entry of the journal and has its number. The journal holds what happened; what the machine made
-of it, states and effects, it makes of it again, since it is pure.
+A step is an entry of the journal and has its number. The journal holds the events. The machine is pure, so it
+makes the same states and effects of them again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...effects import (
     is_request,
 )
 from ...effects.config import Config
-from ...effects.errors import InternalError, JournalError, UnknownSession
+from ...effects.errors import InternalError, JournalError
 from ...effects.events import Event
 from ...effects.notices import Notice
 from ...effects.records import Record
@@ -34,27 +34,25 @@ from ..journal.entries import (
     Stepped,
     time_of,
 )
-from ..journal.fold import beginning, kind_of, read
+from ..journal.fold import entries_of, initial_state, read
 from ..machine import Machine
 from ..open_work import ChildLink, links_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    from ...performers.stores.base import Store
+    from collections.abc import Iterator, Sequence
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ReplayedStep:
     """
-    Entry *number* of the journal of *session*, written *at* seconds since the epoch, and what came of it.
+    Entry *number* of the journal of *session*, written *at* seconds since the epoch, and its consequences.
 
-    The machine was in the state *before*, is in *state*, remembers *memory* and works under *config*; none of
-    them is there before the first run. *effects* are what it said. *spent* is the account of the session
-    until now, *children* are those at work now, each with the session that it has.
+    The machine was in the state *before*; now it is in *state*, with *memory*, under *config*. They are None
+    before the first run. *effects* are those of the step. *spent* is the account of the session until now,
+    *children* are those at work now, each with its session.
 
-    *session* is where it was written: in a fork, what was copied is of the session that it was copied from.
+    *session* is the journal it was written to: in a fork, a copied step has the original's name.
     """
 
     session: str
@@ -92,37 +90,25 @@ class ReplayedStep:
         return "" if self.memory is None else self.memory.run
 
 
-async def replay(store: Store, session: str) -> AsyncIterator[ReplayedStep]:
-    """
-    The steps of *session* of *store*, in their order, as far as they were written when it was asked for.
-
-    It may be at work meanwhile, in whichever process. Raises `UnknownSession`, and `JournalError` as
-    `replayed` does.
-    """
-    entries = await store.load(session)
-    if not entries:
-        raise UnknownSession(session)
-    for step in replayed(entries, session):
-        yield step
-
-
 def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     """
     The steps in the journal *entries* of *session*.
 
-    Raises `JournalError` with the number of the first entry that cannot be read or does not follow from those
-    before it, once all those before it were given.
+    Raises `JournalError` for the first entry that cannot be read or does not follow from those before it. All
+    steps before it are yielded first.
     """
-    copies = [(number, entry.session) for number, entry in kind_of(entries, Forked)]
-    folded, before = beginning(entries), None
-    reading = read(entries, session, folded)
+    copies = [(number, entry.session) for number, entry in entries_of(Forked, entries)]
+    state, before = initial_state(entries), None
+    reading = read(entries, session, state)
     for number in range(len(entries)):
         try:
             entry, effects = next(reading)
+        # A handler that fails on a journal from outside is a fault of the journal, to the reader of it.
         except InternalError as error:
             msg = f"entry {number} of session {session!r} makes no sense here: {error}"
             raise JournalError(msg) from error
-        machine = folded.machine
+        machine = state.machine
+        # A copied step belongs to its original: children are found under that name, and audits by it.
         name = next((origin for copied, origin in copies if number < copied), session)
         yield ReplayedStep(
             session=name,
@@ -134,7 +120,7 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
             memory=None if machine is None else machine.memory,
             config=None if machine is None else machine.config,
             effects=effects,
-            spent=folded.spent,
+            spent=state.spent,
             children=() if machine is None else links_of(machine.state, name),
         )
         before = None if machine is None else machine.state
@@ -155,6 +141,7 @@ def as_plain(step: ReplayedStep) -> dict[str, Any]:
         "session": step.session,
         "run": step.run,
         "entry": plain_entry(step.entry),
+        # The label alone: the state itself is in the step before.
         "before": "" if step.before is None else step.before.label,
         "label": step.label,
         "state": None if step.state is None else converter.unstructure(step.state, State),

@@ -1,4 +1,4 @@
-"""The runs of a session and how they go on from each other: a tree, since one can go back."""
+"""The runs of a session and how they follow each other: a tree, since a person can go back to any end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..journal.entries import (
     RunOpened,
     Stepped,
 )
-from ..journal.fold import SessionState, beginning, read
+from ..journal.fold import SessionState, initial_state, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,9 @@ class RunInfo:
     """
     A run, which began *at* seconds since the epoch and goes on from *parent*, empty for the beginning.
 
-    *prompt* is how what it was asked begins, *reason* why it ended, None while it goes on. *head*: no other
-    run goes on from it. *current*: the session stands there. *copied*: it was run in the session that this
-    one is a fork of, whose account has what it *spent*; of one that was copied in its middle and went on
-    here, this is what it spent here.
+    *prompt* is the beginning of its prompt, *reason* why it ended, None while it goes on. *head*: no other
+    run goes on from it. *current*: the session stands there. *copied*: it ran in the session that this one is
+    a fork of, whose account has what it *spent*. A run copied in its middle has only the spend here.
     """
 
     run: str
@@ -53,9 +52,9 @@ def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
 
     Raises `JournalError` for what cannot be read.
     """
-    tree, folded = RunTree(), beginning(entries)
-    for entry, _ in read(entries, session, folded):
-        tree.follow(entry, folded)
+    tree, state = RunTree(), initial_state(entries)
+    for entry, _ in read(entries, session, state):
+        tree.follow(entry, state)
     return tree.runs()
 
 
@@ -66,37 +65,40 @@ class RunTree:
     def __init__(self) -> None:
         self._runs: dict[str, RunInfo] = {}
         self._here = ""
-        self._lent: dict[str, Spent] = {}
+        self._copied: dict[str, Spent] = {}
 
-    def follow(self, entry: Entry, folded: SessionState) -> None:
-        """Take in *entry*, which has just happened to *folded*."""
+    def follow(self, entry: Entry, state: SessionState) -> None:
+        """Take in *entry*, which was just applied to *state*."""
         match entry:
             case RunOpened(run=run):
-                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=folded.prompt, at=entry.at)
+                self._runs[run] = RunInfo(run=run, parent=self._here, prompt=state.prompt, at=entry.at)
                 self._here = run
             case Branched(run=run):
                 self._here = run
             case Forked(run=run):
-                self._fork(run, folded)
+                self._fork(run, state)
+            # A posted entry changes no account, and neither do the others.
             case Stepped():
-                self._account(folded.machine)
+                self._account(state.machine)
             case _:
                 pass
 
-    def _fork(self, run: str, folded: SessionState) -> None:
-        """All that there is was run elsewhere; what was copied in its middle goes on here as *run*."""
+    def _fork(self, run: str, state: SessionState) -> None:
+        """Mark the runs so far as copied; one in its middle goes on here as *run*, in the same place."""
+        # Taken out and put back last: runs are listed in the order they began, and here it begins now.
         mine = self._runs.pop(self._here) if run else None
         self._runs = {name: attrs.evolve(info, copied=True) for name, info in self._runs.items()}
         if mine is not None:
             self._runs[run] = attrs.evolve(mine, run=run, spent=Spent())
-            self._here, self._lent = run, {run: folded.lent}
+            self._here, self._copied = run, {run: state.copied_spent}
 
     def _account(self, machine: Machine | None) -> None:
-        """What *machine*'s run has come to."""
+        """Enter how *machine*'s run stands."""
         if machine is not None:
             over, run = machine.state, machine.memory.run
             reason = over.reason if isinstance(over, Done) else None
-            spent = machine.memory.spent - self._lent.get(run, Spent())
+            # A copied run remembers its earlier spend, for its limits; the original's bill has that already.
+            spent = machine.memory.spent - self._copied.get(run, Spent())
             self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
 
     def runs(self) -> tuple[RunInfo, ...]:

@@ -21,42 +21,47 @@ MARK: Final = "v"
 """The key of the version."""
 
 UNMARKED = 2
-"""The version of an entry that says none."""
+"""The version of an entry without that key."""
 
 SHOWN = 200
-"""Bytes of what cannot be read, and characters of why, that an error shows."""
+"""Bytes of an unreadable entry, and characters of the reason, that an error shows."""
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """*entry* as JSON bytes."""
+    """*entry* as JSON bytes; `TooLarge` for one that no journal may hold."""
     data = in_json({MARK: VERSION, **converter.unstructure(entry, Entry)})
+    # Refused before it is stored: `decode_entry` would refuse it ever after, and the session with it.
     if len(data) > MAX_ENTRY:
-        # Refused before it is kept: `decode_entry` would refuse it ever after.
-        raise TooLarge("an entry of a journal", len(data), MAX_ENTRY, "bytes")
+        what = "an entry of a journal"
+        raise TooLarge(what, len(data), MAX_ENTRY, "bytes")
     return data
 
 
 def decode_entry(data: bytes, where: str = "this entry") -> Entry:
     """
-    The entry that *data* is, of whichever version; *where* names the place in an error.
+    The entry that *data* is, of any version; *where* names the place in an error.
 
     Raises `NewerVersion` for one that a later turnwheel wrote, and `JournalError` for bytes that no turnwheel
     did.
     """
+    # Before it is parsed: a store may be filled by others, and a huge document costs memory to read.
     if len(data) > MAX_ENTRY:
         msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}: no turnwheel wrote it"
         raise JournalError(msg)
     try:
         plain = msgspec.json.decode(data)
+        # Each entry has its version, so a journal that two versions wrote needs no rewriting.
         version = plain.pop(MARK, UNMARKED)
         if version == VERSION:
             entry: Entry = _structure(plain, Entry)
             return entry
-        from .migrations import migrated  # noqa: PLC0415  # most journals are of this version
+        # The records of older versions take a converter of their own, which most processes never need.
+        from .migrations import migrated  # noqa: PLC0415  # see above
 
         return migrated(plain, version, where)
     except JournalError:
         raise
+    # Valid JSON of another shape fails in as many ways as a converter has; to a caller they are one.
     except UNREADABLE as error:
         shown = f"{data[:SHOWN]!r} ({str(error)[:SHOWN]})"
         msg = f"{where} cannot be read: {shown}; it is damaged, or not turnwheel's: restore it from a backup"

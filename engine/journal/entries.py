@@ -1,8 +1,8 @@
 """
-What a journal holds: how each run began, who went on with it, and every event that was applied.
+The entries of a journal: how each run began, which workers drove it, and every event that was applied.
 
-A run is the fold of its journal, so nothing else is written: not the states, not the requests (an event is
-journaled before anything that follows from it is performed), and the pieces of a stream merged into one.
+A run is the fold of its journal, so nothing else is stored: no states and no requests. An event is journaled
+before any request that follows from it is performed, and the pieces of a stream are merged into one.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from ...effects.config import Config
 from ...effects.events import Event, Post
 from ...effects.usage import Spent
 
+# Raise it once in a release with anything that an older turnwheel could not read or would misread: a word, a
+# field or a value that is new, means something else or leads elsewhere. Then state in `migrations` what the
+# older version wrote, and what it did where the journal does not say.
+#
+# Four other formats have versions of their own:
+# - `snapshots.VERSION`: raise it when a state or the memory changes. An older snapshot is refused, since the
+#   journal leads to the same machine.
+# - `export.FORMAT_VERSION`: raise it when a part of the document goes or means something else. An addition is
+#   no new version.
+# - The layout of an SQLite file, `VERSION` beside its tables: raise it with every change of them, and state
+#   there how older files are upgraded. A table that means something else needs another name, for processes
+#   that have the file open.
+# - A row of a store, `SessionSummary`, has none: an unreadable one is made again from the journal. So a field
+#   that means something else needs another name.
 VERSION = 3
-"""
-The version of what is written here, and of what the machine makes of it: each entry says it.
-
-An entry of an older one is migrated when it is read, one of a newer one is refused. Raise it, once in a
-release, with whatever an older turnwheel could not read or would take for something else: a word, a field
-or a value that is new, and one that means something else or leads elsewhere. Then say in `migrations` what
-the older version wrote, and what it did without being told.
-
-Four other things have versions of their own. `snapshots.VERSION`: raise it when a state or the memory
-changes; an older one is refused, since the journal leads to the same machine. `archive.FORMAT_VERSION`:
-raise it when something that an export has goes or means something else; what comes to it is no new version.
-The layout of an SQLite file, `VERSION` beside its tables: raise it with every change of them, and say there
-how older files come up to it; a table that means something else has to have another name, for those that
-have the file open. A row of a store, `About`, has none: what cannot be read of it is made again from the
-journal, so a field that means something else needs another name.
-"""
+"""The version of the entries written here, which each entry has; an older one is migrated when it is read."""
 
 
 @final
@@ -47,12 +46,10 @@ class RunOpened:
 @final
 @attrs.frozen(kw_only=True)
 class TakenOver:
-    """
-    Another process, or the same one later, goes on with the run; *config* where it was set up differently.
+    """Another process, or the same one later, drives the run; *config* where its settings are others."""
 
-    Written before anything is done again, so that of two that would go on only one does.
-    """
-
+    # Written before any request is performed again. It is a compare-and-set, so of two workers that would
+    # take over the same run, one fails here and has done nothing yet.
     at: float
     config: Config | None = None
 
@@ -60,13 +57,11 @@ class TakenOver:
 @final
 @attrs.frozen(kw_only=True)
 class HandedOver:
-    """
-    Whoever drove the run has let what was at work come to its end, and begins nothing any more.
+    """The worker let running requests end and stopped; of the open ones it had not begun *unbegun*."""
 
-    Of the requests that are open then, nobody has begun those in *unbegun*: whoever takes over does, for the
-    first time. What else is open was at work and had to be left, or waits for people or for a time.
-    """
-
+    # The next worker begins those for the first time. Without this entry each open tool would be in doubt: a
+    # worker that crashes cannot say what it had begun. The other open requests had to be left at work, or
+    # wait for people or for a time.
     at: float
     unbegun: tuple[str, ...] = ()
 
@@ -74,24 +69,19 @@ class HandedOver:
 @final
 @attrs.frozen(kw_only=True)
 class Posted:
-    """
-    *event* came in from outside, through whichever process; whoever drives the run applies it.
+    """*event* came in from outside, through any process; the worker applies it."""
 
-    It may be written while somebody else drives, and so may `Titled`; nothing else may.
-    """
-
+    # Only this entry and `Titled` may be written while another process drives the session: they do not touch
+    # the machine, so the driver can append after them without folding again.
     event: Post
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Stepped:
-    """
-    *event* was applied and led to the state with this *label*.
+    """*event* was applied and led to the state with this *label*."""
 
-    The label is a check: a fold that ends up elsewhere is not the run that was written down.
-    """
-
+    # The label is a check: a fold that ends up elsewhere is not the run that was journaled.
     event: Event
     label: str
 
@@ -99,12 +89,9 @@ class Stepped:
 @final
 @attrs.frozen(kw_only=True)
 class Branched:
-    """
-    The conversation goes on from where it was when *run* ended, or from its beginning where that is empty.
+    """The conversation goes on from the end of *run*, or from its beginning where that is empty."""
 
-    What was said since stays in the journal, as a branch of its own.
-    """
-
+    # Later messages stay in the journal as a branch of their own, which a person may go back to.
     at: float
     run: str
 
@@ -112,13 +99,10 @@ class Branched:
 @final
 @attrs.frozen(kw_only=True)
 class Forked:
-    """
-    What stands before this is a copy of *session*; from here on it goes its own way.
+    """The entries before this one are a copy of those of *session*; a run in its middle goes on as *run*."""
 
-    A run that was copied in its middle goes on as *run*, so that what it asks for from now on has ids of its
-    own: they are what tools know work by that was done before. Empty where none was under way.
-    """
-
+    # Ids of requests begin with the run's, and tools know work done before by those ids. Under the old name
+    # the copy's requests could meet the original's. Empty where no run was under way.
     at: float
     session: str
     run: str = ""
@@ -127,7 +111,7 @@ class Forked:
 @final
 @attrs.frozen(kw_only=True)
 class Titled:
-    """The session is called *title*, empty for nothing; *spent* is what a model used that was asked."""
+    """The session has the *title*, empty for none; *spent* is the cost of asking a model for it."""
 
     at: float
     title: str

@@ -1,8 +1,9 @@
 """
-What a journal leads to: the fold of its entries, one after another.
+A journal as the state of its session: the fold of its entries, one after another.
 
-A session that runs goes the same way: what it has written down, it lets happen to what it knows. So what is
-known of a session is the same, whoever looks.
+Theory of operation. A session at work uses the same functions. What it writes to the journal it then applies
+to its state, so a state in memory and one folded from bytes cannot differ. The fold runs the machine again,
+and each journaled step says which state it led to: a fold that ends up elsewhere is refused, never repaired.
 """
 
 from __future__ import annotations
@@ -26,10 +27,25 @@ from ...effects.events import (
 )
 from ...effects.messages import Role
 from ...effects.notices import CallSettled
+from ...effects.pieces import Rope
 from ...effects.records import AppendMessage, MailKind, ReplaceHistory
 from ...effects.usage import Spent
+from ...states.batch.batch import RunningChild, Stopping
 from ...states.context import Mail, Memory, SessionMemory
-from ..inspect.forked_run import forked_run
+from ...states.rules.inputs import next_prompt
+from ...states.state import (
+    Admitting,
+    Compacting,
+    Confirming,
+    Dispatching,
+    Executing,
+    Opening,
+    Prompt,
+    Reading,
+    Start,
+    Streaming,
+    Summary,
+)
 from ..machine import Machine, apply_inputs
 from ..open_work import questions
 from .entries import (
@@ -51,125 +67,188 @@ if TYPE_CHECKING:
     from ...effects.events import Event
     from ...effects.messages import Message
     from ...effects.requests import AskApproval
+    from ...states.batch.batch import Call
+    from ...states.state import State
 
 
 MOST_HELD = 50_000_000
-"""Characters of results that are kept here, where no journal has them; the oldest go first."""
+"""Characters of full results that are held in memory, where no journal has them; the oldest go first."""
+
+SHOWN = 500
+"""Characters of a prompt by which a person recognises a run or a session."""
 
 ResultPlace = int | str
-"""The number of an entry, or the result itself."""
+"""Where a full result is: the number of its entry, or the text itself where no journal has it."""
+
+E = TypeVar("E", Branched, Forked)
+
+
+# From bytes
+
+
+def fold(
+    entries: Sequence[bytes], session: str, state: SessionState | None = None, known: int = 0
+) -> SessionState:
+    """
+    The state that the *entries* of *session* lead to; with *state*, which *known* entries led to, from there.
+
+    Raises `JournalError` as `read` does.
+    """
+    # Only the whole journal says which run ends are needed again, so its scan comes before the fold.
+    if state is None:
+        state = initial_state(entries)
+    for _ in read(entries, session, state, known):
+        pass
+    return state
+
+
+def read(
+    entries: Iterable[bytes], session: str, state: SessionState, known: int = 0
+) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
+    """
+    Apply the *entries* of *session* to *state*; yield each with the effects of the machine.
+
+    *known* entries came before these. Raises `JournalError` naming the entry that cannot be read or does not
+    follow from those before it.
+    """
+    # The converter costs more to set up than the rest of the engine: a run without a store never needs it.
+    from .encoding import decode_entry  # noqa: PLC0415  # see above
+
+    for number, data in enumerate(entries, known):
+        entry = decode_entry(data, f"entry {number} of session {session!r}")
+        yield entry, apply_entry(state, entry, number, session)
+
+
+def initial_state(entries: Iterable[bytes]) -> SessionState:
+    """The state before the first of *entries*: it keeps the run ends that they will go back to."""
+    return SessionState(keeps=branch_targets(entries))
+
+
+def branch_targets(entries: Iterable[bytes]) -> frozenset[str]:
+    """The runs whose ends *entries* go back to; an entry that cannot be read goes nowhere."""
+    return frozenset([entry.run for _, entry in entries_of(Branched, entries)])
+
+
+def entries_of(kind: type[E], entries: Iterable[bytes]) -> Iterator[tuple[int, E]]:
+    """Those of *entries* that are of this *kind*, with their numbers; unreadable ones are passed over."""
+    from .encoding import decode_entry  # noqa: PLC0415  # as in `read`
+
+    # A scan of the bytes first: decoding all of a long journal twice would double the time to open it.
+    name = f'"{kind.__name__}"'.encode()
+    for number, data in enumerate(entries):
+        if name in data:  # a text may contain the name, too
+            # The fold itself reports a damaged entry, with its number and its place.
+            with suppress(JournalError):
+                entry = decode_entry(data)
+                if isinstance(entry, kind):
+                    yield number, entry
+
+
+# The state of a session
 
 
 @final
 @attrs.define
 class FullResults:
     """
-    Where the whole of each result of a session is that was cut, by the id of its call.
+    Where the full text of each truncated result of a session is, by the id of its call.
 
-    At *most* so many characters of what no journal has are kept.
+    At most *most* characters of texts that no journal has are held.
     """
 
     most: int = MOST_HELD
-    _cut: dict[str, ResultPlace] = attrs.field(factory=dict)
+    _places: dict[str, ResultPlace] = attrs.field(factory=dict)
     _ended: dict[str, tuple[ResultPlace, str]] = attrs.field(factory=dict)
     _held: int = 0
 
     def note(self, event: Event, effects: Iterable[Effect], number: int | None) -> None:
-        """Note what the machine said to *event*, which is entry *number*, None where it is not journaled."""
+        """Note the *effects* of *event*, which is entry *number*, None where it is not journaled."""
         for effect in effects:
             if isinstance(effect, CallSettled):
-                where: ResultPlace = effect.content
-                if number is not None and said_in(event) == effect.content:
-                    where = number
-                self._ended[effect.call] = (where, effect.content)
+                place: ResultPlace = effect.content
+                # A hook may have changed the text: then the event's entry has another one than the call.
+                if number is not None and result_text(event) == effect.content:
+                    place = number
+                self._ended[effect.call] = (place, effect.content)
             elif isinstance(effect, AppendMessage) and effect.message.role is Role.TOOL:
                 self._enter(effect.message)
 
     def _enter(self, message: Message) -> None:
-        """*message* is what the history holds of the calls that ended."""
+        """Keep the places of those results that the history holds shortened in *message*."""
         for result in message.results:
-            ended = self._ended.get(result.call)
-            if ended is not None and ended[1] != result.content:
-                self._cut[result.call] = ended[0]
-                self._held += _length(ended[0])
+            place, content = self._ended.get(result.call, ("", result.content))
+            if content != result.content:
+                self._places[result.call] = place
+                self._held += len(place) if isinstance(place, str) else 0
+        # A batch enters the history as a whole, so no call that ended before is still to come.
         self._ended.clear()
         if self._held > self.most:
-            self._let_go()
+            self._drop_oldest()
 
-    def _let_go(self) -> None:
-        for call, where in list(self._cut.items()):
+    def _drop_oldest(self) -> None:
+        for call, place in list(self._places.items()):
             if self._held <= self.most:
                 break
-            if isinstance(where, str):
-                del self._cut[call]
-                self._held -= len(where)
+            # A number costs nothing to keep, so only texts go.
+            if isinstance(place, str):
+                del self._places[call]
+                self._held -= len(place)
 
     def where(self, call: str) -> ResultPlace | None:
-        """Where the whole result of *call* is; None where it was not cut, or is not kept."""
-        return self._cut.get(call)
+        """Where the full result of *call* is; None where it was not truncated, or is not held."""
+        return self._places.get(call)
 
 
-def _length(where: ResultPlace) -> int:
-    return len(where) if isinstance(where, str) else 0
-
-
-def said_in(event: Event) -> str | None:
-    """What came of a call, as *event* says it; None where it does not."""
+def result_text(event: Event) -> str | None:
+    """The result of a call, as *event* has it; None where it has none."""
     return event.content if isinstance(event, ToolFinished | AgentFinished) else None
-
-
-SHOWN = 500
-"""Characters of a prompt by which a run or a session is known again."""
-
-
-E = TypeVar("E", Branched, Forked)
 
 
 @final
 @attrs.frozen
 class RunEnd:
-    """Where one can go back to: *machine* at the end of its run, and what was counted until then."""
+    """The end of a run, to go back to: its *machine*, and the counts of the session then."""
 
     machine: Machine
-    said: int
+    messages: int
     summary: int
 
 
 @final
 @attrs.define
 class SessionState:
-    """
-    What a journal leads to.
+    """The state that a journal leads to; each field changes with the entries only."""
 
-    It is the *machine* of the last run, over all that was said before, and what was *posted* and not applied
-    yet. No machine: no run was ever opened. *runs* are counted, and so are the messages that were *said* on
-    the way to where it stands, which a summary does not undo. *summary* is the number of the entry by which
-    the latest one came, 0 for none. *opening* is the beginning of the first prompt, *prompt* that of the
-    latest run's. *title* is what the session is called, *titling* what it cost to find that, of which
-    *unbilled* is in no run's account yet. *copied* is the session it is a fork of, *origins* are that one and
-    those it is a fork of itself, *lent* is what a run that was copied in its middle had used until then,
-    there. *unbegun* are open requests that nobody has begun yet, *begun* those that somebody may have, before
-    the run was taken over. *full_results* are where the results are that the conversation holds a part of.
-
-    *keeps* are the runs whose *ends* are kept, to go back to; None for all. Each holds on to what was said
-    until then, so whoever goes on for long keeps none.
-    """
-
+    # That of the last run, over all messages before it; None before the first run.
     machine: Machine | None = None
+    # Inputs that no run has applied yet. A crash leaves them here, for the next worker.
     posted: list[Post] = attrs.Factory(list)
+    # The runs whose ends are kept, to go back to; None for all. Each end holds on to its history, so a
+    # session that goes on for long keeps none, and folds its journal again to branch.
     keeps: frozenset[str] | None = frozenset()
     ends: dict[str, RunEnd] = attrs.Factory(dict)
+    # All runs of all branches; of messages only those on the way to where the session stands. A summary does
+    # not undo messages: it changes what the model sees of them.
     runs: int = 0
-    said: int = 0
+    messages: int = 0
+    # The number of the entry with the latest summary, 0 for none: a chat shows the messages from there on.
     summary: int = 0
+    # The beginning of the first prompt, by which a session without a title is known, and of the latest run's.
     opening: str = ""
     prompt: str = ""
     title: str = ""
-    titling: Spent = Spent()
+    # The cost of finding the title, and the part of it that is in no run's account yet: a title may be found
+    # after its run has ended.
+    title_spent: Spent = Spent()
     unbilled: Spent = Spent()
+    # The session that this one is a fork of; that one and its own origins, whose secrets this one may read.
     copied: str = ""
     origins: tuple[str, ...] = ()
-    lent: Spent = Spent()
+    # What a run that was copied in its middle had used by then. It counts for the run's limits here, and the
+    # original pays for it.
+    copied_spent: Spent = Spent()
+    # Open requests that were handed over before any worker began them, and those that a worker may have begun
+    # before the run was taken over. A request in neither is at work here.
     unbegun: frozenset[str] = frozenset()
     begun: frozenset[str] = frozenset()
     full_results: FullResults = attrs.Factory(FullResults)
@@ -181,12 +260,14 @@ class SessionState:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody interrupted it, and that is not applied yet."""
+        """Whether an interrupt is posted that is not applied yet."""
         return any(isinstance(event, Interrupted) for event in self.posted)
 
     @property
     def questions(self) -> tuple[AskApproval, ...]:
-        """The questions that are open and that nobody has answered yet."""
+        """The open questions without an answer."""
+        # An answer counts from when it is posted: a second approver must not be asked meanwhile. With an
+        # interrupt posted there is nothing left to ask, although the machine still stands at the question.
         answered = {event.request for event in self.posted if isinstance(event, ApprovalGiven)}
         asked = () if self.machine is None or self.machine.done or self.stopped else questions(self.machine)
         return tuple([question for question in asked if question.id not in answered])
@@ -195,6 +276,7 @@ class SessionState:
     def prompts(self) -> tuple[Mail, ...]:
         """The prompts that wait for a run of their own, in the order they came."""
         left = () if self.machine is None else self.machine.memory.waiting(MailKind.PROMPT)
+        # One id is one input: a sender that did not hear back posts the same prompt again.
         posted: dict[str, Mail] = {}
         for event in self.posted:
             if isinstance(event, UserSent) and not self._received(event):
@@ -203,7 +285,7 @@ class SessionState:
 
     @property
     def late(self) -> tuple[UserSteered, ...]:
-        """What was said into a run and has not reached it; once that is over, it waits as a prompt does."""
+        """The steers that have not reached their run; once that is over, each waits as a prompt does."""
         steers = [event for event in self.posted if isinstance(event, UserSteered)]
         return tuple([event for event in steers if not self._received(event)])
 
@@ -213,9 +295,10 @@ class SessionState:
     @property
     def spent(self) -> Spent:
         """The account of all runs, and of the title."""
+        # A run opens with the spend of those before it, on any branch: going back does not refund anything.
         if self.machine is None:
             return self.unbilled
-        return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.lent
+        return self.machine.memory.earlier + self.machine.memory.spent + self.unbilled - self.copied_spent
 
     @property
     def prompted(self) -> bool:
@@ -224,16 +307,17 @@ class SessionState:
 
     def knows(self, sender: str) -> bool:
         """Whether an input with the id *sender* came before."""
+        # Applied inputs and waiting ones: a sender may repeat itself before a run has seen the first.
         received = () if self.machine is None else self.machine.memory.session.received
         return sender in received or any(getattr(event, "id", None) == sender for event in self.posted)
 
     @property
     def agent(self) -> str:
-        """Which child agent's session this is, empty for none: a copy of a child's is a session of its own."""
+        """The child agent whose session this is, empty for none; a copy of a child's is no child."""
         return "" if self.machine is None or self.copied else self.machine.config.agent
 
     def drop_ends(self) -> None:
-        """Hold on to no end of a run any more, and keep none."""
+        """Drop all run ends, and keep none from now on."""
         self.keeps, self.ends = frozenset(), {}
 
     def stepped(self, event: Event, effects: tuple[Effect, ...]) -> bool:
@@ -242,6 +326,7 @@ class SessionState:
 
         The fold of a journal and a run under way both come through here, so neither can count otherwise.
         """
+        # All equal ones: an input that was posted twice is applied once, and must not wait for ever.
         self.posted = [posted for posted in self.posted if posted != event]
         return self.count(effects)
 
@@ -250,210 +335,217 @@ class SessionState:
         summarised = False
         for effect in effects:
             if isinstance(effect, AppendMessage):
-                self.said += 1
+                self.messages += 1
             elif isinstance(effect, ReplaceHistory):
                 summarised = True
         return summarised
 
     def note_results(self, event: Event, effects: tuple[Effect, ...], number: int | None) -> None:
-        """
-        Remember where the full text of a truncated result is: in entry *number*, or here where it is None.
-
-        A text that would be held in memory is held only where a tool can read it.
-        """
+        """Remember the place of a truncated result: entry *number*, or the text itself where that is None."""
+        # A text costs memory for as long as the session is open: hold it only where a tool can read it.
         reads = self.machine is None or self.machine.config.tool(READER) is not None
         if number is not None or reads:
             self.full_results.note(event, effects, number)
 
 
-def apply_entry(folded: SessionState, entry: Entry, number: int, session: str) -> tuple[Effect, ...]:
+# One entry
+
+
+def apply_entry(state: SessionState, entry: Entry, number: int, session: str) -> tuple[Effect, ...]:
     """
-    Let *entry*, which has this *number* in *session*, happen to *folded*; what the machine said to that.
+    Apply *entry*, which has this *number* in *session*, to *state*; the effects of the machine.
 
     Raises `JournalError` for one that does not follow from those before it.
     """
     where = f"entry {number} of session {session!r}"
+    effects: tuple[Effect, ...] = ()
+    summarised = False
     match entry:
         case RunOpened():
-            effects = _open(folded, entry)
-        case Stepped():
-            effects = _step(_machine(folded, where), entry, where)
-            if folded.stepped(entry.event, effects):
-                folded.summary = number
-            folded.note_results(entry.event, effects, number)
-            return effects
-        case _:
-            _note(folded, entry, where)
-            return ()
-    if folded.count(effects):
-        folded.summary = number
+            effects = _open(state, entry)
+            summarised = state.count(effects)
+        case Stepped(event=event):
+            effects = _step(_machine(state, where), entry, where)
+            summarised = state.stepped(event, effects)
+            state.note_results(event, effects, number)
+        case Posted():
+            # Applied later, by a step of its own: until then a crash loses nothing of it.
+            state.posted.append(entry.event)
+        case TakenOver():
+            _take_over(state, entry, where)
+        case HandedOver():
+            # A request that an earlier, lost process may have begun stays in doubt for ever: the worker that
+            # hands over knows only of its own.
+            state.unbegun = frozenset(entry.unbegun) - state.begun
+        case Branched():
+            _branch(state, entry, where)
+        case Forked():
+            _fork(state, entry, where)
+        case Titled():
+            state.title, state.title_spent = entry.title, state.title_spent + entry.spent
+            # The next run takes this into its account, so that its limits count it.
+            state.unbilled += entry.spent
+    if summarised:
+        state.summary = number
     return effects
 
 
-def _note(
-    folded: SessionState, entry: Posted | TakenOver | HandedOver | Branched | Forked | Titled, where: str
-) -> None:
-    """Let *entry* happen."""
-    match entry:
-        case Posted():
-            folded.posted.append(entry.event)
-        case TakenOver():
-            if entry.config is not None:
-                _machine(folded, where).reconfigure(entry.config)
-            if folded.machine is not None:
-                folded.begun = frozenset(folded.machine.state.open) - folded.unbegun
-            folded.unbegun = frozenset()  # from now on they may be begun
-        case HandedOver():
-            folded.unbegun = frozenset(entry.unbegun) - folded.begun  # the process before may have
-        case Branched():
-            _branch(folded, entry, where)
-        case Forked():
-            _fork(folded, entry, where)
-        case Titled():
-            folded.title, folded.titling = entry.title, folded.titling + entry.spent
-            folded.unbilled += entry.spent
-
-
-def _machine(folded: SessionState, where: str) -> Machine:
-    if folded.machine is None:
+def _machine(state: SessionState, where: str) -> Machine:
+    if state.machine is None:
+        # Stores append by compare-and-set, so no process leaves a journal like this: it was cut by hand.
         msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
         raise JournalError(msg)
-    return folded.machine
+    return state.machine
 
 
-def _open(folded: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
-    before = folded.machine
+def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
+    before = state.machine
     if before is not None:
-        _keep_end(folded, before)
+        _keep_end(state, before)
         if before.config == opened.config:
-            opened = attrs.evolve(opened, config=before.config)  # one of them is enough
-    folded.machine = Machine.open(opened, before, folded.posted, folded.unbilled)
-    folded.posted, folded.unbilled = [], Spent()
-    folded.runs += 1
-    folded.prompt = _prompt(folded.machine.memory)
-    folded.opening = folded.opening or folded.prompt
-    return folded.machine.advance(at=opened.at)
+            # Runs of one session mostly share their settings; equal copies would add up in a long journal.
+            opened = attrs.evolve(opened, config=before.config)
+    machine = Machine.open(opened, before, state.posted, state.unbilled)
+    state.machine, state.posted, state.unbilled = machine, [], Spent()
+    state.runs += 1
+    # Read before the machine begins: its first step takes the prompt out of the mail.
+    mail = machine.memory.waiting(MailKind.PROMPT) or machine.memory.session.mail
+    state.prompt = mail[0].text[:SHOWN] if mail else ""
+    state.opening = state.opening or state.prompt
+    return machine.advance(at=opened.at)
 
 
-def _prompt(memory: Memory) -> str:
-    """The beginning of what a run with *memory*, which has not begun, will be asked."""
-    mail = memory.waiting(MailKind.PROMPT) or memory.session.mail
-    return mail[0].text[:SHOWN] if mail else ""
+def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
+    effects = machine.advance(entry.event)
+    # A machine that decides otherwise than the one that wrote would perform requests with no trace in the
+    # journal, or skip some that were performed.
+    if machine.state.label != entry.label:
+        kind, here = type(entry.event).__name__, machine.state.label
+        msg = (
+            f"{where}: {kind} leads to {here}, but the journal says {entry.label}; was another version used?"
+        )
+        raise JournalError(msg)
+    return effects
 
 
-def _keep_end(folded: SessionState, machine: Machine) -> None:
-    """Keep where *machine* ended, where somebody goes back to it: what was said, and no more."""
+def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
+    if entry.config is not None:
+        _machine(state, where).reconfigure(entry.config)
+    if state.machine is not None:
+        state.begun = frozenset(state.machine.state.open) - state.unbegun
+    # The new worker begins them now. If it crashes, they count as begun.
+    state.unbegun = frozenset()
+
+
+def _branch(state: SessionState, entry: Branched, where: str) -> None:
+    machine = _over(state, where)
+    _keep_end(state, machine)
+    end = state.ends.get(entry.run)
+    if end is None and entry.run:
+        msg = f"{where}: branch to unknown run {entry.run!r}; the journal is damaged"
+        raise JournalError(msg)
+    state.machine = machine.branched(end and end.machine)
+    # The counts go back with the history: a later summary may stand for messages of the other branch.
+    state.messages, state.summary = (0, 0) if end is None else (end.messages, end.summary)
+
+
+def _keep_end(state: SessionState, machine: Machine) -> None:
+    """Keep the end of *machine*'s run, if a branch goes back to it: its conversation, and no more."""
     memory = machine.memory
-    if not memory.run or (folded.keeps is not None and memory.run not in folded.keeps):
+    if not memory.run or (state.keeps is not None and memory.run not in state.keeps):
         return
+    # Spend and ids go on across branches, so what a branch takes from here is the conversation alone.
+    # Not the memory itself, which also holds what a long run has met: each kept end would cost as much.
     then = Memory(
         run=memory.run,
         session=SessionMemory(model=memory.session.model),
         conversation=memory.conversation,
     )
     kept = Machine(machine.config, machine.state, then)
-    folded.ends[memory.run] = RunEnd(kept, folded.said, folded.summary)
+    state.ends[memory.run] = RunEnd(kept, state.messages, state.summary)
 
 
-def _branch(folded: SessionState, entry: Branched, where: str) -> None:
-    machine = _at_rest(folded, where)
-    _keep_end(folded, machine)
-    end = folded.ends.get(entry.run)
-    if end is None and entry.run:
-        msg = f"{where} goes back to the end of run {entry.run!r}, of which nothing is written before it"
-        raise JournalError(msg)
-    folded.machine = machine.branched(end and end.machine)
-    folded.said, folded.summary = (0, 0) if end is None else (end.said, end.summary)
-
-
-def _fork(folded: SessionState, entry: Forked, where: str) -> None:
-    """What was spent before is the other session's account, and what waits there is answered there."""
-    if folded.unfinished and entry.run:
-        folded.machine = forked_run(_machine(folded, where), entry.run)
-        folded.lent = folded.machine.memory.spent
+def _fork(state: SessionState, entry: Forked, where: str) -> None:
+    """Make *state* that of a copy: earlier spend and waiting prompts stay with the original."""
+    if state.unfinished and entry.run:
+        state.machine = forked_run(_machine(state, where), entry.run)
+        state.copied_spent = state.machine.memory.spent
     else:
-        machine = _at_rest(folded, where)
+        machine = _over(state, where)
         mine = machine.branched(machine)
-        changes = [event for event in folded.posted if isinstance(event, ControlReceived)]
+        # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
+        changes = [event for event in state.posted if isinstance(event, ControlReceived)]
         session = attrs.evolve(mine.memory.session, mail=())
         memory = attrs.evolve(mine.memory, earlier=Spent(), session=session)
         mine.memory = apply_inputs(memory, mine.config, changes)
-        folded.machine, folded.lent = mine, Spent()
-    folded.posted, folded.unbegun = [], frozenset()
-    folded.copied, folded.titling, folded.unbilled = entry.session, Spent(), Spent()
-    folded.origins += (entry.session,)
+        state.machine, state.copied_spent = mine, Spent()
+    state.posted, state.unbegun = [], frozenset()
+    state.copied, state.title_spent, state.unbilled = entry.session, Spent(), Spent()
+    state.origins += (entry.session,)
 
 
-def _at_rest(folded: SessionState, where: str) -> Machine:
-    machine = _machine(folded, where)
+def _over(state: SessionState, where: str) -> Machine:
+    """The machine, whose run is over: the writing end branches only between runs."""
+    machine = _machine(state, where)
     if not machine.done:
-        msg = f"{where} goes another way while run {machine.memory.run!r} is not over"
+        msg = f"{where}: branch during unfinished run {machine.memory.run!r}; the journal is damaged"
         raise JournalError(msg)
     return machine
 
 
-def _step(machine: Machine, entry: Stepped, where: str) -> tuple[Effect, ...]:
-    effects = machine.advance(entry.event)
-    if machine.state.label != entry.label:
-        kind, here = type(entry.event).__name__, machine.state.label
-        msg = f"{where}: {kind} leads to {here} here and led to {entry.label} when it was written"
-        raise JournalError(msg)
-    return effects
+# A run that is copied in its middle
 
 
-# From bytes
-
-
-def read(
-    entries: Iterable[bytes], session: str, folded: SessionState, known: int = 0
-) -> Iterator[tuple[Entry, tuple[Effect, ...]]]:
+def forked_run(machine: Machine, run: str) -> Machine:
     """
-    Each of the *entries* of *session* once it has happened to *folded*, and what the machine said to it.
+    *machine* as it goes on in a copy of its session, where its run is called *run*.
 
-    *known* are the entries before these. Raises `JournalError` naming the entry that cannot be read or does
-    not follow from those before it.
+    The copy has every message and decision, and did none of it. Its open requests are the original's, which
+    performs them: an answer under way is given there, and a tool counts as lost, as after a crash.
     """
-    # The converter costs more to set up than the rest of the engine: a run without a store never needs it.
-    from .encoding import decode_entry  # noqa: PLC0415  # see above
-
-    for number, data in enumerate(entries, known):
-        entry = decode_entry(data, f"entry {number} of session {session!r}")
-        yield entry, apply_entry(folded, entry, number, session)
-
-
-def fold(
-    entries: Sequence[bytes], session: str, folded: SessionState | None = None, known: int = 0
-) -> SessionState:
-    """
-    What the *entries* of *session* lead to; where *known* entries were *folded* before, these come after.
-
-    Raises `JournalError` as `read` does.
-    """
-    if folded is None:
-        folded = beginning(entries)
-    for _ in read(entries, session, folded, known):
-        pass
-    return folded
+    # What this run has used counts for its limits here too. What earlier ones spent, and what children
+    # report, is on the original's bill.
+    session = attrs.evolve(machine.memory.session, mail=_own_mail(machine))
+    memory = attrs.evolve(machine.memory, run=run, earlier=Spent(), session=session)
+    return Machine(machine.config, _own_state(machine.state), memory)
 
 
-def beginning(entries: Iterable[bytes]) -> SessionState:
-    """What a journal with these *entries* is before the first of them: it keeps what they will go back to."""
-    return SessionState(keeps=gone_back_to(entries))
+def is_foreign(request: str, machine: Machine) -> bool:
+    """Whether *request* was made before *machine*'s run was copied: its id begins with its run."""
+    return request.rpartition("-")[0] != machine.memory.run
 
 
-def gone_back_to(entries: Iterable[bytes]) -> frozenset[str]:
-    """The runs whose ends *entries* go back to; one that cannot be read goes nowhere."""
-    return frozenset([entry.run for _, entry in kind_of(entries, Branched)])
+def _own_mail(machine: Machine) -> tuple[Mail, ...]:
+    """The mail of the run itself: its steers, and the prompts that it begins with."""
+    mail, stage = machine.memory.session.mail, getattr(machine.state, "stage", None)
+    first: tuple[str, ...] = ()
+    if isinstance(stage, Admitting):
+        first = stage.ids
+    elif isinstance(stage, Start | Reading | Opening | Prompt):
+        # Not taken from the mail yet: without it, the copy would begin with no prompt.
+        first = next_prompt(mail, machine.config.policy.coalesce)
+    # Other prompts wait for runs of their own, which the original opens: two answers would be one too many.
+    return tuple([one for one in mail if one.lane is MailKind.STEER or one.id in first])
 
 
-def kind_of(entries: Iterable[bytes], kind: type[E]) -> Iterator[tuple[int, E]]:
-    """Those of *entries* that are of this *kind*, with their numbers; without those that cannot be read."""
-    from .encoding import decode_entry  # noqa: PLC0415  # as in `read`
+def _own_state(state: State) -> State:
+    """*state* without what the original still receives."""
+    match state:
+        # The model is asked again here, so its answer begins anew. One that is being stopped is not asked
+        # again: its pieces are all that there will be.
+        case Streaming(stopping=Stopping.NONE):
+            return attrs.evolve(state, pieces=Rope.of())
+        case Compacting(stage=Summary() as stage, stopping=Stopping.NONE):
+            return attrs.evolve(state, stage=attrs.evolve(stage, pieces=Rope.of()))
+        case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
+            calls = [_own_call(call) for call in batch.calls]
+            return type(state)(batch=batch.with_calls(calls, batch.stopping))
+        case _:
+            return state
 
-    name = f'"{kind.__name__}"'.encode()
-    for number, data in enumerate(entries):
-        if name in data:  # which text may be, too
-            with suppress(JournalError):
-                entry = decode_entry(data)
-                if isinstance(entry, kind):
-                    yield number, entry
+
+def _own_call(call: Call) -> Call:
+    # What a child reported is on the original's bill already; the same answer here adds only what is new.
+    if isinstance(call.phase, RunningChild):
+        return attrs.evolve(call, phase=attrs.evolve(call.phase, spent=Spent()))
+    return call

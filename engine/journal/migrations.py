@@ -1,12 +1,10 @@
 """
-What older versions wrote, as small records, and what each is now. Loaded where an older entry is met.
+The records of older versions, and how each becomes today's. Loaded where an older entry is met.
 
-A record here is one that changed, as it was until the version in its name; what did not change is read as it
-is written today. A migration is a pure function from a record to the next one, which is today's or is itself
-in here: reading a version applies all that changed since, innermost first, and knows of no other version.
-
-A setting that came to a record needs no record of its own, but a migration all the same: it says what was
-done before one could say so, whatever the default of today is.
+Theory of operation. A record here is one that changed, as it was until the version in its name; all others
+are read as they are written today. A migration is a pure function from a record to the next one, which is
+today's or stands here itself. Reading a version applies all changes since, innermost first, and knows of no
+other version.
 """
 
 from __future__ import annotations
@@ -32,16 +30,16 @@ OLDEST = 2
 """The oldest version that can be read; the one before was never released."""
 
 NONSENSE = 1_000_000
-"""No version will ever be so high: whatever says it is damaged."""
+"""No version will ever be so high: an entry with one is damaged."""
 
-TOLD_ONCE = 2
-"""The last version that was not told by each entry, but by the one that begins a run."""
+VERSION_IN_RUN = 2
+"""The last version that only the entry that opens a run has, for the whole journal."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class RunOpened2:
-    """A run began. It told the version, for the whole journal."""
+    """A run began; its *version* is that of the whole journal."""
 
     at: float
     run: str
@@ -51,6 +49,10 @@ class RunOpened2:
 
 def _run_opened(old: RunOpened2) -> RunOpened:
     return RunOpened(at=old.at, run=old.run, config=old.config)
+
+
+# The default of a new setting may change one day. So a setting needs a migration too, although its record can
+# be read: it says what was done before there was a choice.
 
 
 def _policy(old: Policy) -> Policy:
@@ -67,7 +69,7 @@ class Changed:
     """
     A record *old* that is *new* in the next version, and *how* the one becomes the other.
 
-    The two are the same where something was added: then *how* says what it was before.
+    The two are the same class where a field was added: then *how* fills in what it was before.
     """
 
     old: type
@@ -76,7 +78,7 @@ class Changed:
 
 
 Reader = Callable[[Any, Any], Any]
-"""Makes what it is told, a class, of what JSON is made of."""
+"""Makes a value of the class it is given from what JSON is made of."""
 
 CHANGES: Mapping[int, tuple[Changed, ...]] = {
     2: (
@@ -92,18 +94,20 @@ def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:
     """
     The entry that *plain*, which is of *version*, is now.
 
-    Raises `NewerVersion` and `JournalError` naming *where* for a version that cannot be read, and what the
-    converter raises for what is no entry of it.
+    Raises `NewerVersion` and `JournalError` naming *where* for a version that cannot be read, and the errors
+    of the converter for data that is no entry of it.
     """
-    if version == TOLD_ONCE:
+    if version == VERSION_IN_RUN:
         version = plain.get("version", version)
+    # Not isinstance: True is an int, and no version.
     if type(version) is not int or not 0 < version < NONSENSE:
-        msg = f"{where} says that it is of version {version!r:.20}: it is damaged, restore it from a backup"
+        msg = f"{where} has version {version!r:.20}; it is damaged, restore it from a backup"
         raise JournalError(msg)
     if version < OLDEST:
         what = "was never released; read it with the turnwheel that wrote it"
         msg = f"{where}: version {version} of the journal {what}"
         raise JournalError(msg)
+    # Never read as far as it goes: a newer version may mean something else by the same words.
     if version > VERSION:
         raise NewerVersion(where, version, VERSION)
     structure: Callable[..., Entry] = _reader(version).structure
@@ -113,21 +117,23 @@ def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:
 @cache
 def _reader(version: int) -> cattrs.Converter:
     """A converter that reads entries of *version* as those of today."""
+    # All changes since, in order: each knows only the next version, so a release adds one and edits none.
     since = [changed for past in range(version, VERSION) for changed in CHANGES[past]]
     return make_converter(partial(teach, since))
 
 
 def teach(changes: Iterable[Changed], made: cattrs.Converter) -> None:
-    """Have *made* read the records that have *changes*, which are in the order they came, as before them."""
+    """Make *made* read the records with *changes*, oldest first, as they were before them."""
     readers: dict[type, Reader] = {}
     for changed in changes:
+        # A record that changed twice: what the first change made of it is what the second one reads.
         read = readers.get(changed.old) or _as_written(made, changed)
         readers[changed.new] = _then(read, changed)
         made.register_structure_hook(changed.new, readers[changed.new])
 
 
 def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
-    """Reads the old record of *changed* by its fields; what it is made of may have changed, too."""
+    """A reader of the old record of *changed*, as it was written."""
     if changed.old is not changed.new:
         return made.structure
 
@@ -135,8 +141,9 @@ def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
     def by_fields() -> Reader:
         return make_dict_structure_fn(changed.old, made)
 
-    # Not before there is something to read: until then, what it is made of gets readers of its own.
-    return lambda value, kind: by_fields()(value, kind)  # noqa: PLW0108  # as just said
+    # The registered reader of the class is the migration itself, so the fields are read one by one. This one
+    # is made at its first use: by then the classes of the fields have readers of their own.
+    return lambda value, kind: by_fields()(value, kind)  # noqa: PLW0108  # see above
 
 
 def _then(read: Reader, changed: Changed) -> Reader:

@@ -1,4 +1,4 @@
-"""What a session is about, in one row of its store, so that a list need not read journals."""
+"""A session in one row of its store, so that a list of sessions need not read journals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_TITLE = 60
 
 
 class SessionKind(StrEnum):
-    """How a session came to be: by somebody's wish, as a child of a run, or as a copy of another."""
+    """How a session came to be: from a caller, as a child of a run, or as a copy of another."""
 
     MAIN = "main"
     CHILD = "child"
@@ -33,8 +33,8 @@ class SessionStatus(StrEnum):
     """
     Where a session is: `IDLE` between runs, `RESTING` on questions, `UNFINISHED` in the middle of a run.
 
-    An unfinished one is at work in some process, or was left behind by one. `UNREADABLE` is what is stored
-    of it, here.
+    An unfinished one is at work in some process, or was left behind by one. `UNREADABLE`: this version cannot
+    read its journal.
     """
 
     IDLE = "idle"
@@ -47,13 +47,13 @@ class SessionStatus(StrEnum):
 @attrs.frozen(kw_only=True)
 class SessionSummary:
     """
-    A session, described by whoever wrote to it last.
+    A session, as its last writer described it.
 
-    *parent* is the session it is a child or a fork of, empty for none. *messages* are those that were said on
-    the way to where it stands, *spent* the account of all its *runs* and its title. *summary* is the number
-    of the journal's entry by which the latest summary took the place of older messages, 0 for none. *cwd* is
-    where it worked, *agent* which child it is. *questions* are open, *prompts* wait for a run of their own.
-    *reason* is why the last run ended, None while it goes on.
+    *parent* is the session it is a child or a fork of, empty for none. *messages* are those on the way to
+    where it stands, *spent* the account of all its *runs* and its title. *summary* is the number of the
+    journal's entry with the latest summary, 0 for none. *cwd* is its directory, *agent* its child agent.
+    *questions* are open, *prompts* wait for a run of their own. *reason* is why the last run ended, None
+    while it goes on.
     """
 
     kind: SessionKind = SessionKind.MAIN
@@ -71,71 +71,76 @@ class SessionSummary:
     reason: DoneReason | None = None
 
     @property
-    def mark(self) -> SummaryKey:
-        """What is worth a row of its own when it changes."""
+    def key(self) -> SummaryKey:
+        """The part that is worth writing a row when it changes."""
+        # Without messages and spend, which change with every step: a row for each would double the writes.
         return self.state, self.questions, self.prompts, self.runs, self.summary, self.title
 
 
 SummaryKey = tuple[SessionStatus, int, int, int, int, str]
 
 
-def summary_key(folded: SessionState) -> SummaryKey:
-    """The mark of what the session that *folded* is of is about."""
-    state, questions = status_of(folded), len(folded.questions)
-    return state, questions, _prompts(folded), folded.runs, folded.summary, folded.title
+def summary_key(state: SessionState) -> SummaryKey:
+    """The `key` of the summary of *state*, without making one."""
+    # At every step, while a summary is made for a few of them only.
+    status, questions = status_of(state), len(state.questions)
+    return status, questions, _prompts(state), state.runs, state.summary, state.title
 
 
-def _prompts(folded: SessionState) -> int:
-    """How many prompts wait, with what came too late for its run."""
-    return len(folded.prompts) + (0 if folded.unfinished else len(folded.late))
+def _prompts(state: SessionState) -> int:
+    # A steer that came too late for its run waits as a prompt does; while the run goes on, it is none yet.
+    return len(state.prompts) + (0 if state.unfinished else len(state.late))
 
 
-def status_of(folded: SessionState) -> SessionStatus:
-    """Where the session that *folded* is of stands."""
-    machine = folded.machine
+def status_of(state: SessionState) -> SessionStatus:
+    """The status of the session with this *state*."""
+    machine = state.machine
     if machine is None or machine.done:
         return SessionStatus.IDLE
-    state = machine.state
-    rests = isinstance(state, Confirming) and state.batch.rests and folded.questions
+    # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
+    here = machine.state
+    rests = isinstance(here, Confirming) and here.batch.rests and state.questions
     return SessionStatus.RESTING if rests else SessionStatus.UNFINISHED
 
 
-def summarize(folded: SessionState, session: str) -> SessionSummary:
-    """What *session*, of which *folded* is known, is about."""
-    machine = folded.machine
+def summarize(state: SessionState, session: str) -> SessionSummary:
+    """The summary of *session*, which has this *state*."""
+    machine = state.machine
     if machine is None:
-        return SessionSummary(title=folded.title, spent=folded.titling, prompts=_prompts(folded))
-    kind, parent = _origin(session, machine.config, folded.copied)
+        return SessionSummary(title=state.title, spent=state.title_spent, prompts=_prompts(state))
+    kind, parent = _origin(session, machine.config, state.copied)
     reason = machine.state.reason if isinstance(machine.state, Done) else None
     return SessionSummary(
         kind=kind,
         parent=parent,
-        title=folded.title,
-        runs=folded.runs,
-        messages=folded.said,
-        spent=folded.spent,
-        summary=folded.summary,
+        title=state.title,
+        runs=state.runs,
+        messages=state.messages,
+        spent=state.spent,
+        summary=state.summary,
         cwd=machine.config.cwd,
         agent=machine.config.agent,
-        state=status_of(folded),
-        questions=len(folded.questions),
-        prompts=_prompts(folded),
-        reason=reason if machine.memory.run else None,  # back at the beginning, nothing has ended
+        state=status_of(state),
+        questions=len(state.questions),
+        prompts=_prompts(state),
+        # A session that went back to its beginning stands after no run: nothing has ended there.
+        reason=reason if machine.memory.run else None,
     )
 
 
 def summarize_opened(
     opened: RunOpened, title: str, state: SessionState, session: str, prompts: int
 ) -> SessionSummary:
-    """The summary of *session* once it has *opened* another run, is called *title*, and *prompts* wait."""
+    """The summary of *session* once it has *opened* another run, has the *title*, and *prompts* wait."""
+    # Run and summary are one append, so the summary is made before the run exists.
     kind, parent = _origin(session, opened.config, state.copied)
     return SessionSummary(
         kind=kind,
         parent=parent,
         title=title,
         runs=state.runs + 1,
-        messages=state.said,
-        spent=state.titling if state.machine is None else state.spent,
+        messages=state.messages,
+        spent=state.title_spent if state.machine is None else state.spent,
         summary=state.summary,
         cwd=opened.config.cwd,
         agent=opened.config.agent,
@@ -146,6 +151,7 @@ def summarize_opened(
 
 def _origin(session: str, config: Config, copied: str) -> tuple[SessionKind, str]:
     """How a session came to be and of which; a child is named after its parent and the call."""
+    # Before the agent: a copy of a child's session belongs to no call, so it is listed with the forks.
     if copied:
         return SessionKind.FORK, copied
     if config.agent:

@@ -1,10 +1,10 @@
 """
-The children of a session, and how one is run: a session of its own, performed as one request of its parent's.
+The children of a session: each is a session of its own, run as one request of its parent.
 
-Theory of operation. A child's session is named after its parent's and the call, and lies in the same store;
-where its parent has none, in a store that ends with it. The process that runs a child here puts it into
-`here`. A child that runs elsewhere, rests or is over is reached through the store by a session object without
-a task, which runs nothing: inputs that come in through it are applied by the process that runs the child.
+Theory of operation. A child's session is named after its parent and the call, and lies in the same store;
+without a store of the parent, in memory. A child that this process runs is in `here`. A child that runs
+elsewhere, rests or has ended is reached through the store, by a session object without a task. That object
+runs nothing: it journals inputs, and the process that runs the child applies them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ..open_work import ChildLink, agent_before, links_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ...effects.config import ChildSpec, ModelSpec
+    from ...effects.config import ChildSpec
     from ...effects.history import History
     from ...effects.records import Change
     from ...effects.requests import AskApproval, RunAgent
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 async def _owned() -> None:
-    """No other process has the session: without a store it is this one's."""
+    """Without a store no other process can own the session."""
 
 
 @final
@@ -59,13 +59,14 @@ class Children:
     """
     The children of *session*, which works in *environment*, by the calls they work for.
 
-    The parent's runner sets three callbacks: *wake* makes its driver look around, *check_ownership* raises
-    `StoreConflict` where another process drives the session now, *abort* stops the driver and says why.
+    The parent's runner sets three callbacks. *wake* makes its driver check whether it rests, *abort* stops it
+    with an error. *check_ownership* raises `StoreConflict` where another process drives the session.
     """
 
     def __init__(
         self, session: str, environment: Environment, store: Store | None, opens: OpenSession
     ) -> None:
+        # By call. Also children that a caller only looks at, until `load` finds them ended.
         self.here: dict[str, ChildSession] = {}
         self.wake: Callable[[], None] = noop
         self.check_ownership: Callable[[], Awaitable[None]] = _owned
@@ -73,6 +74,7 @@ class Children:
         self._session = session
         self._environment = environment
         self._opens = opens
+        # A child always has a journal: it may be opened twice in one run, and must know what it did.
         self._store = MemoryStore() if store is None else store
 
     def name(self, call: str) -> str:
@@ -80,99 +82,96 @@ class Children:
         return f"{self._session}.{call}"
 
     def links(self, machine: Machine | None) -> tuple[ChildLink, ...]:
-        """The children that are not over in *machine*, in call order."""
+        """The running children in *machine*, in call order."""
         return () if machine is None else links_of(machine.state, self._session)
 
     def session(self, call: str, machine: Machine | None) -> ChildSession:
         """
-        The session of the child that works for *call* in *machine*, or did.
+        The session of the child of *call* in *machine*, running or ended.
 
-        Raises `UnknownCall` with the children that are not over.
+        Raises `UnknownCall` with the running ones.
         """
+        # The same object for all callers while it runs here: only that one has its driver.
         if (known := self.here.get(call)) is not None:
             return known
         agents = {link.call: link.agent for link in self.links(machine)}
         agent = agents.get(call) or agent_before(call, machine)
         if not agent:
             raise UnknownCall(call, tuple(agents))
-        return self._seen(call, agent)
-
-    def _seen(self, call: str, agent: str) -> ChildSession:
-        """The session of the child *agent*, for whoever looks at it or speaks to it."""
+        # Without a task, so that it runs nothing; its real configuration is in its journal.
         config = attrs.evolve(self._environment.config, agent=agent, children=())
         return self._made(call, attrs.evolve(self._environment, config=config))
 
     def open(self, task: Input, config: Config, clock: Clock) -> tuple[ChildSession, ChildSession | None]:
         """
-        The session of the child that is to be run here for *task*, which has the id of its call.
+        The session to run the child of *task* in, whose id is the call, and the session that it replaces.
 
-        With the one that it takes the place of, if there is one: that is to be closed.
+        The caller closes the replaced one, which only looked at the child.
         """
+        # Replaced at once and closed later: between the two no caller may find the one that runs nothing.
         before = self.here.get(task.id)
         environment = attrs.evolve(self._environment, config=config, clock=clock, task=task, rested=self.wake)
         self.here[task.id] = self._made(task.id, environment)
         return self.here[task.id], before
 
     async def over(self, call: str) -> None:
-        """The child that was run here for *call* has come to its end."""
-        if (child := self.here.pop(call, None)) is not None:  # else its parent was let go of
+        """Close the child that was run here for *call*."""
+        # It is gone already where the parent was closed first.
+        if (child := self.here.pop(call, None)) is not None:
             await child.close()
 
     def drained(self, within: float | None) -> list[Coroutine[Any, Any, None]]:
-        """What drains those that are known here; see `Session.drain`."""
+        """The coroutines that drain the children known here; see `Session.drain`."""
         return [child.drain(within) for child in self.here.values()]
 
     async def close(self) -> None:
-        """Let go of those that are known here."""
+        """Close the children known here."""
+        # One at a time from the dict: a child that ends meanwhile removes itself.
         while self.here:
             await self.here.popitem()[1].close()
 
     def _made(self, call: str, environment: Environment) -> ChildSession:
+        # The hooks of the session's end are the parent's: a child is part of its work.
         made: ChildSession = self._opens(self.name(call), attrs.evolve(environment, ended=None), self._store)
         return made
 
     async def load(self, machine: Machine | None) -> None:
-        """Read what is new of the children that are not over in *machine*, and forget the others."""
+        """Read the journals of the running children in *machine*, and forget the others."""
         calls = [link.call for link in self.links(machine)]
         self.here = {call: session for call, session in self.here.items() if call in calls}
         for call in calls:
             child = self.session(call, machine)
             self.here[call] = child
-            with suppress(SessionClosed):  # it has come to its end meanwhile
+            # It may end, and be closed, while the one before it is read.
+            with suppress(SessionClosed):
                 await child.load()
 
-    # What they wait for
+    # Questions
 
     def waiting(self, machine: Machine | None) -> tuple[AskApproval, ...]:
-        """The questions that children ask, as far as is known here, and that nobody has answered."""
-        known = [self.here[link.call] for link in self.links(machine) if link.call in self.here]
-        return tuple([question for child in known for question in child.waiting])
+        """The open questions of the children known here."""
+        return tuple([question for child in self._known(machine) for question in child.waiting])
+
+    def _known(self, machine: Machine | None) -> list[ChildSession]:
+        # By the links and not by `here` alone: a child of an earlier run may still be in there.
+        return [self.here[link.call] for link in self.links(machine) if link.call in self.here]
 
     def asking(self, request: str, machine: Machine | None) -> ChildSession | None:
-        """The child whose question *request* is, as far as is known here."""
-        for link in self.links(machine):
-            child = self.here.get(link.call)
-            if child is not None and request in [question.id for question in child.waiting]:
+        """The child known here whose question *request* is; None where there is none."""
+        for child in self._known(machine):
+            if request in [question.id for question in child.waiting]:
                 return child
         return None
 
-    def rest(self, call: str) -> bool:
-        """Whether the child at *call*, which is run here, waits for people and for nothing else."""
-        child = self.here.get(call)
-        return child is not None and child.resting
-
-    # What is said to them
-
     async def follow(self, change: Change, machine: Machine | None) -> None:
-        """Change the mode of the children that are known here, where *change* did so of their parent's."""
+        """Change the mode of the children known here, after *change* did so for their parent."""
+        # A model or a budget of thinking is the child's own; the mode is what a person allows for all.
         if not isinstance(change, SetMode):
             return
-        for link in self.links(machine):
-            child = self.here.get(link.call)
-            if child is not None:
-                # It has come to its end meanwhile, or has not begun and will with the mode of its parent.
-                with suppress(ConfigError, SessionClosed, UnknownSession):
-                    await child.control(change)
+        for child in self._known(machine):
+            # It may have ended, or not begun: then it begins with the mode of its parent.
+            with suppress(ConfigError, SessionClosed, UnknownSession):
+                await child.control(change)
 
 
 CHILD_SYSTEM = """\
@@ -181,8 +180,7 @@ Do what you are asked, with the tools you have, and end with a summary of your f
 questions."""
 
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
-"""Ends after which a child's answer is no answer. After a limit, what it found is worth reading."""
-
+"""Reasons after which a child's answer counts as a failure. After a limit, its findings are worth reading."""
 
 TAKE_OVER_TRIES = 20
 """How often a child is taken over from a process that has not noticed yet that it lost the session."""
@@ -190,16 +188,23 @@ TAKE_OVER_TRIES = 20
 
 def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
     """
-    The configuration of *child*: the tools and limits that *request* grants, and no way to start another.
+    The configuration of *child*: the tools and limits that *request* grants, and no children of its own.
 
-    Its prompt is a short one, and it reads no instructions but its own: it gets its task and no more.
+    Its system prompt is short, and it reads no instructions but its own: all it needs is in its task.
     """
+    # Not by `children=()` alone: the spawning tool is a tool like any other, and could be granted by name.
     offered = tuple(
         [tool for tool in parent.tools if tool.name in request.tools and tool.kind is not ToolKind.AGENT]
     )
+    # The helper's prompt says that no person answers, or a model would end its work with a question.
     system = child.system or CHILD_SYSTEM.format(name=child.name, description=child.description).strip()
     model = child.model or parent.model
-    helpers = _helpers(parent, model, priced=request.limits.usd is not None)
+    # No person switches a child to another model. It keeps those for a fallback and for summaries, and under
+    # a budget in money only such as have a price: the machine refuses any other.
+    priced = request.limits.usd is not None
+    wanted = {parent.fallback, parent.compaction.model} - {model.name}
+    known = [each for each in (parent.model, *parent.models) if each.name in wanted]
+    helpers = tuple([each for each in known if each.price is not None or not priced])
     names = [each.name for each in (model, *helpers)]
     return attrs.evolve(
         parent,
@@ -214,25 +219,16 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
         tools=offered,
         children=(),
         limits=request.limits,
-        session_limits=request.limits,  # somebody may give it more to do, and that is no reason for more
+        # For all its runs: a person may send it further prompts, and they are no reason for more.
+        session_limits=request.limits,
         policy=attrs.evolve(parent.policy, mode=request.mode),
         agent=child.name,
     )
 
 
-def _helpers(parent: Config, model: ModelSpec, *, priced: bool) -> tuple[ModelSpec, ...]:
-    """
-    Nobody switches a child that is asked *model*, but it may need who takes over and who summarises.
-
-    *priced*: they need a price, since what it may use is counted in money.
-    """
-    wanted = {parent.fallback, parent.compaction.model} - {model.name}
-    known = [each for each in (parent.model, *parent.models) if each.name in wanted]
-    return tuple([each for each in known if each.price is not None or not priced])
-
-
 async def refuse(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
-    """Answer a question where there is nobody to ask: nobody said yes."""
+    """Deny a question, for a run that no approver can reach."""
+    # It would rest for ever. The model reads the text, and can go on without the tool.
     denied = Deny(message="Denied: nobody can be asked. Go on without it.")
     return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=denied)
 
@@ -240,27 +236,28 @@ async def refuse(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
 @final
 class ChildRunner:
     """
-    Performs `RunAgent`: opens the child's session among *children*, runs it to its end, tells its parent.
+    Performs `RunAgent`: opens the child's session among *children*, and runs it to its end.
 
-    What is kept of the child is its own, so one whose process was lost goes on where it was, and of one that
-    came to its end the result is read. Its questions are questions of its session: it waits for the answers
-    as long as its parent is driven. Cancelled, it is interrupted and still answers; where its parent is only
-    left, so is the child.
+    The child has a journal, so after a crash it goes on where it was, or its result is only read. It waits
+    for answers to its questions as long as its parent is driven. A cancel interrupts it, and it still
+    answers; where its parent is left, the child is left, too.
     """
 
     def __init__(self, children: Children) -> None:
         self._children = children
 
     def resting(self, request: RunAgent) -> bool:
-        """Whether the child of *request*, which runs here, waits for people and for nothing else."""
-        return self._children.rest(request.call)
+        """Whether the child of *request*, which runs here, waits only for people."""
+        child = self._children.here.get(request.call)
+        return child is not None and child.resting
 
     def __call__(self, request: RunAgent, scene: PerformContext) -> Coroutine[Any, Any, AgentFinished | None]:
         """
-        Run the child that *request* names and return what it found; None where it is left to later.
+        Run the child that *request* names and return its findings; None where it goes on later.
 
-        Its session is there as soon as this is called: whoever sees that it was started may speak to it.
+        Not a coroutine function: the session exists at once, for a subscriber that sees the start.
         """
+        # Both faults go to the model as the call's result: another call may do better.
         child = scene.config.child(request.agent)
         if child is None:
             return _failed(request, scene, f"No agent named {request.agent!r}.")
@@ -273,16 +270,21 @@ class ChildRunner:
 
 async def _perform(run: _Run) -> AgentFinished | None:
     """The answer of *run*, None where it was drained; a cancellation is passed on to it."""
+    # Shielded: a cancel of this request is an interrupt of the child, which then ends by itself and answers.
     work = asyncio.ensure_future(run.to_the_end())
+    # A loop: a person may cancel twice, and the second one cuts the child's own work short.
     while not work.done():
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError as cancelled:
+            # The parent is left, not interrupted: the child stops where it is, and goes on with its parent.
             if cancelled.args == (LEAVING,):
                 work.cancel(LEAVING)
                 await asyncio.gather(work, return_exceptions=True)
                 raise
-            _uncancel()
+            # Or the task would count as cancelled, and an `asyncio.timeout` below it go wrong.
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
             run.interrupt()
     return work.result()
 
@@ -290,9 +292,7 @@ async def _perform(run: _Run) -> AgentFinished | None:
 @final
 class _Run:
     """
-    One child on its way, which may be told to stop at any moment, also before it has begun.
-
-    Its session is the one that *children* opened, in place of one that was there before, if any was.
+    The run of one child, which may be interrupted at any moment, also before it has begun.
     """
 
     def __init__(self, children: Children, config: Config, request: RunAgent, scene: PerformContext) -> None:
@@ -302,19 +302,23 @@ class _Run:
         self._request = request
         self._scene = scene
         self._interrupted = False
+        # Held here: the event loop keeps only weak references to tasks.
         self._stops: list[asyncio.Future[None]] = []
 
     def interrupt(self) -> None:
-        """Stop; asked twice, wait for nothing."""
+        """Interrupt the child; a second interrupt waits for no work."""
+        # The flag for a child that has not begun, the task for one that has: this must not block.
         self._interrupted = True
         self._stops.append(asyncio.ensure_future(self._stop()))
 
     async def _stop(self) -> None:
-        with suppress(SessionClosed, WorldError):  # it has come to its end meanwhile, one way or another
+        # It may have ended by now. A store that fails ends the child's own stream, which says so.
+        with suppress(SessionClosed, WorldError):
             await self._session.interrupt()
 
     async def to_the_end(self) -> AgentFinished | None:
-        """Begin, or go on where a lost process was, and say what came of it; None where it was let go of."""
+        """Begin, or go on after a lost process, and return the answer; None where the child was closed."""
+        # It only looked at the child: two objects for one journal in one process would conflict.
         if self._before is not None:
             await self._before.close()
         try:
@@ -322,43 +326,53 @@ class _Run:
         except SessionClosed:
             return None
         except NewerVersion as error:
-            self._children.abort(error)  # whoever can read it goes on, with its parent as with the child
+            # A failure would be final for the parent. It stops instead, for a process of the newer version.
+            self._children.abort(error)
             raise
         except WorldError as error:
-            # What it used is known all the same.
+            # The tokens up to here are paid for, so they count.
             fault = f"The agent's session failed: {error}"
             answer = _answer(self._request, self._scene, fault, Outcome.CRASHED, self._session.spent)
+        # A child that was left stays in `here`: inputs may come until its parent is closed.
         if answer is not None:
-            await self._children.over(self._request.call)  # one that is left can still be spoken to
+            await self._children.over(self._request.call)
         return answer
 
     async def _answered(self, session: ChildSession) -> AgentFinished | None:
+        # Nothing has been spent yet, and a child that is not begun leaves no journal.
         if self._interrupted and session.machine is None:
             return _answer(self._request, self._scene, model_messages.CANCELLED, Outcome.CANCELLED)
+        # The name can be taken: a person may have made a session that is called so.
         if session.machine is not None and session.machine.config.agent != self._request.agent:
             fault = f"The session {session.id!r} is not one of the agent {self._request.agent!r}."
             return _answer(self._request, self._scene, fault, Outcome.ERROR)
         await self._take_over(session)
+        # The stream ended early: answering now would make half of its work the result.
         drained = session.machine is None or session.unfinished or session.queue
         return None if drained else self._finished(session)
 
     async def _take_over(self, session: ChildSession) -> None:
-        """Go on, also where a process still writes that has not seen yet that it was overtaken."""
+        """Go on, also where a process still writes that has not noticed its takeover."""
+        # Its parent's journal was taken over first, so it stops at its next look there.
         for _ in range(TAKE_OVER_TRIES):
             try:
                 return await self._go_on(session)
             except StoreConflict:
-                await self._children.check_ownership()  # raises where this is that process
+                # Raises where this is the process that lost its session.
+                await self._children.check_ownership()
         return await self._go_on(session)
 
     async def _go_on(self, session: ChildSession) -> None:
         request, machine = self._request, session.machine
+        # Before the stream: the interrupt is then the first event that the child's run applies.
         if self._interrupted:
             await session.interrupt()
+        # After a crash it has its task: a second prompt would ask for the work twice.
         prompt = request.prompt if machine is None else None
         async with aclosing(session.stream(prompt, id=request.call, wait=True)) as notices:
             async for notice in notices:
                 self._scene.emit(AgentNoticed(call=request.call, notice=notice))
+                # The parent's budget must see the spend while the child works, and not when it is too late.
                 if isinstance(notice, TurnEnded):
                     at = self._scene.clock.now()
                     self._scene.emit(AgentProgressed(at=at, request=request.id, spent=session.spent))
@@ -370,15 +384,16 @@ class _Run:
             outcome = Outcome.CANCELLED
         elif result.reason in FAILED_REASONS:
             outcome = Outcome.ERROR
-        text = result.text or _last_said(session.history) or "(the agent gave no answer)"
+        # A child that met a limit in the middle of its work has often written something before.
+        text = result.text or _last_text(session.history) or "(the agent gave no answer)"
         if result.reason is not DoneReason.END_TURN:
             text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"
-        # Of all its runs: there is more than one where somebody spoke to it.
+        # Of all its runs: there are several where a person sent it prompts.
         return _answer(self._request, self._scene, text, outcome, session.spent)
 
 
-def _last_said(history: History) -> str:
-    """The last text that was not said by a person."""
+def _last_text(history: History) -> str:
+    """The last text of the model in *history*."""
     for index in range(len(history) - 1, -1, -1):
         message = history[index]
         if message.role is Role.ASSISTANT and message.text:
@@ -387,6 +402,7 @@ def _last_said(history: History) -> str:
 
 
 async def _failed(request: RunAgent, scene: PerformContext, why: str) -> AgentFinished:
+    # A coroutine, since a performer's answer is awaited.
     return _answer(request, scene, why, Outcome.ERROR)
 
 
@@ -396,9 +412,3 @@ def _answer(
     return AgentFinished(
         at=scene.clock.now(), request=request.id, content=content, outcome=outcome, spent=spent or Spent()
     )
-
-
-def _uncancel() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()

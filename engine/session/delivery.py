@@ -1,4 +1,9 @@
-"""How a session is watched: what whoever looks on is told, and how far they may lag behind."""
+"""
+Delivers the notices of a session to its subscribers.
+
+Theory of operation. A run must never wait for a subscriber. Each one has a bounded buffer, which drops
+notices when full, but never the end of a run. A subscriber without references is collected with its buffer.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +17,23 @@ from weakref import WeakSet
 import attrs
 
 from ...effects.errors import ConfigError
-from ...effects.notices import (
-    AnswerDropped,
-    Notice,
-    ReasoningDelta,
-    RunEnded,
-    TextDelta,
-    TurnEnded,
-)
+from ...effects.notices import AnswerDropped, Notice, ReasoningDelta, RunEnded, TextDelta, TurnEnded
 from ...effects.validators import positive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
 
-BUFFER = 64
-"""Notices a subscriber may lag behind, where nothing else is said: about a second of streamed text."""
+SUBSCRIBER_BUFFER = 64
+"""Notices that a subscriber may lag behind by default: about a second of streamed text."""
 
 
 @final
 class _Buffer:
     """
-    What one subscriber has not read yet: up to *size* notices, and however many ends of runs.
+    The unread notices of one subscriber: up to *size*, and any number of ends of runs.
 
-    *dropped* counts what did not fit, *over* says that nothing comes any more.
+    *dropped* counts the lost ones; *over* says that no more will come.
     """
 
     def __init__(self, size: int, awaited: set[_Buffer]) -> None:
@@ -47,10 +45,13 @@ class _Buffer:
         self._news = asyncio.Event()
 
     def put(self, notice: Notice) -> None:
-        """Keep *notice* if there is room; the end of a run finds room, or takes it from something else."""
+        """Keep *notice* if there is room; the end of a run takes the room of another notice."""
         if self.over:
             return
+        # The new notice is dropped and not the oldest: a subscriber that reads on finds one gap, and not a
+        # window that slides away under it.
         if len(self.waiting) >= self._size:
+            # The end must arrive: a caller that waits for it would wait for ever.
             if not isinstance(notice, RunEnded):
                 self.dropped += 1
                 return
@@ -59,11 +60,9 @@ class _Buffer:
         self._wake()
 
     def _evict(self) -> None:
-        """
-        Make room by giving up the oldest notice that is no end.
-
-        Where all are ends none goes: the buffer then grows, by one for each run that nobody looked at.
-        """
+        """Drop the oldest notice that is no end of a run."""
+        # Where all are ends none is dropped: the buffer grows by one notice for each unread run. A caller
+        # that waits for the end of a run must find it.
         for index, kept in enumerate(self.waiting):
             if not isinstance(kept, RunEnded):
                 del self.waiting[index]
@@ -71,18 +70,19 @@ class _Buffer:
                 return
 
     def end(self) -> None:
-        """Take nothing any more; what is here can still be read."""
+        """Take no more notices; the ones here can still be read."""
         self.over = True
         self._wake()
 
     def _wake(self) -> None:
-        # Whoever waits in an event loop that was closed under it cannot be woken; the others can.
+        # A reader in an event loop that was closed cannot be woken, and must not keep the others from it.
         with suppress(RuntimeError):
             self._news.set()
 
-    async def come(self) -> None:
-        """Return when there may be something new."""
+    async def wait(self) -> None:
+        """Return when there may be a new notice."""
         self._news.clear()
+        # Keeps the buffer alive while a task waits in it: the broker itself holds it weakly.
         self._awaited.add(self)
         try:
             await self._news.wait()
@@ -93,10 +93,10 @@ class _Buffer:
 @final
 class Subscription:
     """
-    What one subscriber sees, from `Broker.subscribe` on. Iterate it; leave with ``async with`` or `aclose`.
+    The notices for one subscriber, from `Broker.subscribe` on. Leave with ``async with`` or `aclose`.
 
-    Cancelled while it waits, it is over: put a time limit around the loop, not around each notice. One that
-    nobody holds any more is over, too.
+    A cancel while it waits ends it: put a time limit around the loop, not around each notice. So does
+    dropping the last reference to it.
     """
 
     def __init__(self, buffer: _Buffer) -> None:
@@ -108,9 +108,10 @@ class Subscription:
         return self._buffer.dropped
 
     async def aclose(self) -> None:
-        """Stop listening and forget what was not read. Whoever waits for a notice here is let go."""
+        """End the subscription and discard unread notices. A task that waits here gets its end."""
         self._leave()
 
+    # Not async: a cancelled task must be able to leave without another await.
     def _leave(self) -> None:
         self._buffer.end()
         self._buffer.waiting.clear()
@@ -120,12 +121,15 @@ class Subscription:
 
     async def __anext__(self) -> Notice:
         buffer = self._buffer
+        # A loop: another task of the same subscription may take the notice first. Notices come before the
+        # end, so a subscriber sees all of a session that was closed.
         while not buffer.waiting:
             if buffer.over:
                 raise StopAsyncIteration
             try:
-                await buffer.come()
+                await buffer.wait()
             except asyncio.CancelledError:
+                # The caller that cancels rarely comes back, and would keep a buffer filling.
                 self._leave()
                 raise
         return buffer.waiting.popleft()
@@ -140,25 +144,27 @@ class Subscription:
 @final
 class Broker:
     """
-    Passes notices on to whoever has subscribed, each with a buffer of *size* notices.
+    Passes notices on to subscribers, each with a buffer of *size* notices.
 
-    A full buffer drops what comes; the end of a run takes the place of the oldest notice that is none. All
-    methods belong to one event loop, and none of them waits.
+    A full buffer drops new notices; the end of a run replaces the oldest one that is no end. All methods
+    belong to one event loop, and none of them waits.
     """
 
-    def __init__(self, size: int = BUFFER) -> None:
+    def __init__(self, size: int = SUBSCRIBER_BUFFER) -> None:
+        # `True` is an int, and a buffer of one notice is hardly what its caller wants.
         if type(size) is not int or size < 1:
             msg = f"Broker.size must be a whole number above 0; got {size!r}"
             raise ConfigError(msg)
         self._size = size
         self._closed = False
-        # Weakly held: a subscriber that broke out of its loop and forgot to close must not be fed for ever.
+        # Weak: a subscriber that broke out of its loop and never closed must not be fed for ever.
         self._buffers: WeakSet[_Buffer] = WeakSet()
-        # Held while somebody waits: nothing else need hold a task whose only wish is the next notice.
+        # Strong while a task waits: nothing else need hold a task whose only wish is the next notice.
         self._awaited: set[_Buffer] = set()
 
     def subscribe(self) -> Subscription:
-        """A subscription to all that is published from now on; on a closed broker, one that is over."""
+        """A subscription to the notices from now on; on a closed broker, an empty one."""
+        # Not an error: a subscriber may come a moment after the end, and has nothing to handle then.
         buffer = _Buffer(self._size, self._awaited)
         if self._closed:
             buffer.end()
@@ -167,12 +173,13 @@ class Broker:
         return Subscription(buffer)
 
     def publish(self, notice: Notice) -> None:
-        """Pass *notice* on. No subscriber can make it wait or fail; on a closed broker it reaches nobody."""
+        """Pass *notice* on; no subscriber can make this wait or fail."""
+        # In the order of the run's own stream: it comes here before the caller gets it.
         for buffer in self._buffers:
             buffer.put(notice)
 
     def close(self) -> None:
-        """End every subscription after what it has. Closing twice is fine."""
+        """End every subscription after its unread notices. Closing twice is fine."""
         self._closed = True
         for buffer in self._buffers:
             buffer.end()
@@ -183,55 +190,52 @@ class Broker:
 @attrs.frozen(kw_only=True)
 class Delivery:
     """
-    What those who watch a session are told.
+    Which notices subscribers get, and how.
 
-    Without *include_partial* a text comes whole, once the model has answered, and not delta by delta; of an
-    answer that broke off nothing is told. *buffer* is how many notices a subscriber may lag behind.
+    Without *include_partial* a text comes once, when the model has answered; the text of an answer that broke
+    off is left out. A subscriber may lag *buffer* notices behind.
     """
 
+    # On by default: a person who waits wants to see that something happens.
     include_partial: bool = True
-    buffer: int = attrs.field(default=BUFFER, validator=positive)
+    buffer: int = attrs.field(default=SUBSCRIBER_BUFFER, validator=positive)
 
     def shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
-        """What of *notices* is told, which end with this."""
+        """The notices that subscribers get of *notices*."""
+        # The same generator where nothing is to be held back: a filter costs a frame for each notice.
         return notices if self.include_partial else _without_partial(notices)
 
 
 async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
-    whole = _Whole()
+    held: list[TextDelta | ReasoningDelta] = []
     async with aclosing(notices):
         async for notice in notices:
-            for each in whole.after(notice):
-                yield each
-        for each in whole.rest():
+            match notice:
+                # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
+                case TextDelta() | ReasoningDelta():
+                    held.append(notice)
+                    continue
+                case AnswerDropped():
+                    # The model is asked again: its text so far is no part of the conversation.
+                    held.clear()
+                    continue
+                case _ if isinstance(notice, ENDS):
+                    for each in _joined(held):
+                        yield each
+                case _:
+                    pass
+            yield notice
+        # A run that was drained ends without one of them.
+        for each in _joined(held):
             yield each
 
 
+def _joined(held: list[TextDelta | ReasoningDelta]) -> Iterator[Notice]:
+    """Empty *held*: neighbours of one kind as one notice, so that text and reasoning keep their order."""
+    for kind, deltas in groupby(held, type):
+        yield kind("".join([delta.text for delta in deltas]))
+    held.clear()
+
+
 ENDS = TurnEnded | RunEnded
-"""With which the text of an answer is whole; what comes in between, such as an input, is told at once."""
-
-
-@final
-class _Whole:
-    """Holds the deltas of an answer back until it is whole."""
-
-    def __init__(self) -> None:
-        self._held: list[TextDelta | ReasoningDelta] = []
-
-    def after(self, notice: Notice) -> Iterator[Notice]:
-        """What is told when *notice* comes."""
-        match notice:
-            case TextDelta() | ReasoningDelta():
-                self._held.append(notice)
-            case AnswerDropped():
-                self._held.clear()
-            case _:
-                if isinstance(notice, ENDS):
-                    yield from self.rest()
-                yield notice
-
-    def rest(self) -> Iterator[Notice]:
-        """What is held back: neighbours of one kind as one."""
-        for kind, deltas in groupby(self._held, type):
-            yield kind("".join([delta.text for delta in deltas]))
-        self._held.clear()
+"""The notices that complete the text of an answer; others, such as an input, do not wait for it."""

@@ -1,4 +1,4 @@
-"""What a session works with: its configuration, its performers, its clock, and how it gets a title."""
+"""The environment of a session: its configuration, performers, clock, and the protocol of child sessions."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 class Titles(StrEnum):
     """
-    How sessions get their titles: not at all, from the first line of the first prompt, or from a model.
+    How sessions get titles: not at all, from the first line of the first prompt, or from a model.
 
-    A model is asked once, after the first run, in the background. Where it gives none, there is none.
+    A model is asked once, after the first run, in the background; where it fails there is no title.
     """
 
     OFF = "off"
@@ -41,10 +41,11 @@ class Titles(StrEnum):
 
 
 class Drainable(Protocol):
-    """A runner of a session, as an agent sees it that drains."""
+    """A running session, as an agent sees it that drains."""
 
+    # A protocol: the runner imports this module, and the agent needs this one method only.
     async def drain(self, within: float | None) -> None:
-        """Let the work that is under way end, and let go."""
+        """End the running work, and let go."""
         ...
 
 
@@ -55,108 +56,84 @@ class Environment:
     What a session works with: its *config* and *clock*, and its *performers*.
 
     *ended* is called with the session's id and the reason of its last run when the session is closed.
-    *titles* says how it gets its title; a child gets none. *watch* says what subscribers see. Every *poll*
-    seconds the store is read for what other processes posted to a run that is under way here. *redactor*
-    takes secrets out of approvals. *at_work* are the sessions of an agent that are run here. Of a child,
-    *task* is its first prompt, and *rested* is called when it waits for people and for nothing else.
+    Every *poll* seconds a running session reads the inputs of other processes from its store. *watch* says
+    what subscribers see. *redactor* takes secrets out of approvals. *at_work* holds the running sessions.
+    For a child, *task* is its first prompt, and *rested* is called when it waits only for people.
     """
 
     config: Config
     performers: Performers
     clock: Clock
     new_id: Callable[[], str]
+    # None where no hook listens: closing a session then costs no event.
     ended: Callable[[str, str], Awaitable[None]] | None = None
+    # Half a second: a person who approves in another process hardly notices, and a store does not either.
     poll: float = 0.5
     titles: Titles = Titles.OFF
     watch: Delivery = Delivery()
+    # A child that is only looked at has none: that is how `check_runner` tells the two apart.
     task: Input | None = None
     redactor: Redactor | None = None
+    # Shared and mutable, on purpose: one set for all sessions of an agent.
     at_work: set[Drainable] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
+
+
+# Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;
+# their members are documented at `Result` and `Session`.
+# ruff: noqa: D102
 
 
 class ChildResult(Protocol):
     """The result of a child's run, as its parent reads it."""
 
+    # Properties and not fields: `Result` is frozen, and a field of a protocol would have to be writable.
     @property
-    def text(self) -> str:  # noqa: D102  # as Result
-        ...
-
+    def text(self) -> str: ...
     @property
-    def detail(self) -> str:  # noqa: D102  # as Result
-        ...
-
+    def detail(self) -> str: ...
     @property
-    def reason(self) -> DoneReason | None:  # noqa: D102  # as Result
-        ...
+    def reason(self) -> DoneReason | None: ...
 
 
+# Only what a parent uses, so that the two classes can change apart from each other.
 class ChildSession(Protocol):
-    """
-    A session as its parent uses it.
-
-    Children are sessions and sessions have children: a protocol keeps the two modules apart.
-    """
+    """A session as its parent uses it."""
 
     id: str
 
     @property
-    def machine(self) -> Machine | None:  # noqa: D102  # as Session
-        ...
-
+    def machine(self) -> Machine | None: ...
     @property
-    def history(self) -> History:  # noqa: D102  # as Session
-        ...
-
+    def history(self) -> History: ...
     @property
-    def unfinished(self) -> bool:  # noqa: D102  # as Session
-        ...
-
+    def unfinished(self) -> bool: ...
     @property
-    def resting(self) -> bool:  # noqa: D102  # as Session
-        ...
-
+    def resting(self) -> bool: ...
     @property
-    def waiting(self) -> tuple[AskApproval, ...]:  # noqa: D102  # as Session
-        ...
-
+    def waiting(self) -> tuple[AskApproval, ...]: ...
     @property
-    def queue(self) -> tuple[Mail, ...]:  # noqa: D102  # as Session
-        ...
-
+    def queue(self) -> tuple[Mail, ...]: ...
     @property
-    def spent(self) -> Spent:  # noqa: D102  # as Session
-        ...
-
-    def result(self) -> ChildResult:  # noqa: D102  # as Session
-        ...
-
-    async def load(self) -> Self:  # noqa: D102  # as Session
-        ...
-
-    def stream(  # noqa: D102  # as Session
+    def spent(self) -> Spent: ...
+    def result(self) -> ChildResult: ...
+    async def load(self) -> Self: ...
+    # The parent sends text only: files and a sender are for people.
+    def stream(
         self,
         prompt: str | None = None,
         *,
-        id: str | None = None,
-        wait: bool = False,  # noqa: A002  # as Session
+        id: str | None = None,  # noqa: A002  # as Session
+        wait: bool = False,
     ) -> AsyncGenerator[Notice, None]: ...
-
-    async def approve(self, request: str, decision: Decision = ..., *, by: str = "") -> None:  # noqa: D102  # as Session
-        ...
-
-    async def control(self, change: Change) -> None:  # noqa: D102  # as Session
-        ...
-
-    async def interrupt(self) -> None:  # noqa: D102  # as Session
-        ...
-
-    async def drain(self, within: float | None = None) -> None:  # noqa: D102  # as Session
-        ...
-
-    async def close(self) -> None:  # noqa: D102  # as Session
-        ...
+    # These pass on what a person did at the parent.
+    async def approve(self, request: str, decision: Decision = ..., *, by: str = "") -> None: ...
+    async def control(self, change: Change) -> None: ...
+    async def interrupt(self) -> None: ...
+    async def drain(self, within: float | None = None) -> None: ...
+    async def close(self) -> None: ...
 
 
+# Any, and not ChildSession: its parameters are wider here than the ones that `Session` takes.
 OpenSession = Callable[["str", Environment, "Store | None"], Any]
 """Makes the session of a child: `Session` itself."""

@@ -1,4 +1,4 @@
-"""The sessions of a store: what each is about, and which was the last one to work somewhere."""
+"""Lists the sessions of a store with their summaries, and finds the latest one of a directory."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import (
-    JournalError,
-    StoreConflict,
-    StoreError,
-    TurnwheelError,
-)
+from ...effects.errors import JournalError, StoreConflict, StoreError, TurnwheelError
 from ..codec import UNREADABLE, decode, encode
 from ..journal.fold import fold
-from ..journal.summary import (
-    SessionKind,
-    SessionStatus,
-    SessionSummary,
-    summarize,
-)
+from ..journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
 
 if TYPE_CHECKING:
     from ...performers.stores.base import SessionInfo, Store
@@ -30,7 +20,7 @@ if TYPE_CHECKING:
 @final
 @attrs.frozen(kw_only=True)
 class Listed:
-    """A stored session, its times in seconds since the epoch, and what it is *about*."""
+    """A stored session: its times in seconds since the epoch, and the summary of what it is *about*."""
 
     session: str
     created: float
@@ -42,18 +32,19 @@ async def listed(store: Store) -> tuple[Listed, ...]:
     """
     All sessions of *store*, last written first.
 
-    One whose last writer did not say what it is about is read once, and what it is about is stored then. One
-    that cannot be read is listed as that.
+    A session without a summary is read once, and the summary stored. An unreadable session is listed as such.
     """
     return tuple([await _described(store, info) for info in await store.list()])
 
 
 async def latest(store: Store, cwd: str | os.PathLike[str]) -> str | None:
-    """The session that was the last to work in the directory *cwd*, to go on with; None where none did."""
+    """The session that worked last in the directory *cwd*; None where there is none."""
+    # Real paths: a person may reach one directory through a link today and directly tomorrow.
     here = _real(cwd)
     for found in await listed(store):
-        told = found.about
-        if told.kind is not SessionKind.CHILD and told.cwd and _real(told.cwd) == here:
+        summary = found.about
+        # A child works in its parent's directory and is written last, but only its parent can go on with it.
+        if summary.kind is not SessionKind.CHILD and summary.cwd and _real(summary.cwd) == here:
             return found.session
     return None
 
@@ -63,7 +54,7 @@ def _real(folder: str | os.PathLike[str]) -> str:
 
 
 async def described(store: Store, session: str) -> Listed | None:
-    """*session* of *store*, as `listed` has it; None where it is not there."""
+    """*session* of *store*, as `listed` has it; None where it does not exist."""
     for info in await store.list():
         if info.session == session:
             return await _described(store, info)
@@ -71,29 +62,34 @@ async def described(store: Store, session: str) -> Listed | None:
 
 
 async def _described(store: Store, info: SessionInfo) -> Listed:
-    return Listed(
-        session=info.session, created=info.created, updated=info.updated, about=await _about(store, info)
-    )
+    summary = await _summary(store, info)
+    return Listed(session=info.session, created=info.created, updated=info.updated, about=summary)
 
 
-async def _about(store: Store, info: SessionInfo) -> SessionSummary:
-    with suppress(JournalError):  # a newer version has more to say of it
+async def _summary(store: Store, info: SessionInfo) -> SessionSummary:
+    # A row that a newer version wrote may not decode here, and its journal may still: so a row that cannot
+    # be read is no reason to give up.
+    with suppress(JournalError):
         if info.about:
-            told: SessionSummary = decode(info.about, SessionSummary)
-            return told
+            row: SessionSummary = decode(info.about, SessionSummary)
+            return row
     try:
         found = summarize(fold(await store.load(info.session), info.session), info.session)
     except (TurnwheelError, *UNREADABLE):
-        # Whatever is written there must not hide the other sessions.
+        # One damaged journal must not hide the other sessions.
         return SessionSummary(state=SessionStatus.UNREADABLE)
+    # Only where there was none: a row of a newer version says more than this one can write.
     if not info.about:
-        with suppress(StoreConflict, StoreError):  # somebody goes on with it, or nobody may write
+        # The append is empty and names the length that was listed: it loses against any process that writes
+        # meanwhile, and a read-only store refuses it. Either way the list is right, only slower next time.
+        with suppress(StoreConflict, StoreError):
             await store.append(info.session, info.length, (), encode(found, SessionSummary))
     return found
 
 
 def parent_of(one: Listed) -> str:
-    """The session that *one* is a child of, empty where it is none: a child is named after its parent."""
+    """The session that *one* is a child of, empty where it is none."""
     parent = one.about.parent
+    # The name decides, too: a child agent's session under a name without a parent would be its own parent.
     child = one.about.kind is SessionKind.CHILD and one.session.startswith(f"{parent}.")
     return parent if child else ""

@@ -1,10 +1,9 @@
 """
 Runs one session: claims it, opens or takes over its runs one after another, and lets go of it.
 
-Theory of operation. A caller that streams claims the session before its first await, so two callers cannot both
-begin. Runs follow each other until nothing waits: an unfinished run is taken over first, then each prompt gets
-a run of its own. Inputs that come in meanwhile pass one lock: they are journaled first, and then handed to the
-run that is under way.
+Theory of operation. A caller that streams claims the session before its first await, so two callers cannot
+both begin. Runs follow each other until no prompt is left: an unfinished run is taken over first, then each
+prompt gets a run of its own. Inputs pass one lock: they are journaled first, and then posted to the driver.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ LAST_WORDS = 1.0
 """Seconds that the reader of a stream has to see its end, once the work has been left."""
 
 POST_TRIES = 20
-"""How often an entry is tried again where another process wrote in between, a few times a turn."""
+"""How often an input is tried again where another process, which may be busy, wrote first."""
 
 
 @final
@@ -80,7 +79,7 @@ class Claiming:
 @final
 @attrs.frozen
 class Driving:
-    """A run is under way here."""
+    """A run goes on here."""
 
     driver: Driver
 
@@ -88,7 +87,7 @@ class Driving:
 @final
 @attrs.frozen
 class Leaving:
-    """The caller that ran it has left; its work is being stopped."""
+    """The caller left its stream; the work is being stopped."""
 
 
 @final
@@ -98,12 +97,12 @@ class Closed:
 
 
 Ownership = Unowned | Claiming | Driving | Leaving | Closed
-"""What a session object is being used for."""
+"""Who uses a session object now. Not an enum: only a driving one has a driver."""
 
 
 @final
 class SessionRunner:
-    """Runs the session *id* in *environment*, over what *store* keeps of it; *opens* makes its children's."""
+    """Runs the session *id* in *environment*, with its journal in *store*; *opens* makes child sessions."""
 
     def __init__(
         self,
@@ -120,20 +119,23 @@ class SessionRunner:
         self.log = SessionLog(id, store, environment.redactor, fresh=fresh)
         self._store = store
         self._opens = opens
+        # Both made when first used: most sessions have neither children nor subscribers.
         self._children: Children | None = None
         self._broker: Broker | None = None
+        # A host's own performer of `RunAgent` replaces this one.
         if environment.config.children:
             runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
             self.performers = {RunAgent: runner, **environment.performers}
         self.owner: Ownership = Unowned()
-        named = (
-            Titles.OFF if environment.config.agent else environment.titles
-        )  # a child's session has no title
-        self._titled = named is Titles.INLINE
+        # A child is found through its parent, and in a list by its agent: it needs no title.
+        titles = Titles.OFF if environment.config.agent else environment.titles
+        self._titled = titles is Titles.INLINE
         self._titler = None
-        if named is Titles.MODEL:
+        if titles is Titles.MODEL:
             self._titler = Titler(id, lambda: self.log.state, environment, self.add)
+        # Set when a stream has ended altogether.
         self._free = asyncio.Event()
+        # Held while entries are read or inputs written, never while a run goes on.
         self._lock = asyncio.Lock()
         self._ran = False
         self._drains = False
@@ -156,12 +158,13 @@ class SessionRunner:
 
     @property
     def driver(self) -> Driver | None:
-        """The driver of the run that is under way here, if there is one."""
+        """The driver of the run here, if one goes on."""
         return self.owner.driver if isinstance(self.owner, Driving) else None
 
     async def load(self) -> None:
-        """Read what is new in the journal; while a run is under way here, it knows more than the store."""
+        """Read the new entries of the journal."""
         async with self._lock:
+            # The owner knows more than the store: it has steps that are not written yet.
             if not isinstance(self.owner, Claiming | Driving):
                 await self._read()
 
@@ -173,52 +176,50 @@ class SessionRunner:
     # Running it
 
     async def stream(self, prompt: Input | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
-        """Post *prompt*, and run until nothing waits any more; see `Session.stream`."""
+        """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
         await self._claim()
+        watch = self.environment.watch
         try:
             begun = await self._first(prompt)
             while begun is not None:
-                async with aclosing(self._shown(self._drive(*begun, wait=wait))) as notices:
+                stream = self._drive(*begun, wait=wait)
+                # Partial texts are the default, and a filter would cost a frame for each notice.
+                shown = stream if watch.include_partial else watch.shown(stream)
+                async with aclosing(shown) as notices:
                     try:
                         async for notice in notices:
                             if self._broker is not None:
                                 self._broker.publish(notice)
                             yield notice
                     except GeneratorExit:
-                        # Before the work is stopped, which may take a while: a next caller waits for that
-                        # instead of being refused.
+                        # Before the work is stopped, which may take a while: the next caller waits for that
+                        # end instead of getting `SessionBusy`.
                         self._change_owner(Leaving())
                         raise
                 await self._hand_over(begun[0])
                 begun = await self._next()
         except TurnwheelError:
-            await self._reread()
+            # The machine may have taken a step that the store refused: the journal decides what happened.
+            if self.log.kept and self.log.stale:
+                with suppress(TurnwheelError):
+                    async with self._lock:
+                        await self.log.read()
             raise
         finally:
+            # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
             self._change_owner(Unowned())
             self.environment.at_work.discard(self)
             self._free.set()
 
-    def _shown(self, notices: AsyncGenerator[Notice, None]) -> AsyncGenerator[Notice, None]:
-        watch = self.environment.watch
-        return notices if watch.include_partial else watch.shown(notices)
-
-    async def _reread(self) -> None:
-        """After a failure the journal holds: what was not kept did not happen, whatever the machine says."""
-        if self.log.kept and self.log.stale:
-            with suppress(TurnwheelError):
-                async with self._lock:
-                    await self.log.read()
-
     def _change_owner(self, owner: Ownership) -> None:
-        # Closed is final: a stream that ends after `close` must not open the session again.
+        # Closed is final: a stream that ends after `close` must not reopen the session.
         if not isinstance(self.owner, Closed):
             self.owner = owner
 
     async def _claim(self) -> None:
-        # A caller that broke out of a stream and begins the next one in the same breath is not refused: the
-        # first stream is given a few turns of the loop to notice.
+        # A caller may break out of a stream and begin the next one at once. The first stream gets a few turns
+        # of the loop to notice, and the caller is not refused.
         for _ in range(TURNS_TO_NOTICE):
             if not isinstance(self.owner, Claiming | Driving):
                 break
@@ -231,20 +232,22 @@ class SessionRunner:
         if not isinstance(self.owner, Unowned):
             raise SessionBusy(self.id)
         self.owner = Claiming()
+        # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
             self.environment.at_work.add(self)
         self._free.clear()
 
     async def _first(self, prompt: Input | None) -> tuple[Driver, tuple[Effect, ...]] | None:
-        """The driver of the run that is opened or taken over; None where there is nothing to do."""
+        """The driver of the run that is opened or taken over; None where there is none."""
         log, environment = self.log, self.environment
-        # Held until there is a driver, so that an interrupt that comes meanwhile finds it.
+        # Held until there is a driver: an interrupt that comes meanwhile waits, and then finds it.
         async with self._lock:
             await self._read()
             state = log.state
             check_runner(log, environment)
             event = None
             if prompt is not None:
+                # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
                 if state.unfinished:
                     raise SessionBusy(self.id)
                 event = await self._posted(prompt)
@@ -257,49 +260,49 @@ class SessionRunner:
     async def _posted(self, prompt: Input) -> UserSent | None:
         """The event of *prompt*, to be journaled with the run that it opens; None where it is journaled."""
         log, environment = self.log, self.environment
-        if log.state.knows(prompt.id):
-            return None
-        if not environment.config.policy.coalesce:
-            return prompt.sent(environment.clock.now())
-        # Its sender has time to add to it, so it is kept before this waits.
-        while not log.state.knows(prompt.id):
-            if await log.post(prompt.sent(environment.clock.now())):
-                break
-        return None
+        # Its sender may add to it for a while, so it is journaled before this waits. Another process may
+        # write first, even the same prompt: hence the loop.
+        if environment.config.policy.coalesce:
+            while not log.state.knows(prompt.id):
+                await log.post(prompt.sent(environment.clock.now()))
+        return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
     async def _next(self) -> tuple[Driver, tuple[Effect, ...]] | None:
         """The driver of the next run, for a prompt that came in meanwhile; None where none did."""
+        # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
         self._change_owner(Claiming())
+        # A run that rests or was drained is unfinished, and only `resume` goes on with it.
         over = self.log.state.unfinished or isinstance(self.owner, Closed)
         return None if over else await self._settled()
 
     async def _settled(self) -> tuple[Driver, tuple[Effect, ...]] | None:
-        """The driver of a run for the next prompt, once its sender has had time to add to it."""
+        """The driver of a run for the next prompt, after the time in which its sender may add to it."""
         while True:
             async with self._lock:
                 await self._read()
                 due = self._due()
                 if due is None:
                     return await self._begin()
-            # Outside the lock: what the sender adds has to come in meanwhile.
+            # Outside the lock, which the sender's next input needs.
             await self.environment.clock.sleep_until(due)
 
     def _due(self) -> float | None:
         """Until when the sender of the next prompt may add to it; None where that time is over."""
         window = self.environment.config.policy.coalesce
         group = prompt_group(self.log.state.prompts, window)
+        # Prompts without a sender never merge: they may come from different people.
         if not group or not group[0].sender:
             return None
         sent = group[-1].at
-        # A time that another clock calls later than now is not waited for: it may be hours ahead.
+        # A time in the future comes from another machine's clock, which may be hours ahead: not waited for.
         return sent + window if sent <= self.environment.clock.now() < sent + window else None
 
     async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self._drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
-        # Until the run is over: left in the middle, however that comes, the journal holds.
+        # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
         if log.state.unfinished:
@@ -308,6 +311,7 @@ class SessionRunner:
             task = environment.task if log.state.machine is None else None
             name = environment.new_id() if task is None else task.id
             first = await log.open_run(name, environment.config, at, prompt, titled=self._titled)
+        # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or isinstance(self.owner, Closed):
             raise SessionClosed(self.id)
         driver = Driver(
@@ -321,20 +325,24 @@ class SessionRunner:
         )
         if self._children is not None:
             self._children.wake, self._children.check_ownership = driver.inbox.wake, log.look
+        # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
+        # Only now: what came before is in `posted`, and no await lies between, so no input comes twice.
         log.listener = driver.post
         if environment.redactor is not None:
-            environment.redactor.drives()
+            environment.redactor.mark_running()
         self.owner, self._ran = Driving(driver), True
         return driver, first
 
     async def _hand_over(self, driver: Driver) -> None:
         if not self._drains:
+            # After the run: its request would compete with the run's own for the provider's limits.
             if self._titler is not None:
                 self._titler.after_run()
         elif self.log.state.unfinished:
-            # Only this process knows which requests it never began; the next owner may begin them as new.
+            # Only this process knows which requests never began. The next owner begins those as new, and does
+            # not tell the model that they may have been done.
             await self.log.hand_over(driver.unbegun, self.environment.clock.now())
 
     async def _drive(
@@ -345,12 +353,16 @@ class SessionRunner:
             if self._children is not None:
                 self._children.abort = poller.stop
             async for effect in effects:
+                # A mode holds for the children, too. After the parent's own step: a crash in between leaves
+                # them with the old one, which `in_mode` makes good.
                 if self._children is not None and isinstance(effect, SettingChanged):
                     await self._children.follow(effect.change, driver.machine)
                 if is_notice(effect):
                     yield effect
+        # The driver ended because of it, and knows no error itself.
         if poller.found is not None:
             raise poller.found
+        # The stream came to its own end, so machine and journal agree.
         if not isinstance(self.owner, Closed):
             self.log.stale = False
 
@@ -358,7 +370,7 @@ class SessionRunner:
 
     async def post(self, event: Callable[[], Post | None]) -> None:
         """
-        Keep the event that *event* makes of the present state, and hand it to the run that is under way.
+        Journal the event that *event* makes of the present state, and post it to the driver.
 
         *event* is called under the lock, and again where another process wrote first; None posts nothing.
         """
@@ -368,6 +380,7 @@ class SessionRunner:
             if made is None:
                 return None
             check_room(made, self.log.state, self.id)
+            # While a child runs here, its own machine says what becomes of the input.
             if not isinstance(self.owner, Claiming | Driving):
                 check_reader(self.log, self.environment, made)
             return Posted(event=made)
@@ -375,10 +388,12 @@ class SessionRunner:
         await self.add(entry)
 
     async def add(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
-        """As `post`, for any entry that may be written while another process drives, also once *closed*."""
+        """As `post`, for any concurrent entry, also once *closed*."""
+        # A bounded number of tries: a process that writes without end must not hang the caller.
         async with self._lock:
             for _ in range(POST_TRIES):
                 driven = self.driver is not None
+                # A driver takes in foreign entries by itself; reading under it would replace its machine.
                 if not driven:
                     await (self.log.read() if closed else self._read())
                 made = entry()
@@ -386,15 +401,17 @@ class SessionRunner:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
                 except StoreConflict as conflict:
+                    # The run here lost the session: its driver finds out by itself, the caller now.
                     if driven:
                         raise
-                    # A journal that is shorter than it was has been deleted: what is known here is of no use.
+                    # A shorter journal was deleted and begun anew: nothing that is known here holds.
                     self.log.stale = conflict.actual < conflict.expected
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
         raise StoreError(msg)
 
     async def _has_task(self) -> bool:
-        """Whether a child's task is journaled, which comes before any other input to it; as `add`."""
+        """Whether a child's task is journaled; journals it where it is not."""
+        # Before any other input: one that came first would be taken for the task by the next owner.
         task, state = self.environment.task, self.log.state
         if task is None or state.machine is not None or state.knows(task.id):
             return True
@@ -402,7 +419,8 @@ class SessionRunner:
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
-        """The log of the session, while no caller may run it; `SessionBusy` where a run is not over."""
+        """The log, while no caller can run the session; `SessionBusy` where a run is unfinished."""
+        # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
             if isinstance(self.owner, Claiming | Driving | Leaving):
                 raise SessionBusy(self.id)
@@ -415,25 +433,28 @@ class SessionRunner:
 
     @property
     def heeds(self) -> Driver | None:
-        """The driver of a run here that will apply every event it is given; one that drains may not."""
+        """The driver of a run here that applies every event it gets; one that drains may not."""
         return None if self._drains else self.driver
 
     async def drain(self, within: float | None) -> None:
-        """Let the work that is under way end, begin nothing more, and let go; see `Session.drain`."""
+        """Let the running work end, begin nothing more, and let go; see `Session.drain`."""
+        # First: a stream that is about to open a run looks at it, and opens none.
         self._drains = True
         if (driver := self.driver) is not None:
             driver.drain()
+        # Together with the children: the time is for all of them, not for one after the other.
         known = [] if self._children is None else self._children.drained(within)
         children = asyncio.gather(*known, return_exceptions=True)
         over = await self._over(within)
         await children
         if not over and (driver := self.driver) is not None:
+            # Out of time: the work is cut off, and its stream gets a moment to hand over.
             await driver.leave()
             await self._over(LAST_WORDS)
         await self.close()
 
     async def _over(self, within: float | None) -> bool:
-        """Whether no caller runs it here any more, *within* so many seconds."""
+        """Whether the stream ended within *within* seconds (None: however long it takes)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while isinstance(self.owner, Claiming | Driving | Leaving):
@@ -442,8 +463,9 @@ class SessionRunner:
         return False
 
     async def close(self) -> None:
-        """Let go; a run that is under way is left. Closing twice is fine."""
+        """Let go; a running run is left unfinished. Closing twice is fine."""
         driver, before = self.driver, self.owner
+        # Before the first await: nothing may begin while the rest is being stopped.
         self.owner = Closed()
         if isinstance(before, Closed):
             return
@@ -451,12 +473,14 @@ class SessionRunner:
             if driver is not None:
                 await driver.leave()
         finally:
+            # The parent's work is over by now, so no child is opened behind this.
             if self._children is not None:
                 await self._children.close()
             if self._titler is not None:
                 await self._titler.stop()
             if self._broker is not None:
                 self._broker.close()
+            # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
             if self._ran and self.environment.ended is not None:
                 over = self.log.state.machine is not None and self.log.state.machine.state
                 reason = over.reason if isinstance(over, Done) else "unfinished"
@@ -467,7 +491,8 @@ class SessionRunner:
 
 
 def child_agent(log: SessionLog, environment: Environment) -> str:
-    """Which child agent the session of *log* belongs to, empty for none: a copy of a child's is its own."""
+    """Which child agent the session of *log* belongs to, empty for none."""
+    # A copy of a child has no parent: a person runs it like any other session.
     if log.state.copied:
         return ""
     machine = log.state.machine
@@ -475,22 +500,25 @@ def child_agent(log: SessionLog, environment: Environment) -> str:
 
 
 def check_runner(log: SessionLog, environment: Environment) -> None:
-    """Refuse to run a child by itself: only its parent knows what it grants the child."""
+    """Refuse to run a child by itself."""
+    # Its tools and limits are what the parent grants, and only the parent's process knows them.
     agent = child_agent(log, environment)
     if agent and (agent != environment.config.agent or environment.task is None):
-        msg = f"session {log.session!r} is a child's: it goes on when its parent does"
+        msg = f"session {log.session!r} is a child; resume its parent"
         raise ConfigError(msg)
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
-    """Refuse an input that no run would ever read: a child that is over is not run again."""
+    """Refuse an input to a child that has ended: no run would ever read it."""
+    # Approvals and cancels pass: they fail by themselves where nothing is open.
     machine = log.state.machine
     if not child_agent(log, environment) or not isinstance(event, INPUTS):
         return
+    # A child that was named but never begun has no journal yet: its task has to be the first entry.
     if machine is None and environment.task is None:
         raise UnknownSession(log.session)
     if machine is not None and machine.done:
-        msg = f"session {log.session!r} is a child that is over; send the input to its parent"
+        msg = f"child session {log.session!r} has ended; speak to its parent"
         raise ConfigError(msg)
 
 
@@ -500,10 +528,10 @@ def check_reader(log: SessionLog, environment: Environment, event: Post) -> None
 @final
 class StorePoller:
     """
-    Reads every *poll* seconds what others post to the session of *log*, which *driver* runs.
+    Reads the inputs of other processes to the session of *log* every *poll* seconds, while *driver* runs it.
 
-    Where another process goes on with the session, or wrote an entry that cannot be read here, *driver*
-    stops: the run stays as it is kept, and `found` is why.
+    Where another process owns the session now, or wrote an unreadable entry, it closes the driver's inbox:
+    the run stays as it is journaled, and `found` is the reason.
     """
 
     def __init__(self, log: SessionLog, driver: Driver, poll: float) -> None:
@@ -520,16 +548,18 @@ class StorePoller:
 
     async def _look(self) -> None:
         while self.found is None:
+            # Real seconds and not the session's clock: other processes do not live by a test's time.
             await asyncio.sleep(self._poll)
             try:
                 await self._log.look()
             except (StoreConflict, JournalError) as error:
                 self.stop(error)
             except WorldError:
-                # A store that fails now and then: the driver's next entry fails too and says so.
+                # A store that fails now and then. If it keeps failing, the driver's next append says so.
                 continue
 
     async def __aenter__(self) -> Self:
+        # Without a store there is no other process.
         if self._log.kept:
             self._task = asyncio.ensure_future(self._look())
         return self
@@ -539,7 +569,7 @@ class StorePoller:
             self._task.cancel()
             await asyncio.wait({self._task})
             with suppress(asyncio.CancelledError):
-                # A poller that broke is a bug: it must not pass unseen.
+                # A poller that broke is a bug, and must not go unnoticed.
                 self._task.result()
 
 
@@ -547,10 +577,11 @@ async def take_over(
     log: SessionLog, environment: Environment, at: float
 ) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
     """
-    Go on with the unfinished run of *log*: the requests to perform again, and the events to apply.
+    Take over the unfinished run of *log*: the effects to perform again, and the events to apply.
 
-    A question that was answered meanwhile is not asked again.
+    A question that has its answer already is not asked again.
     """
+    # Read first: the entry clears it, since from then on this process may begin them.
     unbegun = log.state.unbegun
     machine = await log.take_over(environment.config, at)
     recovery = recover(machine, at, unbegun)
@@ -561,24 +592,20 @@ async def take_over(
         for request in recovery.again
         if not isinstance(request, AskApproval) or request.id not in answered
     ]
-    asked = [_asked(request) for request in again if isinstance(request, AskApproval)]
-    return (*again, *asked), recovery.events
-
-
-def _asked(question: AskApproval) -> ApprovalRequested:
     # A subscriber of the new process has not seen the notice that the old one gave.
-    return ApprovalRequested(
-        request=question.id,
-        call=question.call,
-        tool=question.tool,
-        arguments=question.arguments,
-        why=question.why,
-        due=question.due,
-    )
+    notices = [
+        ApprovalRequested(
+            request=one.id, call=one.call, tool=one.tool, arguments=one.arguments, why=one.why, due=one.due
+        )
+        for one in again
+        if isinstance(one, AskApproval)
+    ]
+    return (*again, *notices), recovery.events
 
 
 def in_mode(request: Request | Cancel, posted: Iterable[Post]) -> Request | Cancel:
-    """*request*; one for a child in the mode that was chosen since, by an event in *posted*."""
+    """*request*; for a child, with the mode that an event in *posted* chose since."""
+    # The child may never have begun, and would start in the mode of the time when it was asked for.
     if isinstance(request, RunAgent):
         for event in posted:
             if isinstance(event, ControlReceived) and isinstance(event.change, SetMode):

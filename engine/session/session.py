@@ -1,9 +1,10 @@
 """
 The session: many runs over one history.
 
-A session owns what lies around a run. It opens runs, takes over one that a process left behind, and is where
-prompts, steers, answers, changed settings and interrupts come in, from whichever process. A run that rests
-(only questions are open) holds nothing: it is rows in a store until somebody answers.
+Theory of operation. `Session` is the public face of a `SessionRunner`: it checks arguments, makes events of
+them and reads the state. Prompts, steers, approvals, changed settings and interrupts come in here from any
+process. A run that rests (only questions are open) holds nothing: it is rows in a store until an approver
+answers. `Handle` runs a session in the background.
 """
 
 from __future__ import annotations
@@ -22,13 +23,7 @@ from ...effects.errors import ConfigError, SessionClosed, StoreConflict, Unknown
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
 from ...effects.messages import Role
-from ...effects.notices import (
-    DoneReason,
-    InputBlocked,
-    InputTaken,
-    Notice,
-    RunEnded,
-)
+from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
@@ -48,14 +43,10 @@ from .environment import Environment
 from .runner import Closed, SessionRunner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from decimal import Decimal
 
     from ...effects.messages import Binary
-    from ...effects.notices import Notice
     from ...effects.records import Change
-    from ...effects.requests import AskApproval
-    from ...effects.usage import Spent
     from ...performers.stores.base import Store
     from ...states.context import Mail
     from ..inspect.fork import Replacement
@@ -69,11 +60,11 @@ if TYPE_CHECKING:
 @attrs.frozen(kw_only=True)
 class Result:
     """
-    A run that is over, or rests.
+    A run that has ended, or rests.
 
-    *text* is the last answer. *reason* is why it ended, or None where it is not over; *waiting* are the
-    questions it then rests on. *spent* is its account (turns, tokens, USD, seconds). *detail* says more
-    where *reason* is not enough, such as the provider's words of an error.
+    *text* is the last answer. *reason* is why it ended, None where it rests; *waiting* are the open questions
+    then. *spent* is its account (turns, tokens, USD, seconds). *detail* adds to *reason*, such as the
+    provider's error message.
     """
 
     session: str
@@ -93,7 +84,7 @@ class Result:
             run=machine.memory.run,
             text=_last_answer(machine),
             reason=None if over is None else over.reason,
-            # A session that went back stands at the end of a run whose bill was closed long ago.
+            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
             spent=machine.memory.spent if over is None else over.spent,
             waiting=waiting,
             detail="" if over is None else over.detail,
@@ -103,6 +94,8 @@ class Result:
 def _last_answer(machine: Machine) -> str:
     """The text of the last assistant message since the last prompt."""
     history = machine.memory.history
+    # No further than the prompt: an earlier run's answer is not this one's. By index, since a slice of a long
+    # history copies it.
     for index in range(len(history) - 1, -1, -1):
         message = history[index]
         if message.role is Role.ASSISTANT:
@@ -118,7 +111,7 @@ class Session:
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
     One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `approve`, `control`, `cancel` and
-    `interrupt` work at any time and from any process; with a store, what they say is kept when they return.
+    `interrupt` work at any time and from any process; with a store, the input is stored when they return.
     All methods belong to one event loop.
     """
 
@@ -131,127 +124,137 @@ class Session:
         fresh: bool = False,
     ) -> None:
         self.id = id
+        # A child that the parent's caller looks at: it shares the runner, and may not run or close it.
         self._lent = False
+        # The class itself makes the sessions of children: the runner cannot import it without a circle.
         self._runner = SessionRunner(id, environment, store, Session, fresh=fresh)
         self._log = self._runner.log
+        # For the clock and the ids; what a run needs of it, the runner takes.
         self._environment = environment
 
-    # What it is
+    # State
 
     @property
     def machine(self) -> Machine | None:
         """The machine of the latest run, or None before the first; look, do not advance."""
+        # The machine itself and not a copy: it is large, and looked at often.
         return self._log.state.machine
 
     @property
     def history(self) -> History:
-        """Everything that was said and not summarised away."""
+        """The messages, after any summary took the place of older ones."""
         return History.of() if self.machine is None else self.machine.memory.history
 
     @property
     def unfinished(self) -> bool:
-        """Whether the latest run is not over: it rests, or its process was lost."""
+        """Whether the latest run has not ended: it goes on, rests, or lost its process."""
         return self._log.state.unfinished
 
     @property
     def unbegun(self) -> frozenset[str]:
-        """The open requests that nobody has begun, of a run that was handed over; see `drain`."""
+        """The open requests that no process has begun, of a run that was handed over; see `drain`."""
         return self._log.state.unbegun
 
     @property
     def running(self) -> bool:
-        """Whether a run is under way here."""
+        """Whether a run goes on in this process."""
         return self._runner.driver is not None
 
     @property
     def resting(self) -> bool:
-        """Whether the run that is under way here waits for people, and for nothing else."""
+        """Whether the run in this process waits only for people."""
         driver = self._runner.driver
         return driver is not None and driver.resting
 
     @property
     def waiting(self) -> tuple[AskApproval, ...]:
-        """The questions that nobody has answered yet: its own, then those of its children."""
+        """The open questions: its own, then those of its children."""
+        # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
         quiet = self._log.state.stopped or not self._log.state.unfinished
-        asked = () if quiet else self._runner.children.waiting(self.machine)
-        return (*self._log.state.questions, *asked)
+        of_children = () if quiet else self._runner.children.waiting(self.machine)
+        return (*self._log.state.questions, *of_children)
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
-        """The children that are not over, in the order of the calls they work for."""
+        """The running children, in the order of the calls they work for."""
+        # From the machine and not from the runner: a child of another process is listed, too.
         return self._runner.children.links(self.machine)
 
     def child(self, call: str) -> Session:
         """
-        The session of the child that works for *call*, or did: to look at it, steer it, interrupt it.
+        The session of the child of *call*, running or ended: to look at it, steer it, interrupt it.
 
-        It goes on with its parent: it cannot be run by itself, and letting go of it leaves it alone. One that
-        is over takes nothing any more: what is said to it is a `ConfigError`. Raises `UnknownCall` where
-        *call* is not known to be a child's.
+        Only its parent runs it, and closing it here has no effect. An input to a child that has ended is a
+        `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
+        # A shallow copy: the same runner, but marked, so that the parent's own object stays as it is.
         lent = cast("Session", copy(self._runner.children.session(call, self.machine)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent
 
     @property
     def queue(self) -> tuple[Mail, ...]:
-        """The prompts that wait for a run of their own, in the order they came."""
+        """The prompts that wait for a run of their own, oldest first."""
         return self._log.state.prompts
 
     @property
     def title(self) -> str:
-        """What it is called, empty for nothing yet."""
+        """The title, empty where there is none yet."""
         return self._log.state.title
 
     @property
     def spent(self) -> Spent:
-        """The account of all its runs, on every branch, and of its title."""
+        """The account of all runs on every branch, and of the title."""
         return self._log.state.spent
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
         if self.machine is None:
+            # Nothing was ever run here, or it was never loaded.
             raise UnknownSession(self.id)
         return Result.of(self.id, self.machine, self.waiting)
 
     def subscribe(self) -> Subscription:
-        """Watch from aside what this object runs from now on; a watcher that is slow misses some of it."""
+        """Watch the runs of this object from now on; a slow subscriber loses notices and delays no run."""
         return self._runner.broker.subscribe()
 
     async def load(self) -> Session:
         """
-        Read what is new in the journal; every other method that needs it does this by itself.
+        Read the new entries of the journal, and of the running children; other methods do so by themselves.
 
-        While a run is under way here there is nothing to read: it knows more than the store.
+        While a run goes on here there is nothing to read: it knows more than the store.
         """
         await self._runner.load()
+        # Children of a run that has ended change nothing any more.
         if self._log.state.unfinished:
             await self._runner.children.load(self.machine)
         return self
 
-    # Where it stands, and its way there
+    # Runs and branches
 
     async def runs(self) -> tuple[RunInfo, ...]:
         """
-        Its runs, in the order they began; they form a tree, of which it stands at one.
+        Its runs, in the order they began; they form a tree, and the session stands at one of them.
 
-        Read from the journal, all of it; `ConfigError` without a store, as in what follows here.
+        Reads the whole journal. Raises `ConfigError` without a store, as the following methods do.
         """
-        from ..inspect.run_tree import runs_of  # noqa: PLC0415  # it needs the converter
+        # Most processes never ask, and the converter costs more to set up than the rest of the engine.
+        from ..inspect.run_tree import runs_of  # noqa: PLC0415  # see above
 
         return runs_of(await self._log.store.load(self.id), self.id)
 
     async def heads(self) -> tuple[RunInfo, ...]:
-        """Those of its runs that no other goes on from: the ends of its branches."""
+        """The ends of its branches: the runs that no other run follows."""
         return tuple([run for run in await self.runs() if run.head])
 
     async def branch(self, run: str = "") -> None:
         """
-        Go back to where *run* ended, or to the beginning: the next run goes on from there.
+        Go back to the end of *run*, or to the beginning: the next run follows from there.
 
-        What was said since stays, as a branch that one can go back to. Raises `SessionBusy` where a run is
-        not over, and `UnknownRun` with those there are.
+        The later runs stay as a branch to return to. Raises `SessionBusy` where a run is unfinished, and
+        `UnknownRun` with the known ones.
         """
+        # A child's history is part of its parent's, and cannot go back alone.
         self._check_own()
         async with self._runner.at_rest() as log:
             await log.branch(run, self._now())
@@ -264,41 +267,44 @@ class Session:
         instead: Replacement | None = None,
     ) -> Session:
         """
-        A session of its own, called *id*, that begins with all that was said in this one before step *at*.
+        A new session *id* that begins with the entries of this one before step *at*.
 
-        A step is an entry of the journal, as `replay` numbers them; without *at* it is where the session
-        stands, and a run that is not over is a `SessionBusy`. *instead* is what happens in place of that
-        step: an event, such as the one that stands there with something changed; a setting, such as another
-        model; another decision; or the text of another answer, result or prompt. A run that was copied in its
-        middle is gone on with by `resume`, as after a lost process.
+        A step is an entry of the journal, as `replay` numbers them. Without *at* it is the end, and an
+        unfinished run is a `SessionBusy`. *instead* replaces that step: with an event, a setting, a decision,
+        or the text of another answer, result or prompt. `resume` goes on with a run that was cut in its
+        middle, as after a lost process.
 
-        It has the branches, the rules that were granted and the title, but its account begins with nothing,
-        and what waits is answered here only. Raises `ConfigError` where it cannot be cut, and says where.
+        The copy has the branches, granted rules and title. Its account begins at zero, and waiting inputs
+        stay here. Raises `ConfigError` where it cannot be cut there.
         """
-        # Most processes never fork, and the converter costs more to set up than the rest of the engine.
-        from ..inspect.fork import ForkPoint, check_replacement, fork_entries  # noqa: PLC0415  # see above
+        from ..inspect.fork import ForkPoint, check_replacement, fork_entries  # noqa: PLC0415  # as in `runs`
 
         name = self._environment.new_id() if id is None else id
         named("the id of a session", name)
         if at is None:
             async with self._runner.at_rest() as log:
-                at = log.length  # as it was when it was seen to be at rest
+                # Taken under the lock: the session may go on before its entries are loaded below.
+                at = log.length
+        # Before the journal is read, which may be long.
         check_replacement(instead)
         store = self._log.store
         entries = await store.load(self.id)
+        # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
-            instead = await self._environment.redactor.instead(instead)
+            instead = await self._environment.redactor.replacement(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
         copied, summary = fork_entries(entries, self.id, name, point)
+        # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
         try:
             await store.append(name, 0, copied, summary)
         except StoreConflict as conflict:
-            msg = f"session {name!r} is there already; fork into one that is not"
+            msg = f"session {name!r} already exists; choose another id"
             raise ConfigError(msg) from conflict
         return await Session(name, self._environment, store).load()
 
     async def retitle(self, text: str) -> None:
-        """Call it *text*, at any time and from any process; empty for nothing."""
+        """Set the title to *text*, at any time and from any process; empty for none."""
+        # One line of bounded length: lists show it, and a summary row holds it.
         title = first_line(clean(text))
         await self._runner.add(lambda: Titled(at=self._now(), title=title))
 
@@ -315,38 +321,40 @@ class Session:
         """
         Run the agent on *prompt* and *files* to its end, or until it rests on a question.
 
-        Prompts that wait already are answered before, those that come in meanwhile after it, each by a run
-        of its own; the result is this prompt's. *id* is the sender's own: what was sent under it before is
-        not sent again. A resting run's result has no reason and names the questions in `waiting`: answer them
-        with `approve` and go on with `resume`. With *wait*, it does not rest but waits for the answers.
-        Raises `SessionBusy` where a run is under way or unfinished.
+        Each prompt in the queue gets a run of its own, earlier ones before this; the result is this prompt's.
+        *id* is the sender's own: a prompt with a known id is not sent again. A resting run's result has no
+        reason and has the questions in `waiting`: answer them with `approve` and call `resume`. With *wait*,
+        it waits for the answers. Raises `SessionBusy` where a run goes on or is unfinished.
         """
+        # The id is made here and not by `stream`: the result is found by it.
         sender = self._environment.new_id() if id is None else id
         return await self._to_the_end(self.stream(prompt, files=files, id=sender, wait=wait), sender)
 
     async def resume(self, *, wait: bool = False) -> Result:
-        """
-        Go on with the run that rests or was left behind by a lost process, and then with prompts that wait.
-        """
+        """Go on with the run that rests or lost its process, and then with the prompts in the queue."""
         return await self._to_the_end(self.stream(wait=wait), None)
 
     async def _to_the_end(self, stream: AsyncGenerator[Notice, None], sender: str | None) -> Result:
         """The result of the run that took the prompt of *sender*, once *stream* has ended."""
+        # The prompts of one sender may become one run, so ids are looked for, and not the run's name.
         mine: Result | None = None
         taken = False
         async with aclosing(stream) as notices:
             async for notice in notices:
+                # Blocked is taken as well: a hook refused it, and that run's end is the result.
                 if isinstance(notice, InputTaken | InputBlocked):
                     taken = taken or sender in notice.ids
                 elif isinstance(notice, RunEnded) and taken and mine is None:
-                    # Now: a run for a prompt that came in meanwhile may follow in the same stream.
+                    # Now: the run of a later prompt may follow in the same stream.
                     mine = self.result()
+        # Closed or drained before this prompt's turn came. It is in the queue, so nothing is lost.
         if isinstance(self._runner.owner, Closed) or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
+        # Without a prompt of its own (`resume`) it is the latest run.
         return mine or self.result()
 
     def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
-        """As `stream`, in the background, at once: the handle is the stream, the account and the end."""
+        """As `stream`, in the background: the handle has the notices, the account and the result."""
         return Handle(self, self.stream(prompt, files=files, wait=True))
 
     def stream(
@@ -360,21 +368,23 @@ class Session:
         """
         As `run`, or as `resume` without a *prompt*, yielding notices as they come.
 
-        It ends when no prompt waits any more. Leaving early stops the work and leaves the run unfinished;
-        `resume` goes on with it.
+        It ends when the queue is empty. Leaving early stops the work and leaves the run unfinished; `resume`
+        goes on with it.
         """
+        # Not a generator itself: arguments are checked when it is called, and not when it is first iterated.
         if self._lent:
             self._check_own()
-        said = None if prompt is None else self._said(prompt, files, id)
-        return self._runner.stream(said, wait=wait)
+        sent = None if prompt is None else self._input(prompt, files, id)
+        return self._runner.stream(sent, wait=wait)
 
     def _check_own(self) -> None:
         """Leave a child's conversation to its parent."""
         if self._lent:
-            msg = f"session {self.id!r} is a child's: it goes on when its parent does"
+            msg = f"session {self.id!r} is a child; resume its parent"
             raise ConfigError(msg)
 
-    # What is said to it
+    # Inputs. Each event is made inside the call of `post`: under its lock, from the state of that moment, and
+    # again where another process wrote first.
 
     async def send(
         self,
@@ -385,14 +395,14 @@ class Session:
         sender: str = "",
     ) -> str:
         """
-        Queue a prompt for a run of its own; its id, which is *id* where the sender gave one.
+        Queue a prompt for a run of its own, and return its id (*id*, where given).
 
-        Whoever runs the session answers it; where nobody does, `resume` or `stream` will. What was sent under
-        the same id before is not sent again. *sender* is who and through which channel, in free words.
+        The process that runs the session answers it; without one, `resume` or `stream` will. A prompt with a
+        known id is not sent again. *sender* names the person and the channel, in free words.
         """
-        said = self._said(text, files, id, sender)
-        await self._runner.post(lambda: prompt_input(said, self._log.state, self._now()))
-        return said.id
+        prompt = self._input(text, files, id, sender)
+        await self._runner.post(lambda: prompt_input(prompt, self._log.state, self._now()))
+        return prompt.id
 
     async def steer(
         self,
@@ -403,16 +413,17 @@ class Session:
         id: str | None = None,  # noqa: A002  # the field's word
     ) -> str:
         """
-        Say something into the run that is under way, which is read when *how* says; its id, as `send`.
+        Steer the unfinished run with *text*; *how* says when the model reads it. Returns its id, as `send`.
 
-        Without *how* the policy's holds. Where no run is under way it is a prompt.
+        Without *how* the policy's holds. Where no run is unfinished it is a prompt.
         """
-        said = self._said(text, files, id)
+        steer = self._input(text, files, id)
+        # The mode is fixed when it is sent: the policy may change before it is read.
         when = self._environment.config.policy.steering if how is None else Steering(how)
-        # What is said to a child before it has begun is no task of its own.
+        # A steer that comes before a child has begun must not become a prompt: the parent gave the task.
         always = bool(self._environment.config.agent)
-        await self._runner.post(lambda: steer_input(said, when, self._log.state, self._now(), always=always))
-        return said.id
+        await self._runner.post(lambda: steer_input(steer, when, self._log.state, self._now(), always=always))
+        return steer.id
 
     async def approve(
         self,
@@ -424,13 +435,15 @@ class Session:
         """
         Answer the open question *request* with *decision*: `Approve`, `ApproveAlways` or `Deny`.
 
-        It may be a child's question. A run that rests takes the answer up when it is resumed, here or in
-        another process. *by* is who answers, in free words. Raises `UnknownRequest` where no such question is
-        open, and `ArgumentError` for a decision that is none.
+        It may be a child's question. A resting run reads the answer when it is resumed, in any process. *by*
+        names the approver, in free words. Raises `UnknownRequest` where the question is not open, and
+        `ArgumentError` for an invalid decision.
         """
+        # Checked before anything is read: a mistake of the caller does not depend on the state.
         answer = approval_event(request, decision, self._now(), by)
         await self.load()
         child = self._runner.children.asking(request, self.machine)
+        # After an interrupt the children's questions are withdrawn; the error then names the parent's own.
         if child is None or self._log.state.stopped:
             await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
         else:
@@ -438,80 +451,86 @@ class Session:
 
     async def control(self, change: Change) -> None:
         """
-        Change a setting, for this run and those after it: `SetModel`, `SetMode` or `SetThinking`.
+        Change a setting for this run and later ones: `SetModel`, `SetMode` or `SetThinking`.
 
-        A mode is its children's, too, once the run has taken it up. Raises `ConfigError` where that cannot
-        be done, and says why.
+        A mode holds for the children, too, once the run has applied it. Raises `ConfigError` with the reason
+        where the setting cannot be changed.
         """
+        # The id makes a repeated entry one change, after an append whose answer was lost.
         control = control_event(change, self._environment.config, self._now(), self._environment.new_id())
         await self._runner.post(lambda: control)
 
     async def cancel(self, call: str) -> None:
         """
-        Give up the one call whose id is *call*: it does not start, or is told to stop. The run goes on.
+        Cancel the call with the id *call*: it does not start, or is stopped. The run goes on.
 
-        Raises `UnknownCall` where no such call is under way.
+        Raises `UnknownCall` where the call has a result already.
         """
         await self._runner.post(lambda: cancel_event(call, self.machine, self._now()))
 
     async def interrupt(self) -> None:
         """
-        Ask the run to stop: what runs is cancelled, what was read is kept. Twice: nothing is waited for.
+        Stop the run: work is cancelled, finished results stay. A second interrupt waits for no work.
 
-        One that rests is stopped when it is resumed. Without any, nothing happens.
+        A resting run stops when it is resumed. Without an unfinished run this does nothing.
         """
         if (driver := self._runner.heeds) is not None:
-            driver.post(Interrupted(at=self._now()))  # it need not wait until that is written
+            # Not journaled first: a person who stops a run must not wait for a slow store.
+            driver.post(Interrupted(at=self._now()))
             return
+        # Journaled for a run in another process, or for the next `resume`.
         await self._runner.post(lambda: Interrupted(at=self._now()) if self.unfinished else None)
 
-    def _said(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
+    def _input(self, text: str, files: tuple[Binary, ...], name: str | None, sender: str = "") -> Input:
+        # Without an id of the sender's own, each call is a new prompt.
         known = self._environment.new_id() if name is None else name
         return Input(text=text, files=files, id=known, sender=sender)
 
     def _now(self) -> float:
         return self._environment.clock.now()
 
-    # Letting go of it
+    # The end
 
     async def drain(self, within: float | None = None) -> None:
         """
-        Let what is at work come to its end, begin nothing any more, and let go as `close` does.
+        Let the running work end, begin nothing more, and close.
 
-        Whoever goes on with the run begins what follows. What still works after *within* seconds is left. A
-        `run` gives how far it has come; one whose prompt had not come in raises `SessionClosed`.
+        The next owner begins what follows. Work that has not ended after *within* seconds is cut off. A `run`
+        returns how far it came; one whose prompt had no turn yet raises `SessionClosed`.
         """
+        # Draining a child alone would leave its parent waiting for ever.
         self._check_own()
         await self._runner.drain(within)
 
     async def close(self) -> None:
         """
-        Let go. A run that is under way is left: its work stops, and it can be resumed from the store.
+        Close. A running run is left unfinished: its work stops, and `resume` goes on with it from the store.
 
         Closing twice is fine.
         """
+        # A lent child is its parent's to close.
         if not self._lent:
             await self._runner.close()
 
     async def __aenter__(self) -> Session:
+        # Loaded at once, so that its properties say something inside the block.
         return await self.load()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
-BUFFER = 64
-"""Notices that may wait for a reader. Beyond that the run waits: nothing is lost and nothing piles up."""
+HANDLE_BUFFER = 64
+"""Notices that may wait for a reader. Beyond that the run waits: none is lost, and memory stays bounded."""
 
 
 @final
 class Handle:
     """
-    What `Session.start` returns at once: the run goes on in a task of its own.
+    A run in the background, from `Session.start`.
 
-    Iterate it for the notices, none of which is lost: a run whose reader is slow waits for it, and several
-    readers share them. `wait` reads what nobody else does. `interrupt` asks the run to stop and `close`
-    leaves it. *session* is its session, through which more is said to it.
+    Iterate it for the notices: a slow reader delays the run, and several readers share the notices. Without
+    a reader `wait` discards them. `interrupt` stops the run, `close` leaves it. *session* takes more inputs.
     """
 
     def __init__(self, session: Session, notices: AsyncGenerator[Notice, None]) -> None:
@@ -519,19 +538,22 @@ class Handle:
         self._waiting: deque[Notice] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._room_for: int | None = BUFFER
+        self._limit: int | None = HANDLE_BUFFER
         self._readers = 0
         self._begun = False
-        self._told = False
+        # Whether the error that ended the run was raised to some caller.
+        self._raised = False
+        # Begun now and not with the first reader: a caller may start a run and never look.
         self._task = asyncio.ensure_future(self._pump(notices))
-        # Not in the task itself: one that is cancelled before its first step runs no line of its own.
+        # Not in the task itself: a task cancelled before its first step runs no line of its own.
         self._task.add_done_callback(lambda _: self._news.set())
 
     async def _pump(self, stream: AsyncGenerator[Notice, None]) -> None:
         async with aclosing(stream) as notices:
             async for notice in notices:
                 self._begun = True
-                while self._room_for is not None and len(self._waiting) >= self._room_for:
+                # A loop: of several readers one may take the room before this task gets its turn.
+                while self._limit is not None and len(self._waiting) >= self._limit:
                     self._room.clear()
                     await self._room.wait()
                 self._waiting.append(notice)
@@ -541,6 +563,7 @@ class Handle:
         self._readers += 1
         try:
             while self._waiting or not self.done:
+                # Before the notice is given out: the run goes on while the reader works on it.
                 if self._waiting:
                     self._room.set()
                     yield self._waiting.popleft()
@@ -549,16 +572,19 @@ class Handle:
                     await self._news.wait()
         finally:
             self._readers -= 1
-            self._news.set()  # whoever waits for the end reads on
+            # `wait` may be waiting: without readers it has to empty the buffer now.
+            self._news.set()
+        # To each reader: the end of a loop must not look like success.
         self._raise()
 
     async def wait(self) -> Result:
         """
-        The result, once the run is over and no prompt waits; raises what ended it, where that was an error.
+        The result, once the run has ended and the queue is empty; raises the error that ended it, if any.
 
-        Of one that was left it is how far it has come.
+        After `close` it is how far the run came.
         """
         while True:
+            # Without a reader the buffer would stay full, and the run would wait for ever.
             if not self._readers:
                 self._waiting.clear()
                 self._room.set()
@@ -570,18 +596,19 @@ class Handle:
         return self.session.result()
 
     def _raise(self) -> None:
-        """Raise what ended the run, if it was an error; being closed is none."""
-        self._told = True
+        """Raise the error that ended the run, if any; being closed is none."""
+        self._raised = True
         if not self._task.cancelled() and (error := self._task.exception()) is not None:
             raise error
 
     async def interrupt(self) -> None:
-        """Ask the run to stop; asked twice, nothing is waited for."""
+        """Stop the run; a second interrupt waits for no work."""
         await self.session.interrupt()
 
     async def drain(self, within: float | None = None) -> None:
-        """As `Session.drain`. It waits for no reader: notices that nobody has read can be read afterwards."""
-        self._room_for = None
+        """As `Session.drain`. It waits for no reader: the notices can be read afterwards."""
+        # A run that waits for a reader would never come to the end of its work.
+        self._limit = None
         self._room.set()
         await self.session.drain(within)
 
@@ -589,30 +616,33 @@ class Handle:
         """
         Leave the run: its work stops, and the session can go on with it. Closing twice is fine.
 
-        Raises the error that had ended it, where nobody was told of that yet.
+        Raises the error that ended the run, where no caller has seen it yet.
         """
         self._task.cancel()
+        # `wait` and not `await`: the error is raised below, and only once.
         await asyncio.wait({self._task})
-        if not self._told:
+        if not self._raised:
             self._raise()
 
     async def __aenter__(self) -> Handle:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._told = self._told or kind is not None  # an error of whoever used it comes first
+        # The caller's own error comes first; the run's would hide it.
+        self._raised = self._raised or kind is not None
         await self.close()
 
-    # What is known of it, at any time
+    # The account so far, at any time
 
     @property
     def done(self) -> bool:
-        """Whether it is over, or was left."""
+        """Whether the run has ended, or was left."""
         return self._task.done()
 
     @property
     def reason(self) -> DoneReason | None:
         """Why the latest run ended; None while it goes on."""
+        # By way of the result, which knows a run that rests from one that has ended.
         return None if self._machine is None else self.session.result().reason
 
     @property
@@ -622,7 +652,8 @@ class Handle:
 
     @property
     def _machine(self) -> Machine | None:
-        """The machine of the latest run, which is none that was over before this began."""
+        """The machine of this run; None before it began."""
+        # Until the first notice the session still has the machine of the run before.
         machine = self.session.machine
         return machine if self._begun or self.done or self.session.unfinished else None
 

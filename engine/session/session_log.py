@@ -1,6 +1,4 @@
-"""
-What is kept of a session: its store, the writing end of its journal, and the state that the journal folds to.
-"""
+"""The log of a session: its store, the writing end of its journal, and the state it folds to."""
 
 from __future__ import annotations
 
@@ -10,12 +8,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from ...effects.errors import ConfigError, UnknownRun, UnknownSession
-from ...effects.events import (
-    ApprovalGiven,
-    Event,
-    Post,
-    UserSent,
-)
+from ...effects.events import ApprovalGiven, Event, Post, UserSent
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..journal.entries import (
@@ -28,7 +21,7 @@ from ..journal.entries import (
     TakenOver,
     Titled,
 )
-from ..journal.fold import SessionState, apply_entry, fold, gone_back_to, said_in
+from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
@@ -38,21 +31,19 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...performers.stores.base import Store
     from ..machine import Machine
-    from .journal import ConcurrentEntry, Journal, Listener
+    from .journal import ConcurrentEntry, Journal, Summarizer
     from .redactor import Redactor
 
 
 @final
 class SessionLog:
     """
-    The memory of the session *session*, kept in *store* where there is one. Keeps events for a driver.
+    The log of the session *session*, in *store* where there is one; the event sink of its driver.
 
-    Theory of operation. What is known here is a fold of the journal, and what is written goes the same way:
-    first into the store, then into `state`. What is known here and the journal does not say (a store that
-    failed, a run that was left in the middle) did not happen: then this is `stale`, and `read` reads the
-    journal again. Whatever comes from outside is written down before anything is done about it, by whichever
-    process it came in through. With what is written goes a line on what the session is about, whenever that
-    is worth it.
+    Theory of operation. `state` is a fold of the journal. An entry goes into the store first, then into
+    `state`. Where the two differ (a store that failed, a run left in the middle) the journal is right: this
+    is `stale` then, and `read` folds the journal again. An input is journaled before it is acted on, by the
+    process it came in through. An entry carries a summary of the session where a list would show a change.
     """
 
     def __init__(
@@ -61,6 +52,7 @@ class SessionLog:
         self.session = session
         self.state = SessionState()
         self.kept = store is not None
+        # Nothing has been read yet. Without a store there is nothing that `state` could differ from.
         self.stale = self.kept
         self.listener: Callable[[Event], None] | None = None
         self._redactor = redactor
@@ -68,8 +60,8 @@ class SessionLog:
         self._journal: Journal | None = None
         self._fresh = fresh and store is not None
         if store is not None and fresh:
-            # An id that was just made up has no journal to read. Where that is wrong, the first append finds
-            # entries it does not expect, and is refused.
+            # A generated id has no journal to read. Where that is wrong, the first append names a length that
+            # the store does not have, and is refused.
             # The writing end needs the converter, which costs more to set up than the rest of the engine: a
             # session without a store never imports it.
             from .journal import Journal  # noqa: PLC0415  # see above
@@ -78,73 +70,78 @@ class SessionLog:
 
     @property
     def length(self) -> int:
-        """How many entries of it are known here."""
+        """The number of entries known here."""
         return 0 if self._journal is None else self._journal.length
 
     @property
     def store(self) -> Store:
-        """Where it is kept; `ConfigError` where that is nowhere."""
+        """The store of the session; `ConfigError` where it has none."""
         if self._store is None:
-            msg = f"session {self.session!r} has no store, which this needs: give it or its agent one"
+            msg = f"session {self.session!r} has no store; pass store= to Agent or session()"
             raise ConfigError(msg)
         return self._store
 
     async def read(self) -> None:
-        """Read what is new in the journal; all of it, where what is here is not what it says."""
+        """Read the new entries of the journal, or all of them where `state` is stale."""
         if self._store is None or self._fresh:
+            # Only the first read is saved: by the next one, other processes may know the id.
             self._fresh = False
             return
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
-        if known and gone_back_to(entries):
+        if known and branch_targets(entries):
             # Somebody went back to where nothing is kept of here.
             known, entries = 0, await self._store.load(self.session)
         self._take_in(self._store, entries, known, self.state if known else None)
+        # The ends of earlier runs are only needed for branches, and each holds a whole history.
         self.state.drop_ends()
 
     def _take_in(
         self, store: Store, entries: Sequence[bytes], known: int, before: SessionState | None
     ) -> None:
-        """Let *entries*, which come after the *known* ones that *before* is of, be what is known."""
+        """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
         from .journal import Journal  # noqa: PLC0415  # as in `__init__`
 
-        self.stale = True  # until all of that is understood
+        # Until every entry is understood: one that cannot be read leaves a fold of the first half.
+        self.stale = True
         self.state = fold(entries, self.session, before, known)
+        # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
-            self._redactor.reads(self.state.origins)
+            self._redactor.add_origins(self.state.origins)
         if self._journal is None or not known:
+            # A new one, since the old one counts from entries that are no longer taken as known.
             self._journal = Journal(store, self.session, len(entries), self._arrived)
         else:
             self._journal.passed(len(entries))
         self.stale = False
 
     async def look(self) -> None:
-        """See what others added meanwhile; `StoreConflict` where somebody went on with the session."""
+        """Take in inputs of other processes; `StoreConflict` where one of them drives the session now."""
         if self._journal is not None:
             await self._journal.look()
 
     async def add(self, entry: ConcurrentEntry) -> bool:
         """
-        Keep *entry* and tell whoever drives; False where others added something first, which is here now.
+        Keep *entry* and pass it to the driver; False where another process added one first.
 
-        Secrets are taken out of what a person answers before it is kept.
+        That one is in `state` then, and the caller decides anew.
         """
-        if (
-            self._redactor is not None
-            and isinstance(entry, Posted)
-            and isinstance(entry.event, ApprovalGiven)
-        ):
-            entry = Posted(event=await self._redactor.answer(entry.event, self.state.questions))
+        given = entry.event if isinstance(entry, Posted) else None
+        if self._redactor is not None and isinstance(given, ApprovalGiven):
+            # A person may edit arguments, and so type a secret. It must not reach the store.
+            entry = Posted(event=await self._redactor.answer(given, self.state.questions))
         if self._journal is not None and not await self._journal.add(entry, self._about_after(entry)):
             return False
+        # After the append: a store that fails leaves the driver without the input, as its sender expects.
         self._arrived(entry)
         return True
 
     async def post(self, event: Post) -> bool:
-        """As `add`, for what somebody said."""
+        """As `add`, for an input."""
         return await self.add(Posted(event=event))
 
     def _arrived(self, entry: ConcurrentEntry) -> None:
+        # State first: the driver's step on this event removes it from the inputs that wait.
         self._follow(entry)
         if isinstance(entry, Posted) and self.listener is not None:
             self.listener(entry.event)
@@ -153,39 +150,45 @@ class SessionLog:
         self, run: str, config: Config, at: float, prompt: UserSent | None = None, *, titled: bool = False
     ) -> tuple[Effect, ...]:
         """
-        Begin a run on the inputs that wait, and on *prompt*; the effects of its beginning.
+        Begin a run on the inputs that wait and on *prompt*; the effects of its beginning.
 
-        *titled*: a session without a title gets one from its first prompt.
+        With *titled*, a session without a title gets one from its first prompt.
         """
         opened = RunOpened(at=at, run=run, config=config)
-        # The prompt and the run that it opens are one append: half the cost, and no crash comes between them.
+        # The prompt and its run are one append: half the cost, and a crash leaves both or neither.
         entries: list[Entry] = [opened] if prompt is None else [Posted(event=prompt), opened]
         waiting = (*self.state.prompts, *([Mail.of(prompt)] if prompt else []))
         title = self.state.title
         if titled and not title:
+            # A steer that came too late for its run opens one, too, where no prompt waits.
             texts = [one.text for one in waiting] or [one.text for one in self.state.late]
             title = first_line(self.state.opening or "".join(texts[:1]))
             if title:
                 entries.append(Titled(at=at, title=title))
         if self._journal is not None:
+            # The summary of the last entry, made before any is applied: the append takes it along.
             left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
             summary = summarize_opened(opened, title, self.state, self.session, left)
             await self._journal.write(*entries, about=lambda _: summary)
         return tuple([effect for entry in entries for effect in self._follow(entry)])
 
     async def take_over(self, config: Config, at: float) -> Machine:
-        """Go on with the run that is not over, under *config*."""
+        """Go on with the unfinished run, under *config*."""
         machine = self.state.machine
         if machine is None:
             raise UnknownSession(self.session)
+        # The entry says only what changed: most processes take over with the same configuration.
         entry = TakenOver(at=at, config=None if machine.under(config) else config)
+        # Written before anything is performed: of two processes one loses here, and a lost owner that still
+        # works sees the entry at its next append.
         if self._journal is not None:
             await self._journal.write(entry)
         self._follow(entry)
         return machine
 
     async def hand_over(self, unbegun: tuple[str, ...], at: float) -> None:
-        """Leave the run that is not over to whoever takes it over: of what is open nobody began *unbegun*."""
+        """Leave the unfinished run to the next owner; the open requests *unbegun* were never begun."""
+        # Without this entry the next owner must assume that each of them may have been done.
         entry = HandedOver(at=at, unbegun=unbegun)
         if self._journal is not None:
             await self._journal.write(entry)
@@ -193,10 +196,11 @@ class SessionLog:
 
     async def branch(self, run: str, at: float) -> None:
         """
-        Go back to where *run* ended, or to the beginning where it is empty. Nothing must be under way.
+        Go back to the end of *run*, or to the beginning where it is empty; no run may go on.
 
         Raises `UnknownRun` where the journal has no such run.
         """
+        # All of it, with the end of every run (`keeps=None`): `read` had dropped them.
         entries = await self.store.load(self.session)
         self._take_in(self.store, entries, 0, SessionState(keeps=None))
         machine = self.state.machine
@@ -204,6 +208,7 @@ class SessionLog:
         there = dict.fromkeys([*self.state.ends, here] if here else self.state.ends)
         if run and run not in there:
             raise UnknownRun(run, tuple(there))
+        # To where it stands already: an entry would only make the journal longer.
         if run != here:
             entry = Branched(at=at, run=run)
             if self._journal is not None:
@@ -212,64 +217,69 @@ class SessionLog:
         self.state.drop_ends()
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:
-        """Let *entry*, which was just written, happen to what is known."""
+        """Apply *entry*, which was just written, to `state`."""
+        # Entries of one append share the last number here: it names the entry in errors, and no entry before
+        # the last can be a summary.
         number = 0 if self._journal is None else self._journal.length - 1
         return apply_entry(self.state, entry, number, self.session)
 
-    def _about_after(self, entry: Entry) -> Listener:
-        return lambda number: summarize(self._ahead(entry, number), self.session)
+    def _about_after(self, entry: Entry) -> Summarizer:
+        """The summary once *entry* is written, which neither opens a run nor is a step of one."""
 
-    def _ahead(self, entry: Entry, number: int) -> SessionState:
-        """What will be known once *entry*, which opens no run and is no step of one, is written."""
-        ahead = attrs.evolve(self.state, posted=list(self.state.posted))
-        apply_entry(ahead, entry, number, self.session)
-        return ahead
+        def about(number: int) -> SessionSummary:
+            # On a copy: the append may still be refused. A step would change the machine itself, which no
+            # copy here protects; that is why `applied` does without this.
+            ahead = attrs.evolve(self.state, posted=list(self.state.posted))
+            apply_entry(ahead, entry, number, self.session)
+            return summarize(ahead, self.session)
 
-    # The driver writes each step down here
+        return about
+
+    # The event sink of the driver
 
     async def applied(self, event: Event, label: str, effects: tuple[Effect, ...]) -> None:
-        """
-        Keep *event*, which led to the state *label* with *effects*, before anything that follows is done.
-        """
+        """Keep *event*, which led to the state *label* with *effects*, before its requests are performed."""
         state, journal = self.state, self._journal
         summarised = state.stepped(event, effects)
 
         def about(number: int) -> SessionSummary | None:
-            # Called again with another number where a second writer came first.
+            # Called again with another number where another process added an entry first.
             if summarised:
                 state.summary = number
-            news = journal is not None and journal.told != summary_key(state)
+            # Compared by key: building a summary for each step would cost more than the step.
+            news = journal is not None and journal.summarized != summary_key(state)
             return summarize(state, self.session) if news else None
 
         if journal is not None:
             await journal.applied(event, label, about)
+        # By the number of its entry, and so after the append: the full text of a result is read from there.
         state.note_results(event, effects, None if journal is None else journal.length - 1)
 
     async def full_result(self, call: str) -> str | None:
-        """The whole result of *call*, of which the history holds a part; None where there is none."""
+        """The full result of *call*, which the history truncates; None where there is none."""
+        # The text itself where the session has no store, else the number of the entry that has it.
         where = self.state.full_results.where(call)
         if not isinstance(where, int) or self._store is None:
             return where if isinstance(where, str) else None
         return await read_entry(self._store, self.session, where)
 
     async def flush(self) -> None:
-        """Keep what was held back of a stream that is being left."""
+        """Keep the pieces of a stream that is being left."""
         if self._journal is not None:
             await self._journal.flush()
 
 
 async def read_entry(store: Store, session: str, number: int) -> str | None:
     """
-    What came of a call, as entry *number* of *session* says; None where the session is gone.
+    The result of a call in entry *number* of *session*; None where the session was deleted.
 
     Raises `JournalError` for an entry that cannot be read.
     """
-    # The converter costs more to set up than the rest of the engine together.
-    # The converter costs more to set up than the rest of the engine: see `SessionLog.read`.
+    # The converter costs more to set up than the rest of the engine: see `SessionLog.__init__`.
     from ..journal.encoding import decode_entry  # noqa: PLC0415  # see above
 
     entries = await store.load(session, number)
     if not entries:
         return None
     entry = decode_entry(entries[0], f"entry {number} of session {session!r}")
-    return said_in(entry.event) if isinstance(entry, Stepped) else None
+    return result_text(entry.event) if isinstance(entry, Stepped) else None

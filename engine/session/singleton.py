@@ -1,4 +1,4 @@
-"""One agent for everybody: many channels feed one conversation, and it works one turn at a time."""
+"""One agent for many channels: they feed one conversation, which answers one prompt after another."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
-from ...effects.errors import (
-    ConfigError,
-    QueueFull,
-    SessionClosed,
-    WorldError,
-)
+from ...effects.errors import ConfigError, QueueFull, SessionClosed, WorldError
 
 if TYPE_CHECKING:
     from ...effects.messages import Binary
@@ -22,22 +17,20 @@ if TYPE_CHECKING:
 @final
 class Singleton:
     """
-    Works *session* for ever: whatever comes in through any channel is queued there and answered in turn.
+    Works *session* for ever: prompts from any channel are queued there and answered in turn.
 
-    Within it, as an async context manager, the work goes on by itself. Prompts of one sender that follow each
-    other within the policy's `coalesce` seconds become one. *max_queue* prompts may wait, None for any.
-    Nothing that was accepted is lost when the process is: the queue is in the session's journal. There is one
-    conversation, so nothing here branches it.
+    Use it as an async context manager; within it the work goes on by itself. Prompts of one sender within the
+    policy's `coalesce` seconds become one. At most *max_queue* prompts may wait, None for no limit. The queue
+    is in the session's journal, so an accepted prompt survives the process.
 
-    What goes wrong with a model or a tool ends a run, and the next prompt gets its own. An error, such as a
-    store that fails, ends the work: `post`, `idle` and the end of the context raise it, and what was accepted
-    waits for the next `Singleton` over the same store. *poll* is how often it is looked, while nothing goes
-    on, what other processes sent, in seconds.
+    A fault of a model or a tool ends one run, and the next prompt gets its own. An error, such as a store
+    that fails, ends the work: `post`, `idle` and the end of the context raise it. Accepted prompts then wait
+    for the next `Singleton` over the same store. While idle, the store is read every *poll* seconds.
     """
 
     def __init__(self, session: Session, *, max_queue: int | None = None, poll: float = 0.5) -> None:
         if max_queue is not None and max_queue < 1:
-            msg = f"max_queue must be at least 1, or None for no limit; got {max_queue!r}"
+            msg = f"max_queue must be at least 1; got {max_queue!r} (None for no limit)"
             raise ConfigError(msg)
         self.session = session
         self._max_queue = max_queue
@@ -58,78 +51,94 @@ class Singleton:
         id: str | None = None,  # noqa: A002  # the field's word
     ) -> str:
         """
-        Accept a prompt of *sender* in *group* of *channel*; its id, which is *id* where the sender gave one.
+        Accept a prompt of *sender* in *group* of *channel*, and return its id (*id*, where given).
 
-        When this returns it is kept. Raises `QueueFull` where *max_queue* prompts wait, and accepts nothing
-        then.
+        The prompt is stored when this returns. Raises `QueueFull` where *max_queue* prompts wait.
         """
-        who = f"{channel}/{group}/{sender}" if channel or group or sender else ""
-        async with self._gate:  # one by one, or all would find the same room in the queue
+        # One name for all three: the same person in two groups is two senders, whose prompts must not merge.
+        origin = f"{channel}/{group}/{sender}" if channel or group or sender else ""
+        # One by one: callers that check the queue together would all find the same free place.
+        async with self._gate:
+            # First: after an error no loop would ever answer this prompt.
             self._raise()
             waiting = len(self.session.queue)
             if self._max_queue is not None and waiting >= self._max_queue:
                 raise QueueFull(self.session.id, waiting)
             try:
-                return await self.session.send(text, files=files, id=id, sender=who)
+                return await self.session.send(text, files=files, id=id, sender=origin)
             finally:
+                # Also where sending failed: the entry may be in the store all the same, and the loop looks.
+                # `_idle` is cleared first: a caller that awaits `idle` next must wait for this prompt.
                 self._idle.clear()
                 self._news.set()
 
     async def cancel(self) -> None:
-        """Interrupt what is being worked on; what waits comes next."""
+        """Interrupt the running prompt; the next one in the queue follows."""
         await self.session.interrupt()
 
     def subscribe(self) -> Subscription:
-        """Watch from aside, as `Session.subscribe`."""
+        """Watch, as `Session.subscribe`."""
         return self.session.subscribe()
 
     async def idle(self) -> None:
-        """Return when nothing waits and nothing is worked on; raise what ended the work, if anything did."""
+        """Return when the queue is empty and no run goes on; raise the error that ended the work, if any."""
+        # Work that has ended sets `_idle` no more, except once by its callback.
         if self._work is not None and not self._work.done():
             await self._idle.wait()
         self._raise()
 
     def _raise(self) -> None:
         work = self._work
+        # Cancelled is how the context ends, and is no error.
         if work is not None and work.done() and not work.cancelled() and (error := work.exception()):
             raise error
 
     async def _loop(self) -> None:
         while True:
+            # Cleared before the queue is looked at: a prompt that comes during the run sets it again.
             self._news.clear()
             if self.session.unfinished or self.session.queue:
                 try:
+                    # Subscribers get the notices; here they only drive the run.
                     async for _ in self.session.stream(wait=True):
                         pass
                 except SessionClosed:
-                    return  # it was drained; to whoever posts, it says so itself
+                    # Drained: a caller that posts now gets the same error from the session.
+                    return
             if not self._news.is_set():
                 self._idle.set()
-                await self._come()
+                await self._wait_for_news()
 
-    async def _come(self) -> None:
-        """Wait until something is posted here, or somebody else sent something."""
+    async def _wait_for_news(self) -> None:
+        """Wait for a prompt, posted here or by another process."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll):
                     await self._news.wait()
                     return
-            with suppress(WorldError):  # the next post says so
+            # A store that is away while nothing happens is no error yet: the next post raises it.
+            with suppress(WorldError):
                 await self.session.load()
-            if self.session.queue and not self.session.unfinished:  # else somebody else is at it
+            # An unfinished run is another process's, which answers the queue as well. Taking it over would
+            # steal the session from a process that is alive.
+            if self.session.queue and not self.session.unfinished:
                 self._idle.clear()
                 return
 
     async def __aenter__(self) -> Singleton:
+        # Prompts that an earlier process accepted are in the journal: the loop begins with them.
         await self.session.load()
         self._work = asyncio.ensure_future(self._loop())
+        # However the loop ends: a caller in `idle` would wait for ever otherwise.
         self._work.add_done_callback(lambda _: self._idle.set())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._work is not None:
             self._work.cancel()
+            # The stream must have ended before `close`, or its last step would find a closed session.
             await asyncio.wait({self._work})
         await self.session.close()
+        # An error from inside the context comes first; this one would hide it.
         if kind is None:
             self._raise()

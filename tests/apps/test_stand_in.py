@@ -441,12 +441,12 @@ async def test_health_and_models_can_be_asked_for(client: httpx.AsyncClient) -> 
             "chat/completions",
             b'{"model":"gpt-5","messages":[{"role":"user"}]}',
             404,
-            "no model 'gpt-5'",
+            "unknown model 'gpt-5'",
         ),
         ("POST", "chat/completions", b"x" * (MAX_BODY + 1), 413, "too large"),
         ("GET", "chat/completions", b"", 405, "takes POST"),
         ("POST", "models", b"{}", 405, "takes GET"),
-        ("POST", "embeddings", b"{}", 404, "no '/v1/embeddings' here"),
+        ("POST", "embeddings", b"{}", 404, "unknown path '/v1/embeddings'"),
     ],
 )
 async def test_a_bad_request_is_told_what_is_wrong(

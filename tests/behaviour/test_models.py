@@ -31,7 +31,7 @@ from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.engine import price_of
-from turnwheel.engine.inspect.costs import costs
+from turnwheel.engine.session.archive import costs
 from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents
 from turnwheel.states.state import Retry, Thinking
@@ -326,7 +326,7 @@ async def test_a_report_names_the_models_without_a_price(stage: Stage) -> None:
     for _ in range(30):
         await asyncio.sleep(0)
     bill = await costs(stage.store, "s")
-    assert (bill.unpriced, bill.titling.usage.total, bill.total.unpriced) == (("scripted",), 15, 30)
+    assert (bill.unpriced, bill.title_spent.usage.total, bill.total.unpriced) == (("scripted",), 15, 30)
     with pytest.raises(UnknownSession):
         await costs(stage.store, "nowhere")
 

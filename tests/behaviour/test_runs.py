@@ -174,7 +174,7 @@ async def test_a_call_that_is_not_under_way_cannot_be_given_up(stage: Stage) -> 
         (SetModel(model=" "), ConfigError, "a model has a name"),
         (SetModel(model="other"), ConfigError, "the limit in USD needs a price for 'other'"),
         (SetThinking(tokens=0), ConfigError, "a number of tokens above 0"),
-        ("other", ArgumentError, "a change is SetModel"),
+        ("other", ArgumentError, "change must be SetModel"),
     ],
 )
 async def test_a_change_that_cannot_be_made_is_refused_at_once(

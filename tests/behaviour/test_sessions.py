@@ -40,9 +40,7 @@ from turnwheel.effects.events import ApprovalGiven, Failure, ModelFinished, Tool
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
-from turnwheel.engine.inspect.bisect import bisect
-from turnwheel.engine.inspect.export import delete, export, prune
-from turnwheel.engine.inspect.replay import replay
+from turnwheel.engine.session.archive import bisect, delete, export, prune, replay
 from turnwheel.engine.session.listing import latest, listed
 from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 

@@ -101,7 +101,7 @@ async def test_a_question_that_could_never_be_answered_is_a_no(*, child: bool) -
         ({"tools": [len]}, "<built-in function len> is no tool"),
         ({"cwd": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"model": ""}, "ModelSpec.name must not be empty; got ''"),
-        ({"stop": "abc"}, r"several texts are wanted, not one: write \('abc',\)"),
+        ({"stop": "abc"}, r"texts must be a tuple; got str \(write \('abc',\)"),
         ({"rules": ("pay",)}, r"Config.rules must be a tuple of Rule; got \('pay',\)"),
         ({"limits": None}, "Config.limits must be a Limits; got None"),
     ],

@@ -80,9 +80,9 @@ from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
 from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.replay import replay
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
+from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.performers.base import PerformContext

@@ -35,7 +35,9 @@ PURE_IMPORTS = frozenset(
     ]
 )
 CONVERTERS = {
+    "bisect.py": {"msgspec"},
     "encoding.py": {"msgspec"},
+    "export.py": {"msgspec"},
     "codec.py": {"base64", "cattrs", "msgspec"},
     "migrations.py": {"cattrs", "msgspec"},
 }

@@ -226,6 +226,6 @@ def test_without_the_list_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPat
     for name in [each for each in sys.modules if each.startswith("genai_prices")]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
-        ValueError, match=r"prices are read from genai_prices: pip install 'turnwheel\[prices\]', or"
+        ValueError, match=r"prices: genai_prices is not installed; pip install 'turnwheel\[prices\]', or"
     ):
         price_of("gpt-5")

@@ -14,8 +14,9 @@ from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ToolFinished
 from turnwheel.effects.pieces import TextPiece
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.bisect import NAMED, Divergence, bisect, bisect_versions
+from turnwheel.engine.inspect.bisect import NAMED, Divergence
 from turnwheel.engine.inspect.replay import line, replayed
+from turnwheel.engine.session.archive import bisect, bisect_versions
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 

@@ -14,7 +14,8 @@ from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.usage import Spent, Usage
-from turnwheel.engine.inspect.costs import Costs, costs
+from turnwheel.engine.inspect.costs import Costs
+from turnwheel.engine.session.archive import costs
 from turnwheel.testing.scripted import Reply, calls, says, stalls
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ async def test_a_fork_pays_for_what_it_did_itself(made: Made) -> None:
         bill = await billed(made, fork)
         assert await costs(made.store, "s") == whole
     assert [child.session.partition(".")[0] for child in bill.children] == ["t"]
-    assert (bill.total.cost, bill.titling) == (Decimal("31.5"), Spent())
+    assert (bill.total.cost, bill.title_spent) == (Decimal("31.5"), Spent())
 
 
 async def test_a_run_that_was_left_or_interrupted_is_paid_for(made: Made) -> None:

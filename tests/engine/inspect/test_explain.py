@@ -33,7 +33,7 @@ from turnwheel.effects.hooks import Hook
 from turnwheel.effects.messages import StopReason
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.explain import explain
+from turnwheel.engine.session.archive import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says

@@ -15,8 +15,8 @@ from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.messages import Binary
 from turnwheel.engine.codec import encode
-from turnwheel.engine.inspect.export import delete, export, prune
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary
+from turnwheel.engine.session.archive import delete, export, prune
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:

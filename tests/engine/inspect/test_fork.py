@@ -45,13 +45,11 @@ from turnwheel.effects.messages import Binary, Outcome, Role, ToolResult
 from turnwheel.effects.notices import ToolStarted
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.inspect.costs import costs
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.engine.inspect.export import export
 from turnwheel.engine.inspect.fork import Replacement
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Forked, Stepped
 from turnwheel.engine.journal.summary import SessionKind, SessionStatus
+from turnwheel.engine.session.archive import costs, explain, export
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
@@ -348,7 +346,7 @@ async def test_a_fork_where_a_child_is_at_work_is_refused_and_better_steps_are_n
     shop, step = await sent()
     child = next(info.session for info in await shop.store.list() if info.session != "s")
     other = Shop(store=shop.store, children=[SCOUT])
-    reason = f"agent 'scout' is at work .*'{child}': fork at {step - 2}, before it .* at {step + 1}, when"
+    reason = f"child 'scout' is at work for call '.*'; fork at {step - 2} or {step + 1}, or pass"
     for instead in (None, SetMode(mode=PermissionMode.PLAN)):
         with pytest.raises(ConfigError, match=reason):
             await other.fork(step, instead)
@@ -552,14 +550,14 @@ NOTHING = "at step {} nothing has been said yet in session 's': fork at 2 or lat
         (12, None, RANGE.format(12)),
         (0, None, NOTHING.format(0)),
         (1, "another prompt", NOTHING.format(1)),
-        (5, "yes", "a text takes the place .* and step 5 is none of these; awaited there: none"),
-        (3, Approve(), "a decision takes the place .* and step 3 is none; open there: none"),
-        (11, Deny(), "a decision takes the place .* open there: none"),
-        (3, RAN, "ToolFinished changes nothing at step 3, where .* streaming"),
-        (11, RAN, "ToolFinished changes nothing at step 11, where .* done"),
+        (5, "yes", "instead=text needs .*; step 5 has none .open: none"),
+        (3, Approve(), "instead=decision needs an open question at step 3; open: none"),
+        (11, Deny(), "instead=decision needs an open question .*; open: none"),
+        (3, RAN, "ToolFinished has no effect at step 3 .state streaming"),
+        (11, RAN, "ToolFinished has no effect at step 11 .state done"),
         ("3", None, "ForkPoint.at must be .*int.*'3'"),
-        (3, 7, "what happens instead is an event, a change, a decision or a text, not 7"),
-        (3, SetModel(model=" "), "SetModel.* cannot be made: a model has a name"),
+        (3, 7, "instead must be an event, a setting, a decision or text; got 7"),
+        (3, SetModel(model=" "), "cannot apply SetModel.*: a model has a name"),
     ],
 )
 async def test_a_fork_that_cannot_be_is_refused(step: Any, instead: Any, reason: str) -> None:
@@ -575,11 +573,11 @@ YES: Any = Approve
 @pytest.mark.parametrize(
     ("instead", "reason"),
     [
-        ("x" * 4_000_001, "^what comes in place of a step has 4,000,001 characters, and may have 4,000,000$"),
-        (" ", "^a prompt has to say something; got ' '$"),
-        (YES(arguments={"a": 1}), "^arguments .JSON. and message are text"),
+        ("x" * 4_000_001, "^the text in instead has 4,000,001 characters, and may have 4,000,000$"),
+        (" ", "^the prompt is empty; give text or a file$"),
+        (YES(arguments={"a": 1}), "^arguments .JSON. and message must be text"),
         (UserSent(at=1.0, id="q" * 1_001, text="x"), "^the id of a prompt has 1,001 characters"),
-        (UserSent(at=1.0, id="q", text=""), "^a prompt has to say something"),
+        (UserSent(at=1.0, id="q", text=""), "^the prompt is empty"),
         (SENT(at=1.0, id="q", text="x", files=(1,)), "^Input.files must be a tuple of Binary"),
         (UserSent(at=math.nan, id="q", text="x"), KEPT),
         (SENT(at="now", id="q", text="x"), KEPT),
@@ -599,7 +597,7 @@ async def test_one_question_of_several_is_answered_by_an_event_that_names_it() -
     shop = Shop(wishes, policy=Policy(concurrency="parallel_reads"))
     first, second = (await shop.session().run("pay")).waiting
     end = len(await shop.store.load("s"))
-    with pytest.raises(ConfigError, match=f"open there: {first.id}, {second.id}"):
+    with pytest.raises(ConfigError, match=f"open: {first.id}, {second.id}"):
         await shop.session().fork("f", at=end, instead=Approve())
     given = ApprovalGiven(at=1.0, request=second.id, decision=Deny())
     async with await shop.session().fork("f", at=end, instead=given) as fork:

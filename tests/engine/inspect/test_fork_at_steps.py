@@ -14,9 +14,9 @@ from provers.simulation.sessions import SESSION, SessionPlayer, to_the_end
 from turnwheel.effects.config import Concurrency
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
-from turnwheel.engine.inspect.bisect import bisect
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
 from turnwheel.engine.journal.entries import Branched, RunOpened, Stepped, TakenOver
+from turnwheel.engine.session.archive import bisect
 
 FORK = "fork"
 
@@ -92,7 +92,7 @@ def ways(error: ConfigError) -> tuple[str, ...]:
     return found.groups()
 
 
-WAYS = re.compile(r"fork at (\d+), before it began(?:, or at (\d+), when it was over)?; or say")
+WAYS = re.compile(r"fork at (\d+)(?: or (\d+))?, or pass")
 
 
 async def fork_everywhere(

@@ -22,10 +22,11 @@ from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ModelFailed, ModelFinished, UserSent
 from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replay, replayed
+from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from turnwheel.engine.machine import Machine
+from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
@@ -132,7 +133,7 @@ async def test_a_step_has_its_event_its_effects_and_its_account() -> None:
     ("broken", "why"),
     [
         (b"{", "entry 4 of session 's' cannot be read"),
-        (b'{"v":3,"at":1.0,"run":"nowhere","type":"Branched"}', "entry 4 of session 's' goes"),
+        (b'{"v":3,"at":1.0,"run":"nowhere","type":"Branched"}', "entry 4 of session 's': branch"),
         (
             b'{"v":3,"event":{"at":1.0,"type":"Interrupted"},"label":"done","type":"Stepped"}',
             "entry 4 .* leads to",

@@ -145,7 +145,7 @@ async def test_without_a_store_there_are_no_branches(made: Made) -> None:
     async with agent.session("s") as session:
         await session.run("a")
         for refused in (session.branch(), session.fork(), session.runs(), session.heads()):
-            with pytest.raises(ConfigError, match="session 's' has no store, which this needs"):
+            with pytest.raises(ConfigError, match="session 's' has no store; pass store="):
                 await refused
 
 
@@ -291,9 +291,9 @@ async def test_a_fork_that_could_not_be_written_is_not_there(made: Made) -> None
     [
         ([Branched(at=1.0, run="r")], "entry 0 of session 's' comes before any run was opened"),
         ([Forked(at=1.0, session="t")], "entry 0 of session 's' comes before any run was opened"),
-        (["run", Branched(at=1.0, run="r")], "goes back to the end of run 'r', of which nothing is written"),
-        (["rest", Branched(at=1.0, run="")], "goes another way while run '.*' is not over"),
-        (["rest", Forked(at=1.0, session="t")], "goes another way while run '.*' is not over"),
+        (["run", Branched(at=1.0, run="r")], "branch to unknown run 'r'"),
+        (["rest", Branched(at=1.0, run="")], "branch during unfinished run"),
+        (["rest", Forked(at=1.0, session="t")], "branch during unfinished run"),
     ],
 )
 async def test_a_journal_that_cannot_be_is_refused(
@@ -359,7 +359,7 @@ def test_the_conversation_is_the_path_to_where_the_session_stands(
     """
     Whatever was run and wherever one went back to: what the model sees is the path, and nothing else.
 
-    None is a run, a number goes back to that run, or to the beginning where there is none. The same holds for
+    None is a run, a number goes back to that run, or to the initial_state where there is none. The same holds for
     whoever reads the journal after each few steps, and for who reads it at the end.
     """
 

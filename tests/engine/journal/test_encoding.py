@@ -50,7 +50,7 @@ def test_an_entry_of_a_newer_version_is_refused(version: int) -> None:
 
 
 NEVER = "^here: version 1 of the journal was never released; read it with"
-DAMAGED = "^here says that it is of version .*: it is damaged, restore it"
+DAMAGED = "^here has version .*; it is damaged, restore it"
 
 
 @pytest.mark.parametrize(

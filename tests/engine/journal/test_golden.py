@@ -23,12 +23,12 @@ from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import Entered, Event, ToolProgressed
 from turnwheel.effects.messages import Outcome
 from turnwheel.engine.codec import SETTINGS
-from turnwheel.engine.inspect.export import export
-from turnwheel.engine.inspect.replay import line, replay
+from turnwheel.engine.inspect.replay import line
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry
-from turnwheel.engine.journal.fold import SessionState, beginning, fold, read
+from turnwheel.engine.journal.fold import SessionState, fold, initial_state, read
 from turnwheel.engine.journal.migrations import CHANGES
+from turnwheel.engine.session.archive import export, replay
 from turnwheel.engine.snapshots import Snapshot
 from turnwheel.states.batch.batch import Running
 from turnwheel.states.rules.history_check import history_faults
@@ -113,7 +113,7 @@ def test_a_journal_can_be_written_again_or_left_for_a_snapshot_at_every_entry(pa
     assert [decode_entry(each) for each in again] == entries
     end = fold(lines(path), name).machine
     assert fold(again, name).machine == end
-    folded = beginning(lines(path))
+    folded = initial_state(lines(path))
     for _ in read(lines(path), name, folded):
         if (machine := folded.machine) is not None:
             folded.machine = restore_from_snapshot(machine)

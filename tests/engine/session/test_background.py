@@ -16,14 +16,14 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role
 from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted, TextDelta
 from turnwheel.effects.requests import CallModel
-from turnwheel.engine.session.session import BUFFER, Handle
+from turnwheel.engine.session.session import HANDLE_BUFFER, Handle
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
-WHOLE = " ".join(map(str, range(4 * BUFFER)))  # more pieces than may wait for a reader
+WHOLE = " ".join(map(str, range(4 * HANDLE_BUFFER)))  # more pieces than may wait for a reader
 MANY = says(WHOLE)
 ANSWERS = [says(f"answer {number}") for number in range(1, 20)]
 
@@ -297,14 +297,14 @@ async def test_only_so_many_may_wait(limit: int) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_a_queue_of_none_is_no_queue(wrong: int) -> None:
-    with pytest.raises(ConfigError, match=f"at least 1, or None for no limit; got {wrong}"):
+    with pytest.raises(ConfigError, match=f"max_queue must be at least 1; got {wrong}"):
         Singleton(session(), max_queue=wrong)
 
 
 async def test_what_is_refused_keeps_no_caller_waiting() -> None:
     async with Singleton(session()) as one:
         await one.idle()
-        with pytest.raises(ConfigError, match="a prompt has to say something"):
+        with pytest.raises(ConfigError, match="the prompt is empty"):
             await one.post(" ")
         async with asyncio.timeout(10):
             await one.idle()

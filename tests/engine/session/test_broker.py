@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.notices import DoneReason, Notice, RunEnded, TextDelta
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.session.delivery import BUFFER, Broker, Subscription
+from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker, Subscription
 
 
 def text(number: int) -> TextDelta:
@@ -71,9 +71,9 @@ async def test_a_full_buffer_drops_texts_and_counts_them(
 def test_the_default_buffer_is_as_large_as_it_says() -> None:
     broker = Broker()
     slow = broker.subscribe()
-    for number in range(BUFFER + 1):
+    for number in range(SUBSCRIBER_BUFFER + 1):
         broker.publish(text(number))
-    assert (BUFFER, slow.dropped) == (64, 1)
+    assert (SUBSCRIBER_BUFFER, slow.dropped) == (64, 1)
 
 
 @given(size=st.integers(1, 5), moves=st.lists(st.sampled_from(["text", "end", "read"]), max_size=60))

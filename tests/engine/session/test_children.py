@@ -365,10 +365,10 @@ async def test_a_child_that_is_over_can_be_read_and_takes_nothing_any_more(house
     call = results(session)[0].call
     for child in (session.child(call), house.process(session=f"s.{call}")):
         for say in SAYS.values():
-            with pytest.raises(ConfigError, match="is a child that is over; send the input to its parent"):
+            with pytest.raises(ConfigError, match="has ended; speak to its parent"):
                 await say(child)
         await child.interrupt()
-        with pytest.raises(ConfigError, match="is a child's: it goes on when its parent does"):
+        with pytest.raises(ConfigError, match="is a child; resume its parent"):
             await session.child(call).branch()
         assert child.result().text == "found"
         assert [message.text for message in child.history] == ["scout, go", "found"]
@@ -383,7 +383,7 @@ async def test_a_child_is_run_by_its_parent_only(house: House, *, over: bool) ->
         await session.resume()
     for child in (session.child(call), house.process(says("ha"), session=f"s.{call}")):
         for run in (child.resume, lambda child=child: child.run("pay all of it")):
-            with pytest.raises(ConfigError, match="is a child's: it goes on when its parent does"):
+            with pytest.raises(ConfigError, match="is a child; resume its parent"):
                 await run()
     assert house.ran == ["look it", *["pay 5"] * over]
 
@@ -561,7 +561,7 @@ def test_a_child_has_the_fallback_and_the_summariser_of_its_parent(
 
 @pytest.mark.parametrize(
     ("agent", "prompt", "why"),
-    [("nobody", "go", "No agent named 'nobody'."), ("scout", "", "a prompt has to say something; got ''")],
+    [("nobody", "go", "No agent named 'nobody'."), ("scout", "", "the prompt is empty; give text or a file")],
 )
 async def test_a_child_that_cannot_be_set_up_is_an_error(agent: str, prompt: str, why: str) -> None:
     config, clock, noticed = Agent(model="one", children=(SCOUT,)).config, AutoClock(1.0), list[object]()

@@ -56,8 +56,8 @@ def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> N
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"text": " \n"}, r"a prompt has to say something; got ' \\n'"),
-        ({"id": ""}, "an id tells one prompt from another; got '': leave it out"),
+        ({"text": " \n"}, r"the prompt is empty; give text or a file"),
+        ({"id": ""}, "id must not be empty; got '' .leave it out"),
         ({"text": b"look"}, "prompt, id and sender must be text; got b'look'"),
         ({"text": None}, "must be text; got None"),
         ({"id": 7}, "must be text; got 7"),
@@ -88,8 +88,8 @@ def test_an_answer_is_kept_as_it_was_given(decision: Any) -> None:
     assert kept(answer) == answer
 
 
-PARTS = r"arguments \(JSON\) and message are text"
-NONE = r"a decision is Approve\(\), ApproveAlways\(\) or Deny\(\), not "
+PARTS = r"arguments \(JSON\) and message must be text"
+NONE = r"decision must be Approve\(\), ApproveAlways\(\) or Deny\(\); got "
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_mode_may_be_named_by_its_bare_word(mode: PermissionMode) -> None:
     assert control.change.mode is mode
 
 
-KINDS = r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
+KINDS = r"change must be SetModel, SetMode or SetThinking"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ KINDS = r"a change is SetModel\(a name\), SetMode\(a mode\) or SetThinking"
         (SetMode, "mode", [], r"mode must be one of .*; got \[\]"),
         (SetModel, "model", 5, KINDS),
         (SetThinking, "tokens", "5", KINDS),
-        (SetModel, "model", " ", "cannot be made: a model has a name"),
-        (SetModel, "model", "other", "cannot be made: the limit in USD needs a price for 'other'"),
+        (SetModel, "model", " ", "cannot apply SetModel.*: a model has a name"),
+        (SetModel, "model", "other", "cannot apply SetModel.*: the limit in USD needs a price for 'other'"),
         (SetThinking, "tokens", 0, "a number of tokens above 0, or None; got 0"),
     ],
 )

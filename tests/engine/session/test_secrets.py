@@ -49,9 +49,8 @@ from turnwheel.effects.requests import AskApproval, CallModel, Conversation, Run
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.engine.inspect.export import export
-from turnwheel.engine.session.redactor import Gone, RedactedModel, Redactor, SecretNames
+from turnwheel.engine.session.archive import explain, export
+from turnwheel.engine.session.redactor import RedactedModel, Redactor, SecretNames, UnknownSecrets
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
@@ -311,13 +310,13 @@ async def test_a_secret_around_a_placeholder_is_one_with_it() -> None:
     around = json.dumps({"password": f"Bearer {stands}, mine-4711"})
     other = await sealer_of(shelf).arguments("fail", around)
     assert [word for word in (stands, "mine-4711", "Bearer") if word in other] == []
-    opened = json.loads(await sealer_of(shelf).opened(other))
+    opened = json.loads(await sealer_of(shelf).fill(other))
     assert opened == {"password": f"Bearer {PASSWORD}, mine-4711"}
     sealer = sealer_of(lost)
     late = await sealer.arguments("fail", around)
     assert "mine-4711" not in late
-    with pytest.raises(Gone) as caught:
-        await sealer.opened(late)
+    with pytest.raises(UnknownSecrets) as caught:
+        await sealer.fill(late)
     assert caught.value.placeholders == (stands,)
 
 
@@ -327,8 +326,8 @@ async def test_a_value_of_a_vault_that_cannot_be_read_is_gone() -> None:
     sealer = sealer_of(shelf)
     text = await sealer.arguments("log_in", json.dumps({"user": "a", "password": PASSWORD}))
     for vault in (Shelf(dict.fromkeys(shelf.kept, "{torn")), MemoryVault()):
-        with pytest.raises(Gone) as caught:
-            await sealer_of(vault).opened(text)
+        with pytest.raises(UnknownSecrets) as caught:
+            await sealer_of(vault).fill(text)
         words = "".join(traceback.format_exception(caught.value))
         assert stand_in(text, "password") in words
         assert PASSWORD not in words + repr(sealer)
@@ -611,7 +610,7 @@ async def test_a_secret_that_would_be_lost_on_its_way_is_refused(
     """The question is answered in a process that runs nothing, which alone would know the value."""
     stands, question = await desk.rests(store, MemoryVault())
     session = desk.agent(says("x"), store=store, tools=desk.asked).session("s")
-    with pytest.raises(ConfigError, match="give its agent a vault that lasts") as caught:
+    with pytest.raises(ConfigError, match="the decision holds a secret") as caught:
         await session.approve(question, decision)
     assert KEY not in str(caught.value)
     assert [each.id for each in session.waiting] == [question]
@@ -753,7 +752,7 @@ PASSED = json.dumps({"password": KEY})
     ids=lambda event: type(event).__name__,
 )
 async def test_a_replacement_of_any_kind_has_no_secret(instead: Any) -> None:
-    words = repr(await sealer_of(MemoryVault()).instead(instead))
+    words = repr(await sealer_of(MemoryVault()).replacement(instead))
     assert KEY not in words
     assert ("[secret " in words) is not isinstance(instead, TimerFired)
 

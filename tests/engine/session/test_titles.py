@@ -265,7 +265,7 @@ async def test_what_goes_wrong_is_a_line_in_the_log() -> None:
                 lines.clear()
                 assert reasons in (
                     ["RuntimeError: no such wire"],
-                    ["TypeError: the performer of CallModel answered None"],
+                    ["TypeError: performer of CallModel: answered None; return ModelFinished or ModelFailed"],
                 )
     finally:
         structlog.reset_defaults()

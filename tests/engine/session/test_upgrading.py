@@ -13,12 +13,11 @@ from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.effects.events import ApprovalGiven, Approve, Post, UserSent
 from turnwheel.effects.messages import Outcome
 from turnwheel.engine.codec import encode
-from turnwheel.engine.inspect.explain import explain
-from turnwheel.engine.inspect.export import export, prune
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import VERSION, Posted
 from turnwheel.engine.journal.summary import SessionStatus, SessionSummary
 from turnwheel.engine.open_work import questions
+from turnwheel.engine.session.archive import explain, export, prune
 from turnwheel.engine.session.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says
 

@@ -34,7 +34,7 @@ from turnwheel.engine.journal.entries import (
     Stepped,
     TakenOver,
 )
-from turnwheel.engine.journal.fold import SessionState, apply_entry, beginning
+from turnwheel.engine.journal.fold import SessionState, apply_entry, initial_state
 from turnwheel.states.state import Confirming
 
 INPUTS = UserSent | UserSteered | ControlReceived
@@ -67,7 +67,7 @@ class Kept:
     @classmethod
     def of(cls, entries: Sequence[bytes], session: str, look: Look | None = None) -> Kept:
         """What *entries* say. Each is shown to *look*, too, with what the machine said to it."""
-        kept = cls(session, folded=beginning(entries))
+        kept = cls(session, folded=initial_state(entries))
         read = [decode_entry(data, f"an entry of {session!r}") for data in entries]
         for number, entry in enumerate(read):
             effects = kept._follow(entry, number, read[number + 1 :])
@@ -137,7 +137,7 @@ class Kept:
         if machine is None:
             return []
         runs = self.spent if machine.done else self.spent + machine.memory.spent
-        total, mine = runs + self.folded.titling - self.folded.lent, self.folded.spent
+        total, mine = runs + self.folded.title_spent - self.folded.copied_spent, self.folded.spent
         return [] if mine == total else [f"the runs of {self.session!r} used {total}, its account is {mine}"]
 
     @property

@@ -1,0 +1,171 @@
+"""
+The sessions of a store, afterwards: replayed, compared, explained, billed, exported, deleted and pruned.
+
+Each function here loads journals and hands them to `engine.inspect`, which is pure. A session may be at work
+meanwhile, in any process: it is read as far as it is written when it is loaded. Each raises `UnknownSession`
+for a session that is not there, and `JournalError` for a journal that cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...effects.errors import UnknownCall, UnknownSession
+from ...effects.usage import Spent
+from ..inspect.bisect import Divergence, compare_labels, compare_sessions, compare_steps
+from ..inspect.costs import Account, Costs
+from ..inspect.explain import Explanation, Timeline
+from ..inspect.export import export_entries
+from ..inspect.replay import ReplayedStep, replayed
+from ..journal.summary import SessionStatus
+from .listing import described, listed, parent_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from ...performers.stores.base import Store
+    from .listing import Listed
+
+
+async def replay(store: Store, session: str) -> AsyncIterator[ReplayedStep]:
+    """The steps of *session* of *store*, in their order; those before the first fault are yielded."""
+    for step in replayed(await _load(store, session), session):
+        yield step
+
+
+async def bisect(store: Store, one: str, other: str) -> Divergence | None:
+    """
+    The first step at which the sessions *one* and *other* of *store* diverge; None where they do not.
+
+    A session diverges from its fork at the step of the fork.
+    """
+    return compare_sessions(await _load(store, one), one, await _load(store, other), other)
+
+
+async def bisect_versions(
+    store: Store, session: str, against: Iterable[bytes] | None = None
+) -> Divergence | None:
+    """
+    The first step of *session* of *store* that this version and another one make differently.
+
+    The other version speaks through the journal, where each event has the state that it led to. Where
+    *against* is given, it speaks through these lines, which its `replay --json` wrote of the same session.
+    In the divergence, *one* is the other version.
+    """
+    entries = await _load(store, session)
+    if against is None:
+        return compare_labels(entries, session)
+    return compare_steps(against, entries, session)
+
+
+async def explain(store: Store, session: str, call: str) -> Explanation:
+    """
+    Why *call* of *session* ran, or did not. The end of its id is enough where no other call has it.
+
+    It may be a call of one of the session's children. Raises `UnknownCall` with the calls it may be.
+    """
+    timeline = Timeline(await _load(store, session), session)
+    found = timeline.explain(call)
+    if not found:
+        # Children are read only now: a call of the session itself never costs reading their journals.
+        for child in timeline.children:
+            found += Timeline(await store.load(child), child).explain(call)
+    if len(found) != 1:
+        raise UnknownCall(call, tuple([one.call for one in found] or timeline.calls))
+    return found[0]
+
+
+async def costs(store: Store, session: str) -> Costs:
+    """
+    What *session* of *store* cost, read from its journal and those of its children.
+
+    The total is `Session.spent`, except for a child that is at work or was abandoned: its own bill has all
+    that it spent, its parent's account only the part reported before the call was over. Of a child whose
+    journal is gone, only that part is known.
+    """
+    return await _costs(store, session, await _load(store, session))
+
+
+async def _costs(store: Store, session: str, entries: Sequence[bytes]) -> Costs:
+    account = Account(entries, session)
+    children: list[Costs] = []
+    for call, child in account.children.items():
+        name = f"{session}.{call}"
+        if kept := await store.load(name):
+            children.append(await _costs(store, name, kept))
+        else:
+            # Pruned, or it never began: its parent's journal still has what it reported.
+            gone = Costs(session=name, title="", agent=child.agent, own=child.spent, title_spent=Spent())
+            children.append(gone)
+    return account.bill(children)
+
+
+async def export(store: Store, session: str) -> bytes:
+    """*session* of *store* as one JSON document; `export_entries` documents its fields."""
+    # The row first: it has the times, which no journal has, and says whether the session is there.
+    found = await described(store, session)
+    if found is None:
+        raise UnknownSession(session)
+    entries = await store.load(session)
+    return export_entries(entries, session, found.about, created=found.created, updated=found.updated)
+
+
+async def delete(store: Store, session: str) -> int:
+    """
+    Delete *session* of *store*, with its children and theirs; how many sessions that were.
+
+    Forks of it stay. A store does not know whether a session is being driven: its driver learns at its next
+    write that the session has changed, and ends there.
+    """
+    members = _family(session, _by_parent(await listed(store)))
+    # Children first, as `_family` orders them: what a crash leaves can be deleted by the same call again.
+    return sum([await store.delete(member) for member in members])
+
+
+async def prune(
+    store: Store, older_than: float, now: float, *, keep_unfinished: bool = True
+) -> tuple[str, ...]:
+    """
+    Delete the sessions of *store* without a write for *older_than* seconds; which ones.
+
+    A child goes with its parent, when both are old enough, and never alone, unless its parent is gone. With
+    *keep_unfinished*, families stay that rest, are not over, have prompts waiting or cannot be read. *now* is
+    in seconds since the epoch.
+    """
+    sessions = await listed(store)
+    known, children = {one.session: one for one in sessions}, _by_parent(sessions)
+    gone: list[str] = []
+    for first in sessions:
+        # Each family once, from its head; an orphan is a head of its own.
+        if parent_of(first) in known:
+            continue
+        family = [known[member] for member in _family(first.session, children)]
+        # A child goes on with its parent or never, so what it was in the middle of does not count.
+        done = first.about.state is SessionStatus.IDLE and not first.about.prompts
+        # What cannot be read here may be a newer version's, and open: a person has to look first.
+        done = done and all(one.about.state is not SessionStatus.UNREADABLE for one in family)
+        if all(one.updated < now - older_than for one in family) and (done or not keep_unfinished):
+            gone += [one.session for one in family if await store.delete(one.session)]
+    return tuple(gone)
+
+
+async def _load(store: Store, session: str) -> Sequence[bytes]:
+    entries = await store.load(session)
+    if not entries:
+        raise UnknownSession(session)
+    return entries
+
+
+def _by_parent(sessions: Iterable[Listed]) -> dict[str, list[str]]:
+    """The children among *sessions*, by their parents."""
+    found: dict[str, list[str]] = {}
+    for one in sessions:
+        if parent := parent_of(one):
+            found.setdefault(parent, []).append(one.session)
+    return found
+
+
+def _family(session: str, children: Mapping[str, list[str]]) -> list[str]:
+    """*session* after its children and theirs: where deleting is cut short, no child has lost its parent."""
+    below = [member for child in children.get(session, ()) for member in _family(child, children)]
+    return [*below, session]
