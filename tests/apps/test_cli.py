@@ -20,12 +20,7 @@ from turnwheel import DoneReason, Settings, SQLiteStore
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.apps.cli.event_text import WORDS, told
-from turnwheel.apps.cli.exit_codes import (
-    BY_REASON,
-    MEANINGS,
-    Exit,
-    table,
-)
+from turnwheel.apps.cli.exit_codes import BY_REASON, MEANINGS, Exit, table
 from turnwheel.apps.cli.run_options import RunOptions, model_of
 from turnwheel.effects import (
     events,

@@ -23,25 +23,12 @@ from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
 from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
 from turnwheel.apps.cli.call_report import report_lines
-from turnwheel.apps.cli.option_types import (
-    hook,
-    priced_model,
-    resolve_question,
-    rule,
-    short,
-    span,
-    thinking,
-)
+from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_table import branches
 from turnwheel.apps.cli.run_table import resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, card
-from turnwheel.apps.terminal.call_summary import (
-    duration,
-    essence,
-    outcome_summary,
-    preview,
-)
+from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary, preview
 from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Dock, Screen
@@ -67,12 +54,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bill(cost: str, tokens: int, unpriced: int) -> str:
-    """What is said of a *cost*."""
     return money(Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced))
 
 
 def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
-    """What is shown of a call before it is approved."""
     Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
     return preview(tool, json.dumps(arguments), Path())
 
@@ -89,18 +74,15 @@ def keys(data: bytes) -> list[EditKey | str]:
 
 
 def text_of(key: EditKey | str) -> str:
-    """The text of a *key*, if it is one."""
     return "" if isinstance(key, EditKey) else key
 
 
 def typed(text: str, *keys: EditKey | str) -> str:
-    """What stands in a line, with a bar for the caret."""
     made = line(text, *keys, before=("first", "second"))
     return f"{made.text[: made.caret]}|{made.text[made.caret :]}"
 
 
 def means(text: str) -> ParsedLine:
-    """What *text* means, whether or not a question is open."""
     assert parse_line(text, asked=True) == parse_line(text, asked=False)
     return parse_line(text, asked=True)
 
