@@ -91,6 +91,7 @@ STORED_NAMES: dict[type, str] = {
 
 def tag_of(kind: type) -> str:
     """The tag by which a value of *kind* is known in everything that is stored or sent."""
+    # The name of the class as a rule: a table of all classes is one that a new class could be missing from.
     return STORED_NAMES.get(kind, kind.__name__)
 
 
@@ -123,6 +124,7 @@ UNIONS: tuple[Any, ...] = (
 MOST_DIGITS = 30
 """Digits before or behind the point of an amount of money."""
 
+# In this order: a generated hook takes in the hooks of its fields as they are at that moment.
 SETTINGS = (
     *(ToolSpec, Limits, Price, ModelSpec, Policy, Retries, Compaction, Loops),
     *(Rule, HookSpec, ChildSpec, Config),
@@ -136,6 +138,8 @@ def _unstructure_rope(rope: Rope) -> dict[str, Any]:
 
 
 def _structure_rope(value: dict[str, Any], _: type[Rope]) -> Rope:
+    # The count is stored beside the pieces: merged pieces are fewer than arrived. The next piece is checked
+    # against the count, so a recount would refuse it.
     return Rope.of(converter.structure(value["pieces"], tuple[Piece, ...]), value["count"])
 
 
@@ -150,6 +154,7 @@ def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
 
 
 def _structure_bytes(value: str, _: type[bytes]) -> bytes:
+    # msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
     return base64.b64decode(value)
 
 
@@ -158,6 +163,7 @@ def _unstructure_bytes(value: bytes) -> str:
 
 
 def _unstructure_passed_on(value: AgentNoticed) -> dict[str, Any]:
+    # `converter` is looked up at the call: it is made below, with this very hook in it.
     return {"call": value.call, "notice": converter.unstructure(value.notice, Notice)}
 
 
@@ -172,10 +178,12 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     *taught* adds hooks for members of unions first.
     """
     # An unknown key is refused: passing over a field of a newer version would lose what it says.
+    # Defaults are left out: most fields have theirs, and a journal has an entry for each step.
     made = cattrs.Converter(omit_if_default=True, forbid_extra_keys=True)
     # First, since a union takes the hooks that exist when it is configured and sees none that come later.
     if taught is not None:
         taught(made)
+    # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
     made.register_unstructure_hook(Decimal, str)
     made.register_structure_hook(Decimal, _structure_decimal)
     made.register_unstructure_hook(bytes, _unstructure_bytes)
@@ -189,10 +197,12 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     made.register_unstructure_hook(AgentNoticed, _unstructure_passed_on)
     made.register_structure_hook(AgentNoticed, _structure_passed_on)
     for union in UNIONS:
+        # Without a default class: an unknown tag is an error, and never read as some other event.
         configure_tagged_union(union, made, tag_name=TAG, tag_generator=tag_of)
     return made
 
 
+# One for the whole process: generating the hooks costs more than the rest of the engine's set-up.
 converter = make_converter()
 
 # Listed by trial: damaged JSON reaches constructors and validators, which raise errors of their own. An entry
@@ -208,11 +218,13 @@ UNREADABLE = (
 )
 """The errors of the converter for JSON of another shape."""
 
+# Typed anew: a union is no type to a type checker, which would refuse it at each call.
 _structure: Callable[..., Any] = converter.structure
 
 
 def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
     """*value* as JSON bytes, written as *as_type*: a class, or one of the closed unions."""
+    # As the union and not as the value's own class: only the union's hook writes the tag.
     return in_json(converter.unstructure(value, as_type))
 
 
@@ -251,8 +263,10 @@ def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa:
         msg = f"{where} has {len(data):,} bytes, and may have {MAX_ENTRY:,}"
         raise JournalError(msg)
     try:
+        # In two steps: msgspec reads the JSON, but knows no stored names and no older records.
         return _structure(msgspec.json.decode(data), as_type)
     except UNREADABLE as error:
+        # The beginning only: an entry may have megabytes, and the error ends up in logs.
         shown = data[:200]
         msg = f"{where} cannot be read, a newer version may have written it: {shown!r} ({error})"
         raise JournalError(msg) from error

@@ -240,6 +240,7 @@ class Driver:
             if self._hold is Hold.ALL:
                 self._perform(effects)
         finally:
+            # Also where the caller left: its generator is closed in the middle of a `yield`.
             await self._stop()
             if self.journal is not None:
                 # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
@@ -254,6 +255,7 @@ class Driver:
             elif is_request(effect):
                 self._start(effect)
             elif isinstance(effect, Cancel):
+                # Never held back, also while draining: work under way has to stop when it is told to.
                 self._cancel(effect.request)
 
     def _release(self) -> None:
@@ -300,6 +302,7 @@ class Driver:
                 config=self.machine.config,
                 history=self.machine.memory.history,
                 clock=self.clock,
+                # In the queue of the answers: no piece of a stream can be overtaken by its end.
                 emit=self.inbox.put,
                 full_result=self.full_result,
             )
@@ -311,6 +314,7 @@ class Driver:
             task.add_done_callback(partial(self._ended, request))
         # A question without an approver waits for `post`, from here or from another process.
         elif not isinstance(request, AskApproval):
+            # Raised and not answered: it is a mistake of the setup, and the model can do nothing about it.
             raise NoPerformer(type(request).__name__)
 
     def _ended(self, request: Request, task: asyncio.Future[Answer | None]) -> None:
@@ -371,6 +375,7 @@ class Inbox:
         self._set()
 
     def _set(self) -> None:
+        # Two puts may come before the reader gets its turn, and a future takes one result only.
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
@@ -386,6 +391,7 @@ class Inbox:
                 await self._reader
             finally:
                 self._reader = None
+        # Cleared by the reader: a wake from before its wait must not be lost.
         self._woken = False
         # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
         if self.closed or not self._waiting:

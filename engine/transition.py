@@ -50,6 +50,8 @@ def transition(state: State, ctx: Context) -> tuple[State, tuple[Effect, ...]]:
     following, effects = _dispatch(state, ctx)
     # Checked in production too: diagrams, docs and provers rely on the table, and a step outside it is better
     # refused before it is journaled than found when the journal is read.
+    # By label, which has the stage: by class alone, a step from a wrong stage would pass.
+    # The table has no rows for events that do not apply: they may come in any state.
     if (state.label, type(ctx.event), following.label) not in LEGAL and not ignored(effects):
         raise IllegalTransition(state.label, type(ctx.event).__name__, following.label)
     return following, effects
@@ -76,6 +78,7 @@ def _dispatch(  # noqa: PLR0911  # one return for each state
         case Done():
             return done.handle(state, ctx)
         case _:
+            # A new state without a line above fails the type check, before any run can meet it.
             assert_never(state)
 
 
@@ -97,6 +100,7 @@ def advance(
     if isinstance(event, INPUTS):
         # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
         if memory.has(event):
+            # Answered for all states at once: seven handlers could forget it in seven places.
             return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
         # Before the handler: it decides with the input already in the mail.
         received = memory.receive(event)
@@ -104,4 +108,5 @@ def advance(
     # The memory from before, too: an input that does not apply must count as never received.
     if ignored(effects):
         return state, memory, effects
+    # All records at once, behind the step: a handler that read its own would decide on half of it.
     return following, received.record(effects), effects

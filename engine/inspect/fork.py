@@ -116,9 +116,11 @@ def check_replacement(instead: object) -> None:
         case str():
             within("the text in instead", len(instead), MAX_PROMPT)
         case Approve() | ApproveAlways() | Deny():
+            # Made for its checks and thrown away: which question it answers is known only from the journal.
             approval_event("", instead, 0.0, "")
         case UserSent() | UserSteered():
             sender = instead.sender if isinstance(instead, UserSent) else ""
+            # Made for its checks, too: the copy takes no input that `send` would refuse.
             Input(text=instead.text, id=instead.id, files=instead.files, sender=sender)
             _check_storable(instead)
         case _ if isinstance(instead, Answer | Post):
@@ -132,7 +134,9 @@ def _check_storable(event: Answer | Post) -> None:
     """Refuse an *event* that a journal could not be read with, or that would be another one when read."""
     entry = Stepped(event=event, label="")
     try:
+        # Written and read back: a field of a wrong type is found here, and not by the next reader.
         same = decode_entry(encode_entry(entry)) == entry
+    # Raised as it is: it names the limit, and the message below would hide that.
     except TooLarge:
         raise
     except Exception:  # noqa: BLE001  # fields of any type, which fail in any way
@@ -151,6 +155,7 @@ def fork_entries(
     Raises `ConfigError` and `ArgumentError` for a *point* at which no copy can be made.
     """
     at = point.at
+    # The length itself is allowed: it means behind the last step.
     if not 0 <= at <= len(entries):
         has = f"it has {len(entries)} steps, the first is 0" if entries else "it has none"
         msg = f"session {session!r} cannot be forked at step {at!r}: {has}"
@@ -170,12 +175,14 @@ def fork_entries(
     add(Forked(at=point.now, session=session, run=point.new_id() if state.unfinished else ""))
     machine = state.machine
     if point.instead is not None:
+        # At the end no entry stands there: what happens instead is added, and replaces nothing.
         there = decode_entry(entries[at]) if at < len(entries) else None
         event = _event(point.instead, there, machine, point)
         for entry in _replaced(event, machine, point):
             add(entry)
     # After the replacement, which may be the answer of the child that is at work.
     _check_children(state.machine, entries, session, at)
+    # The old entries go as bytes: encoded anew, those of an older version would change.
     return [*entries[:at], *map(encode_entry, added)], encode(summarize(state, name), SessionSummary)
 
 
@@ -185,6 +192,7 @@ def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
     # A journal with a title or an input alone is no session yet.
     if first is None:
         return UnknownSession(session)
+    # The step is named: a caller should not have to try one after the other.
     msg = f"session {session!r} cannot be forked at step {at}: no prompt yet; fork at {first + 1} or later"
     return ConfigError(msg)
 
@@ -201,7 +209,9 @@ def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at
         if isinstance(one.phase, RunningChild) and is_foreign(one.phase.request, machine)
     ]
     for child in [link for link in links_of(state, session) if link.call in theirs]:
+        # The whole journal is replayed for the error alone: a copy that succeeds never pays for it.
         free = [step.number + 1 for step in replayed(entries, session) if step.state and not step.children]
+        # A step before always qualifies: the run opened before it asked for the child.
         ways = [str(max(one for one in free if one < at)), *[str(one) for one in free if one > at][:1]]
         msg = (
             f"session {session!r} cannot be forked at step {at}: child {child.agent!r} is at work for call "
@@ -222,6 +232,7 @@ def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entr
     # A second machine: the fold applies the step to the first one.
     tried = Machine(machine.config, machine.state, machine.memory)
     effects = tried.advance(event)
+    # Refused and not skipped: the copy would go on as the original did, and look as if it had been changed.
     if ignored(effects):
         kind, label = type(event).__name__, machine.state.label
         msg = f"{kind} has no effect at step {point.at} (state {label})"
@@ -243,17 +254,23 @@ def _event(instead: Replacement, there: Entry | None, machine: Machine, point: F
         return _text_event(clean(instead), event, machine, at, point)
     if isinstance(instead, Decision):
         request = _question(event, machine, point.at)
+        # The journal names the fork as the approver: no person gave this answer.
         return approval_event(request, instead, at, by=f"a fork at step {point.at}")
     if isinstance(instead, Change):
+        # By the run's own configuration: this process may offer other models than that run had.
         return control_event(instead, machine.config, at, point.new_id())
+    # An event goes in as it is, with its own time and ids: the caller made all of it.
     return instead
 
 
 def _text_event(text: str, event: Event | None, machine: Machine, at: float, point: ForkPoint) -> Event:
     """*text* as a model, a tool, an agent or a person would say it in place of *event*."""
+    # A steer first: it comes while a request is open, and the text could be taken for that one's answer.
     if isinstance(event, UserSteered):
         return Input(text=text, id=point.new_id(), files=event.files).steered(event.at, event.how)
     if machine.done or isinstance(event, UserSent):
+        # A new id: the old one may be journaled before this step, and the text would count as a repeated
+        # post.
         return Input(text=text, id=point.new_id()).sent(at)
     awaited = _awaited(machine)
     answered = getattr(event, "request", None)
@@ -269,6 +286,7 @@ def _text_event(text: str, event: Event | None, machine: Machine, at: float, poi
         raise ConfigError(msg)
     kind = awaited[request]
     if kind is not ModelFinished:
+        # No account: the text cost nothing, and the original paid for the answer that it replaces.
         return kind(at=at, request=request, content=text)
     # The model answers the same conversation, so the size that the provider counted still holds.
     usage = event.usage if isinstance(event, ModelFinished) else Usage()
@@ -297,6 +315,8 @@ def _question(event: Event | None, machine: Machine, at: int) -> str:
     asked = [question.id for question in questions(machine)]
     if isinstance(event, ApprovalGiven) and event.request in asked:
         return event.request
+    # The only open question is meant, also where another step stood. Between two, a guess could let the wrong
+    # call run.
     if len(asked) != 1:
         msg = f"instead=decision needs an open question at step {at}; open: {', '.join(asked) or 'none'}"
         raise ConfigError(msg)

@@ -14,6 +14,7 @@ from .entries import VERSION, Entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Typed anew: a union is no type to a type checker, which would refuse it at each call.
 _structure: Callable[..., Any] = converter.structure
 
 
@@ -51,6 +52,7 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
     try:
         plain = msgspec.json.decode(data)
         # Each entry has its version, so a journal that two versions wrote needs no rewriting.
+        # Taken out, since the converter refuses a key that is no field.
         version = plain.pop(MARK, UNMARKED)
         if version == VERSION:
             entry: Entry = _structure(plain, Entry)
@@ -59,6 +61,7 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
         from .migrations import migrated  # noqa: PLC0415  # see above
 
         return migrated(plain, version, where)
+    # What `migrated` says of a version tells the reader what to do, and must not be wrapped.
     except JournalError:
         raise
     # Valid JSON of another shape fails in as many ways as a converter has; to a caller they are one.

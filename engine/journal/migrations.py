@@ -48,6 +48,7 @@ class RunOpened2:
 
 
 def _run_opened(old: RunOpened2) -> RunOpened:
+    # The version is dropped: since then each entry has its own, and two versions may share a journal.
     return RunOpened(at=old.at, run=old.run, config=old.config)
 
 
@@ -56,10 +57,12 @@ def _run_opened(old: RunOpened2) -> RunOpened:
 
 
 def _policy(old: Policy) -> Policy:
+    # A lost call was only reported then. A later default may do more, and change what an old run does.
     return attrs.evolve(old, on_lost=OnLost.REPORT)
 
 
 def _tool_spec(old: ToolSpec) -> ToolSpec:
+    # No argument was secret then, so the journal has all of them as plain text.
     return attrs.evolve(old, secrets=())
 
 
@@ -98,6 +101,7 @@ def migrated(plain: dict[str, Any], version: object, where: str) -> Entry:
     of the converter for data that is no entry of it.
     """
     if version == VERSION_IN_RUN:
+        # Without a mark the entry may also be of the first version. Only the entry that opens a run knows.
         version = plain.get("version", version)
     # Not isinstance: True is an int, and no version.
     if type(version) is not int or not 0 < version < NONSENSE:
@@ -119,6 +123,7 @@ def _reader(version: int) -> cattrs.Converter:
     """A converter that reads entries of *version* as those of today."""
     # All changes since, in order: each knows only the next version, so a release adds one and edits none.
     since = [changed for past in range(version, VERSION) for changed in CHANGES[past]]
+    # Cached above: an old journal may have thousands of entries, and each would pay for a converter.
     return make_converter(partial(teach, since))
 
 
@@ -147,4 +152,5 @@ def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
 
 
 def _then(read: Reader, changed: Changed) -> Reader:
+    # A function of its own: a lambda in the loop of `teach` would see the loop's last change only.
     return lambda value, _: changed.how(read(value, changed.old))

@@ -56,6 +56,7 @@ class SessionSummary:
     while it goes on.
     """
 
+    # A default for each field: a row lists what differs from it, and rows from before a new field still read.
     kind: SessionKind = SessionKind.MAIN
     parent: str = ""
     title: str = ""
@@ -83,6 +84,7 @@ SummaryKey = tuple[SessionStatus, int, int, int, int, str]
 def summary_key(state: SessionState) -> SummaryKey:
     """The `key` of the summary of *state*, without making one."""
     # At every step, while a summary is made for a few of them only.
+    # In the order of `SessionSummary.key`: a mix-up would write a row at every step.
     status, questions = status_of(state), len(state.questions)
     return status, questions, _prompts(state), state.runs, state.summary, state.title
 
@@ -96,6 +98,7 @@ def status_of(state: SessionState) -> SessionStatus:
     """The status of the session with this *state*."""
     machine = state.machine
     if machine is None or machine.done:
+        # Also where prompts wait: no run has them yet, and `prompts` says that they are there.
         return SessionStatus.IDLE
     # Once the last question has an answer, the worker goes on; a batch with a tool at work never rested.
     here = machine.state
@@ -107,6 +110,8 @@ def summarize(state: SessionState, session: str) -> SessionSummary:
     """The summary of *session*, which has this *state*."""
     machine = state.machine
     if machine is None:
+        # A title or a prompt may be journaled before the first run. No configuration says then what kind of
+        # session it is.
         return SessionSummary(title=state.title, spent=state.title_spent, prompts=_prompts(state))
     kind, parent = _origin(session, machine.config, state.copied)
     reason = machine.state.reason if isinstance(machine.state, Done) else None
@@ -137,13 +142,16 @@ def summarize_opened(
     return SessionSummary(
         kind=kind,
         parent=parent,
+        # Passed in: the title may be journaled together with this very run.
         title=title,
         runs=state.runs + 1,
+        # Without the prompt of this run: a step of the run appends it, and a later summary counts it.
         messages=state.messages,
         spent=state.title_spent if state.machine is None else state.spent,
         summary=state.summary,
         cwd=opened.config.cwd,
         agent=opened.config.agent,
+        # Questions and a reason are left at their defaults: a run that begins has neither.
         state=SessionStatus.UNFINISHED,
         prompts=prompts,
     )
@@ -154,7 +162,9 @@ def _origin(session: str, config: Config, copied: str) -> tuple[SessionKind, str
     # Before the agent: a copy of a child's session belongs to no call, so it is listed with the forks.
     if copied:
         return SessionKind.FORK, copied
+    # Only a child's configuration names an agent: the parent puts the name there.
     if config.agent:
+        # From the name: a child's own journal does not say whose child it is.
         return SessionKind.CHILD, session.rpartition(".")[0]
     return SessionKind.MAIN, ""
 
@@ -162,8 +172,10 @@ def _origin(session: str, config: Config, copied: str) -> tuple[SessionKind, str
 def first_line(text: str) -> str:
     """The first line of *text* that is not blank, cut at a word where it is long."""
     lines = text.strip().splitlines()
+    # A tab or several blanks would shift the columns of a list.
     line = " ".join(lines[0].split()) if lines else ""
     if len(line) <= MAX_TITLE:
         return line
     cut = line[:MAX_TITLE]
+    # Without a blank to cut at, one character makes room for the ellipsis.
     return (cut.rpartition(" ")[0] or cut[:-1]) + "…"

@@ -39,6 +39,7 @@ async def bisect(store: Store, one: str, other: str) -> Divergence | None:
 
     A session diverges from its fork at the step of the fork.
     """
+    # Each is taken as it stands when it is loaded: one at work may go on before the other is read.
     return compare_sessions(await _load(store, one), one, await _load(store, other), other)
 
 
@@ -53,6 +54,7 @@ async def bisect_versions(
     In the divergence, *one* is the other version.
     """
     entries = await _load(store, session)
+    # Without the other version's lines, the labels in the journal are all that its steps left.
     if against is None:
         return compare_labels(entries, session)
     return compare_steps(against, entries, session)
@@ -69,7 +71,9 @@ async def explain(store: Store, session: str, call: str) -> Explanation:
     if not found:
         # Children are read only now: a call of the session itself never costs reading their journals.
         for child in timeline.children:
+            # Not by `_load`: a child may be pruned, and its calls are then just not among those found.
             found += Timeline(await store.load(child), child).explain(call)
+    # The end of an id may fit several calls: the error lists those, or all calls where none fits.
     if len(found) != 1:
         raise UnknownCall(call, tuple([one.call for one in found] or timeline.calls))
     return found[0]
@@ -90,6 +94,7 @@ async def _costs(store: Store, session: str, entries: Sequence[bytes]) -> Costs:
     account = Account(entries, session)
     children: list[Costs] = []
     for call, child in account.children.items():
+        # By the naming rule: a list of all sessions would be long, and most of them are of others.
         name = f"{session}.{call}"
         if kept := await store.load(name):
             children.append(await _costs(store, name, kept))
@@ -132,6 +137,7 @@ async def prune(
     *keep_unfinished*, families stay that rest, are not over, have prompts waiting or cannot be read. *now* is
     in seconds since the epoch.
     """
+    # Listed once: a session that is written to meanwhile may still go, and its driver ends at its next write.
     sessions = await listed(store)
     known, children = {one.session: one for one in sessions}, _by_parent(sessions)
     gone: list[str] = []
@@ -144,13 +150,16 @@ async def prune(
         done = first.about.state is SessionStatus.IDLE and not first.about.prompts
         # What cannot be read here may be a newer version's, and open: a person has to look first.
         done = done and all(one.about.state is not SessionStatus.UNREADABLE for one in family)
+        # Each member has to be old: a child may write for hours after its parent's last step.
         if all(one.updated < now - older_than for one in family) and (done or not keep_unfinished):
+            # Another process may have deleted some of them meanwhile: only what was still there is reported.
             gone += [one.session for one in family if await store.delete(one.session)]
     return tuple(gone)
 
 
 async def _load(store: Store, session: str) -> Sequence[bytes]:
     entries = await store.load(session)
+    # A store keeps no empty journal, so an empty one is a session that is not there.
     if not entries:
         raise UnknownSession(session)
     return entries

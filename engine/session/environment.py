@@ -64,11 +64,13 @@ class Environment:
     config: Config
     performers: Performers
     clock: Clock
+    # Passed in, so that a test can have the same ids twice.
     new_id: Callable[[], str]
     # None where no hook listens: closing a session then costs no event.
     ended: Callable[[str, str], Awaitable[None]] | None = None
     # Half a second: a person who approves in another process hardly notices, and a store does not either.
     poll: float = 0.5
+    # Off unless asked for: a model's title costs a request that no caller sees.
     titles: Titles = Titles.OFF
     watch: Delivery = Delivery()
     # A child that is only looked at has none: that is how `check_runner` tells the two apart.

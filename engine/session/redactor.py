@@ -84,6 +84,7 @@ MAX_MASKED = 10_000
 MAX_MASKS = 200
 """The most values that are masked in the output of tools; the oldest go first."""
 
+# A run waits for its vault: one that hangs must not hang the session.
 VAULT_TIMEOUT = 5.0
 """Seconds that a vault may take for one value."""
 
@@ -93,6 +94,7 @@ class UnknownSecrets(Exception):
     """The values of *placeholders* are not known in this process, nor to its vault."""
 
     def __init__(self, placeholders: Iterable[str]) -> None:
+        # Never the values: the text of this error goes to the model and into the journal.
         self.placeholders = tuple(placeholders)
         super().__init__(self.placeholders)
 
@@ -163,6 +165,7 @@ class Redactor:
         stands = placeholder(name, digits)
         # A value that fell out of memory is saved once more, which changes nothing in the vault.
         if digits not in self._values:
+            # Saved later, by the caller: this runs in the middle of a text, where nothing can be awaited.
             self.unsaved[digits] = text
         self._remember(digits, value, stands)
         return stands
@@ -215,6 +218,7 @@ class Redactor:
         A text that is no JSON object becomes one placeholder: a secret may be anywhere in it.
         """
         names = self._names.arguments(tool) if self._names.secrets.redact else ()
+        # A placeholder for the whole text stays: redacted once more, its value would be another placeholder.
         if not names or not text.strip() or is_placeholder(text):
             return text
         arguments = cast("dict[str, Json] | None", arguments_of(text))
@@ -259,6 +263,7 @@ class Redactor:
 
     def _glob(self, name: str, glob: str) -> str:
         """The glob for the placeholder of the secret argument *name*; any for any."""
+        # Any value is no secret, and the glob of a placeholder would match one value only.
         if glob == "*":
             return glob
         # A bracket is special in a glob, and every placeholder has one.
@@ -289,6 +294,7 @@ class Redactor:
 
     def mark_running(self) -> None:
         """Note that the session runs here, so that a vault in memory is of use to it."""
+        # A persistent vault serves any process, and need not know which one runs the session.
         if isinstance(self._vault, MemoryVault):
             self._vault.mark_local(self._session)
 
@@ -396,6 +402,7 @@ async def _to_its_end(work: Coroutine[Any, Any, T], *, answers: bool = False) ->
     task, cancelled = asyncio.ensure_future(work), None
     while not task.done():
         try:
+            # `wait` leaves the task alone when it is cancelled itself; awaiting the task would cancel it.
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
             if not answers:
@@ -414,8 +421,9 @@ def redacting(performers: Performers, redactor: Redactor, silent: frozenset[str]
 
     *silent* names the tools that emit nothing before they end.
     """
-    # Tools always: their output may have a secret by its name, where no argument is secret.
+    # A copy: the host's own mapping serves other sessions, which have redactors of their own.
     made: dict[type, Performer[Any]] = {**performers}
+    # Tools always: their output may have a secret by its name, where no argument is secret.
     if RunTool in made:
         made[RunTool] = RedactedTool(made[RunTool], redactor, silent=silent)
     if redactor.in_arguments:
@@ -480,6 +488,7 @@ class _HeldCalls:
         if not isinstance(event, ModelStreamed):
             self._emit(event)
         elif not any(isinstance(piece, CallPiece) for piece in event.pieces):
+            # Counted only where the machine takes it: a repeated piece would shift all that follow.
             self._count += event.count if self._is_next(event) else 0
             self._emit(event)
         elif self._is_next(event):
@@ -541,6 +550,7 @@ class RedactedTool:
         # A search for one character sequence is cheaper than to parse the arguments.
         if PLACEHOLDER_MARK in request.arguments:
             try:
+                # A new request: the machine and the journal keep the one with placeholders.
                 request = attrs.evolve(request, arguments=await redactor.fill(request.arguments))
             except UnknownSecrets as gone:
                 why = model_messages.secrets_gone(tool, gone.placeholders, again=request.again)
@@ -580,6 +590,7 @@ class RedactedTool:
 def _fault(request: RunTool, scene: PerformContext) -> str:
     """The message for the model where the values in *request* do not fit the schema; empty where they do."""
     spec = scene.config.tool(request.tool)
+    # A tool that is not configured any more has no schema: the performer inside reports it.
     if spec is None:
         return ""
     # The same check as the machine's, and the same words: the model cannot tell who found the fault.

@@ -153,6 +153,7 @@ class SessionRunner:
         if self._broker is None:
             self._broker = Broker(self.environment.watch.buffer)
             if isinstance(self.owner, Closed):
+                # Subscribed behind the end: with an open broker, the subscriber would wait for ever.
                 self._broker.close()
         return self._broker
 
@@ -177,6 +178,7 @@ class SessionRunner:
 
     async def stream(self, prompt: Input | None, *, wait: bool) -> AsyncGenerator[Notice, None]:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
+        # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
         watch = self.environment.watch
         try:
@@ -210,6 +212,7 @@ class SessionRunner:
             self.log.listener = None
             self._change_owner(Unowned())
             self.environment.at_work.discard(self)
+            # Last: a caller that waits for it looks at the owner next.
             self._free.set()
 
     def _change_owner(self, owner: Ownership) -> None:
@@ -271,6 +274,7 @@ class SessionRunner:
         """The driver of the next run, for a prompt that came in meanwhile; None where none did."""
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
+        # Kept for this caller: in the gap between two runs no other one may take the session.
         self._change_owner(Claiming())
         # A run that rests or was drained is unfinished, and only `resume` goes on with it.
         over = self.log.state.unfinished or isinstance(self.owner, Closed)
@@ -309,6 +313,8 @@ class SessionRunner:
             first, events = await take_over(log, environment, at)
         else:
             task = environment.task if log.state.machine is None else None
+            # A child's first run has its task's name: begun again after a crash, its requests have the same
+            # ids.
             name = environment.new_id() if task is None else task.id
             first = await log.open_run(name, environment.config, at, prompt, titled=self._titled)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
@@ -324,6 +330,7 @@ class SessionRunner:
             rested=environment.rested,
         )
         if self._children is not None:
+            # Anew for each run: the driver of the last one is gone, and its inbox has no reader.
             self._children.wake, self._children.check_ownership = driver.inbox.wake, log.look
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
@@ -349,8 +356,10 @@ class SessionRunner:
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
         effects = driver.effects(first, wait=wait)
+        # Left in reverse order: the poller looks for another owner until the work has stopped.
         async with StorePoller(self.log, driver, self.environment.poll) as poller, aclosing(effects):
             if self._children is not None:
+                # A child that finds another owner at work ends this run, too: that owner drives both.
                 self._children.abort = poller.stop
             async for effect in effects:
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
@@ -544,6 +553,7 @@ class StorePoller:
     def stop(self, error: WorldError) -> None:
         """Stop the driver because of *error*."""
         self.found = error
+        # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
         self._driver.inbox.close()
 
     async def _look(self) -> None:
@@ -607,6 +617,7 @@ def in_mode(request: Request | Cancel, posted: Iterable[Post]) -> Request | Canc
     """*request*; for a child, with the mode that an event in *posted* chose since."""
     # The child may never have begun, and would start in the mode of the time when it was asked for.
     if isinstance(request, RunAgent):
+        # In their order: of several changes the last one holds.
         for event in posted:
             if isinstance(event, ControlReceived) and isinstance(event.change, SetMode):
                 request = attrs.evolve(request, mode=event.change.mode)

@@ -281,6 +281,7 @@ class Session:
 
         name = self._environment.new_id() if id is None else id
         named("the id of a session", name)
+        # With a step there is no need for rest: a run under way only adds behind the copied entries.
         if at is None:
             async with self._runner.at_rest() as log:
                 # Taken under the lock: the session may go on before its entries are loaded below.
@@ -288,6 +289,7 @@ class Session:
         # Before the journal is read, which may be long.
         check_replacement(instead)
         store = self._log.store
+        # From the store and not from the log: only what is written can be copied.
         entries = await store.load(self.id)
         # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
@@ -300,6 +302,7 @@ class Session:
         except StoreConflict as conflict:
             msg = f"session {name!r} already exists; choose another id"
             raise ConfigError(msg) from conflict
+        # Loaded, so that a caller can look at the copy before it runs.
         return await Session(name, self._environment, store).load()
 
     async def retitle(self, text: str) -> None:
@@ -355,6 +358,7 @@ class Session:
 
     def start(self, prompt: str | None = None, *, files: tuple[Binary, ...] = ()) -> Handle:
         """As `stream`, in the background: the handle has the notices, the account and the result."""
+        # It waits for approvals: a run in the background has no caller who would resume it.
         return Handle(self, self.stream(prompt, files=files, wait=True))
 
     def stream(
@@ -400,6 +404,7 @@ class Session:
         The process that runs the session answers it; without one, `resume` or `stream` will. A prompt with a
         known id is not sent again. *sender* names the person and the channel, in free words.
         """
+        # Outside the callback: where it is tried again, the prompt has to keep its id.
         prompt = self._input(text, files, id, sender)
         await self._runner.post(lambda: prompt_input(prompt, self._log.state, self._now()))
         return prompt.id
@@ -441,12 +446,14 @@ class Session:
         """
         # Checked before anything is read: a mistake of the caller does not depend on the state.
         answer = approval_event(request, decision, self._now(), by)
+        # The question may have been asked by another process since this object last read.
         await self.load()
         child = self._runner.children.asking(request, self.machine)
         # After an interrupt the children's questions are withdrawn; the error then names the parent's own.
         if child is None or self._log.state.stopped:
             await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
         else:
+            # Through the child's own session: the answer belongs in the journal that the child's run reads.
             await child.approve(request, decision, by=by)
 
     async def control(self, change: Change) -> None:
@@ -538,6 +545,7 @@ class Handle:
         self._waiting: deque[Notice] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+        # None once it drains: the run must not wait for a reader then.
         self._limit: int | None = HANDLE_BUFFER
         self._readers = 0
         self._begun = False
@@ -597,6 +605,7 @@ class Handle:
 
     def _raise(self) -> None:
         """Raise the error that ended the run, if any; being closed is none."""
+        # Noted before it is raised: `close` behind a failed loop must not raise the error again.
         self._raised = True
         if not self._task.cancelled() and (error := self._task.exception()) is not None:
             raise error
@@ -618,6 +627,7 @@ class Handle:
 
         Raises the error that ended the run, where no caller has seen it yet.
         """
+        # The pump then closes its stream, which stops the work and leaves the run for `resume`.
         self._task.cancel()
         # `wait` and not `await`: the error is raised below, and only once.
         await asyncio.wait({self._task})
