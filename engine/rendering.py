@@ -155,7 +155,8 @@ def memory_lines(memory: Memory) -> Iterator[str]:
 
 
 def _settings_and_mail(memory: Memory) -> Iterator[str]:
-    yield f"run {memory.run}, model {memory.progress.fallback or memory.session.model}, mode {memory.session.mode}"
+    model = memory.progress.fallback or memory.session.model
+    yield f"run {memory.run}, model {model}, mode {memory.session.mode}"
     if str(spent := spent_of(memory.spent)):
         yield f"spent {spent}"
     if memory.earlier != Spent():

@@ -12,13 +12,9 @@ from pathlib import Path
 from house.source import MODULES, PACKAGE, ROOMS, ROOT, imported, name, sources, tree
 from packaging.requirements import Requirement
 
-WORDS_AND_DECISIONS = sources("effects", "states")
-
-
-from packaging.requirements import Requirement
-
 import turnwheel
 
+WORDS_AND_DECISIONS = sources("effects", "states")
 PURE_ENGINE = sources("engine/journal") + [
     ROOT / "engine" / f"{module}.py" for module in ("machine", "recovery", "snapshots", "transition")
 ]

@@ -359,7 +359,7 @@ def test_the_conversation_is_the_path_to_where_the_session_stands(
     """
     Whatever was run and wherever one went back to: what the model sees is the path, and nothing else.
 
-    None is a run, a number goes back to that run, or to the initial_state where there is none. The same holds for
+    None is a run, a number goes back to that run, or to the beginning where there is none. The same holds for
     whoever reads the journal after each few steps, and for who reads it at the end.
     """
 

@@ -181,7 +181,7 @@ class SessionPlayer:
             coalesce=self._coalesce,
         )
         made = agent.session(SESSION)
-        setting = made._environment  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no host wants to set this
+        setting = made._environment  # pyright: ignore[reportPrivateUsage]  # no host wants to set this
         return Session(SESSION, attrs.evolve(setting, poll=self._poll), self.world.store)
 
     def _check(self, faults: list[str]) -> None:
