@@ -284,7 +284,7 @@ def small_disk() -> Generator[Path, None, None]:
         if subprocess.run(mount, capture_output=True, check=False).returncode:
             pytest.skip("needs the right to mount a disk")
         yield place
-        subprocess.run(["umount", str(place)], check=True)  # noqa: S607  # wherever that is
+        subprocess.run(["umount", str(place)], check=True)  # wherever that is
     finally:
         place.rmdir()
 
