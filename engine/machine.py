@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .journal.entries import RunOpened
 
-# A limit and not a hope: a loop here would hang its process, and each restart would fold into it again.
+# A limit and not a hope: a loop here would hang its process. Each restart would fold into it again.
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
 
@@ -218,8 +218,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         state, memory = self.state, self.memory
         effects: tuple[Effect, ...] = ()
         if event is not None:
-            # The time of the cause holds for what follows from it: a second look at a clock could not be
-            # replayed.
+            # The time of the cause holds for what follows: a second look at a clock could not be replayed.
             at = event.at
             state, memory, effects = advance(self.config, state, memory, event)
         passed = 0

@@ -288,7 +288,7 @@ def _child(
     # With the limits it was given at first: a child must not get a fresh budget from a crash.
     again = child_run(call.call, child, config, phase.limits, machine.memory.session.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not have it. A child that is
-    # denied by now is stopped, too. It is begun first in both cases: only its own session knows what it did
+    # denied by now is stopped, too. It is begun first in both cases. Only its own session knows what it did
     # and spent, or that it was over.
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
     return (again, Cancel(request=request)) if stops else (again,)

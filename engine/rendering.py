@@ -263,6 +263,7 @@ def plain(number: float) -> str:
 
 def spent_of(spent: Spent) -> str:
     """What was *spent*; empty for nothing."""
+    # What is nothing is left out: most runs have no price and no tool time, and would show zeros.
     used = spent.usage
     parts = (
         count(spent.turns, "turn") if spent.turns else "",
@@ -431,6 +432,7 @@ def _finished(value: Any) -> str:  # noqa: ANN401  # as above
 
 
 def _failed(value: Any) -> str:  # noqa: ANN401  # as above
+    # Only where the provider asked for one: our own waits are told by the timer that follows.
     wait = "" if value.retry_after is None else f"retry after {plain(value.retry_after)} s"
     return _spaced(value.request, value.failure, quoted(value.message), wait)
 
@@ -443,6 +445,7 @@ def _ended(value: Any) -> str:  # noqa: ANN401  # as above
 
 
 def _tool_ended(value: Any) -> str:  # noqa: ANN401  # as above
+    # Here the text belongs: in the message below, a story has the outcomes only.
     return _spaced(value.tool, value.outcome, quoted(value.content))
 
 

@@ -87,8 +87,8 @@ NAME = "this snapshot"
 M = TypeVar("M", Memory, SessionMemory, ConversationMemory, RunProgress)
 
 
-# A run of its own has a name of its own: answers to requests of the old run must find nothing here. It is
-# made of the content and not by chance, so two processes that restore one snapshot agree.
+# It is a run of its own, so answers to requests of the old run must find nothing here. Its name is made of
+# the content and not by chance, so two processes that restore one snapshot agree.
 UNTRUSTED_PREFIX = "foreign-"
 """What the ids of such a machine begin with."""
 
@@ -207,8 +207,8 @@ def load(data: bytes, config: Config, history: History, key: bytes | None) -> tu
 
 def _flat(memory: Memory) -> dict[str, Any]:
     """The fields of *memory* and its groups that a snapshot has."""
-    # By the fields of the classes: one that moves to another group needs no line here, and older files stay
-    # good. The history and the groups themselves drop out at the end.
+    # By the fields of the classes: one may move to another group, and older files stay good. The history and
+    # the groups themselves drop out at the end.
     flat: dict[str, Any] = {}
     for part in (memory, memory.session, memory.conversation, memory.progress):
         # Not `asdict`, which would take states and rules apart as well.
@@ -285,7 +285,7 @@ def _check_whole(data: bytes) -> None:
 
 def _signature(data: bytes, history: History, key: bytes) -> str:
     _check_key(key)
-    # The two parts before the data have a fixed length, so no byte can move from one part to the next.
+    # Both parts before the data have a fixed length, so no byte can move between parts.
     return hmac.digest(key, DOMAIN + digest(history) + data, "sha256").hex()
 
 
@@ -361,7 +361,7 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> M
     session = SessionMemory(
         model=config.model.name,
         mode=config.policy.mode,
-        # One mail for each id, and no more ids than a machine remembers: a forged list may be of any length.
+        # One mail for each id, and no more ids than a machine remembers: a forged list has any length.
         mail=tuple({mail.id: mail for mail in snapshot.mail}.values()),
         received=snapshot.received[-RECALL:],
     )
@@ -410,7 +410,7 @@ def _between(state: State, memory: Memory) -> Thinking | Done:
     # From here the conversation decides and not the snapshot: it shows whose turn it is.
     if memory.session.mail or (last is not None and last.role is not Role.ASSISTANT):
         return Thinking(stage=Start())
-    # The message says how its answer ended, so a run that was cut off does not pass for a complete one.
+    # The message says how its answer ended: a run that was cut off must not pass for complete.
     finish = None if last is None else last.parts[-1]
     stop = finish.reason if isinstance(finish, Finish) else StopReason.END_TURN
     return Done(reason=REASONS.get(stop, DoneReason.END_TURN), spent=memory.spent)

@@ -132,8 +132,8 @@ class Account:
                 self._model = effect.model
             elif isinstance(effect, RunAgent):
                 self._agents[effect.id] = effect
-                # Known from when it is asked for: a child that is at work has cost nothing here yet, and
-                # still has a bill.
+                # Known from when it is asked for: a child at work has reported nothing yet, and still has a
+                # bill.
                 self.children[effect.call] = ChildAccount(effect.agent)
 
     def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:

@@ -60,7 +60,7 @@ class ReplayedStep:
     at: float
     entry: Entry
     before: State | None
-    # Values and no machine: the fold moves its machine on, and a step that is kept must stay as it was.
+    # Values and no machine: the fold moves its machine on, and a kept step must stay as it was.
     state: State | None
     memory: Memory | None
     config: Config | None
@@ -104,7 +104,7 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     # Looked up before the fold: whose an entry is depends on the forks that come after it.
     copies = [(number, entry.session) for number, entry in entries_of(Forked, entries)]
     state, before = initial_state(entries), None
-    # One state is moved on by the reading, so a long session is gone through once and never held in full.
+    # The reading moves this one state on. A copy for each step would cost a long session too much.
     reading = read(entries, session, state)
     # Counted here, since an entry that fails is never handed over and could not say its number.
     for number in range(len(entries)):
