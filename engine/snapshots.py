@@ -211,7 +211,7 @@ def _flat(memory: Memory) -> dict[str, Any]:
     # the groups themselves drop out at the end.
     flat: dict[str, Any] = {}
     for part in (memory, memory.session, memory.conversation, memory.progress):
-        # Not `asdict`, which would take states and rules apart as well.
+        # Not `asdict`, which would take rules and mail apart as well.
         flat |= {field.name: getattr(part, field.name) for field in attrs.fields(type(part))}
     return {field.name: flat[field.name] for field in attrs.fields(Snapshot) if field.name in flat}
 
