@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..effects import Effect
     from .journal.entries import RunOpened
 
+# A limit and not a hope: a loop here would hang its process. Each restart would fold into it again.
 MAX_ENTERED = 50
 """States passed through without waiting; a batch passes at most four, so this many are a loop of ours."""
 
@@ -55,6 +56,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
     equal events are equal at every step.
     """
 
+    # Open requests are no field of their own. The state names each, so the two can never disagree.
     __slots__ = ("config", "memory", "state")
 
     def __init__(self, config: Config, state: State, memory: Memory) -> None:
@@ -85,8 +87,11 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             # Providers refuse such a conversation for good, and nothing that comes later mends it.
             msg = f"invalid history: {'; '.join(faults)}"
             raise ConfigError(msg)
+        # Copied from the configuration: people may change both later, for this session alone.
         session = SessionMemory(model=config.model.name, mode=config.policy.mode)
         memory = Memory(run=run, session=session, conversation=ConversationMemory.of(before))
+        # The prompt comes in as any later input does, so a sender that repeats it adds nothing. The id
+        # without a sender comes from the run and not from chance: equal starts must make equal machines.
         prompted = memory.receive(UserSent(at=at, id=sender or f"{run}-prompt", text=prompt, files=files))
         return cls(config, Thinking(stage=Start()), prompted)
 
@@ -110,13 +115,17 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             session = SessionMemory(model=config.model.name, mode=config.policy.mode)
             memory = Memory(run=opened.run, session=session)
         else:
+            # The progress of the run before stays behind: a fallback and a withdrawn tool answer the troubles
+            # of one run. Ids begin at one again, since the name of the run stands before them.
             left = before.memory
             memory = Memory(
                 run=opened.run,
                 session=_under(left.session, config),
                 conversation=left.conversation,
+                # A title costs, too. No run paid for it, so a budget would otherwise never see that spend.
                 earlier=left.earlier + left.spent + unbilled,
             )
+        # Inputs come last: a setting that was posted meanwhile wins over what the run before left.
         return cls(config, Thinking(stage=Start()), apply_inputs(memory, config, posted))
 
     def branched(self, run: Machine | None) -> Machine:
@@ -133,6 +142,8 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
             conversation=ConversationMemory() if run is None else run.memory.conversation,
             earlier=mine.earlier + mine.spent,
         )
+        # The beginning of a session has no end to show, so the plainest one stands for it. Nothing is fed to
+        # this machine: the next run opens over it.
         over = Done(reason=DoneReason.END_TURN) if run is None else run.state
         return Machine(self.config, over, memory)
 
@@ -172,10 +183,13 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         A child is in the mode that its parent is in when it goes on. A model that took over and is not
         configured any more has no price here: it is asked no more.
         """
+        # A journal has the new settings only. Each fold comes through here, so it must find the same memory
+        # as the process that took over. The state stays as it is: a tool is looked up again when it starts.
         there = [model.name for model in (config.model, *config.models)]
         session, progress = _under(self.memory.session, config), self.memory.progress
         if progress.fallback not in there:
             progress = attrs.evolve(progress, fallback="")
+        # A child has no say here: where a parent may only plan, its child must not write.
         if config.agent:
             session = attrs.evolve(session, mode=config.policy.mode)
         self.memory = attrs.evolve(self.memory, session=session, progress=progress)
@@ -183,6 +197,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
 
     def under(self, config: Config) -> bool:
         """Whether this goes on under *config* already, so that `reconfigure` would change nothing."""
+        # Equal settings are not enough for a child: its own mode may have been changed since.
         in_mode = not config.agent or self.memory.session.mode is config.policy.mode
         return self.config == config and in_mode
 
@@ -199,12 +214,16 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
         what it waits for.
         Raises `IllegalTransition` for a bug of ours; the machine is then as it was.
         """
+        # Worked on aside and put back at the end: an error in a handler leaves the machine as it was.
         state, memory = self.state, self.memory
         effects: tuple[Effect, ...] = ()
         if event is not None:
+            # The time of the cause holds for what follows: a second look at a clock could not be replayed.
             at = event.at
             state, memory, effects = advance(self.config, state, memory, event)
         passed = 0
+        # Made here and not by callers, so that no driver can forget it. No journal has it: a fold makes it
+        # again.
         while not state.open and not isinstance(state, Done):
             state, memory, more = advance(self.config, state, memory, Entered(at=at))
             effects += more
@@ -218,6 +237,7 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Machine):
             return NotImplemented
+        # By content: a machine folded from a journal is another object than the one that wrote it.
         mine, theirs = (self.config, self.state, self.memory), (other.config, other.state, other.memory)
         return mine == theirs
 
@@ -235,8 +255,11 @@ class Machine:  # noqa: PLW1641  # equal by content, which no hash should walk
 def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memory:
     """*memory* with the inputs among what was *posted*, each once, and the settings that they change."""
     for event in posted:
+        # What else was posted, such as an answer or an interrupt, names a run that is over.
         if isinstance(event, INPUTS) and not memory.has(event):
             memory = memory.receive(event)
+            # Recorded at once, without a step: between two runs no state is there to decide it. A refused
+            # change counts as received all the same: its repeat must not take hold later.
             if isinstance(event, ControlReceived) and not refusal(config, event.change):
                 memory = memory.record((event.change,))
     return memory
@@ -245,8 +268,10 @@ def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memo
 def _under(session: SessionMemory, config: Config) -> SessionMemory:
     """*session* under *config*: what a person chose where it can be, else what is configured."""
     chosen = session.chosen
+    # A model that a person chose may be gone from the settings. To keep it would fail every turn from now on.
     if refusal(config, SetModel(model=session.model)):
         chosen = tuple([name for name in chosen if name != "model"])
+    # What no person chose follows the settings: a new default is meant for old sessions, too.
     model = session.model if "model" in chosen else config.model.name
     mode = session.mode if "mode" in chosen else config.policy.mode
     return attrs.evolve(session, model=model, mode=mode, chosen=chosen)
@@ -262,5 +287,6 @@ def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Ev
     effects = machine.advance(at=at)
     while not isinstance(machine.state, Done):
         effects = machine.advance((yield effects))
+    # Also the effects of the last step are for the caller: it has to store them and show the end.
     yield effects
     return machine.state

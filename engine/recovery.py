@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+# Texts of this module are in journals as part of events. A fold reads them from there, so a new wording
+# changes no old run.
 WHY = {
     Failure.LOST: "the process that waited for the answer is gone",
     Failure.UNBEGUN: "no process had begun to ask",
@@ -124,10 +126,13 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
             failure = Failure.UNBEGUN if unasked and not state.stopping else Failure.LOST
             return [ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
         case Thinking(stage=stage) if isinstance(stage, Waiting):
+            # Hooks, reads and timers may be done twice, so nothing depends on whether they were begun.
             return [_stage(stage, machine, now)]
         case Compacting(stage=Consulting(request=request)):
+            # Payloads are made again and not stored: they come from the memory, which has not moved since.
             told = hooks.told(reason=state.reason, size=machine.memory.conversation.size)
             return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
+        # Due when it was due before, as for a retry.
         case Compacting(stage=Pausing(request=request, due=due)):
             return [SetTimer(id=request, due=due)]
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
@@ -144,13 +149,18 @@ def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
         case Retry(request=request, due=due):
             return SetTimer(id=request, due=due)
         case Reading(request=request):
+            # The files of today's settings. Nothing was read into the session yet, so no older text is
+            # replaced.
             return ReadInstructions(id=request, files=machine.config.instructions)
         case Opening(request=request):
             return _hook(Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now)
         case Admitting(request=request, ids=ids):
+            # Only the prompts of this round: mail that came since has not been let in, and is asked about
+            # later.
             told = hooks.told(prompts=[mail.text for mail in memory.session.mail if mail.id in ids])
             return _hook(Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
         case Ending(request=request, reason=reason):
+            # The machine made this distinction when it asked, so it must be made in the same way here.
             hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
             told = hooks.told(reason=reason, continued=memory.progress.continues)
             return _hook(hook, request, told, machine, now)
@@ -161,9 +171,11 @@ def _stage(stage: Waiting, machine: Machine, now: float) -> Found:
 def _hook(  # the hook, its request and payload, and where and when
     hook: Hook, request: str, payload: str, machine: Machine, now: float, call: ToolCall | None = None
 ) -> FireHook | HookAnswered:
+    # Arguments decide which hooks hear of a call: a hook may be set for some paths only.
     arguments = {} if call is None else arguments_of(call.arguments)
     # Those of today's settings: the run may be taken over by an agent with other hooks.
     names = hooks.asked_at(machine.config, hook, "" if call is None else call.name, arguments)
+    # With no hook left to ask, the answer is made here: the machine would wait for it for ever.
     if not names:
         return HookAnswered(at=now, request=request)
     return FireHook(id=request, hook=hook, names=names, payload=payload, call="" if call is None else call.id)
@@ -176,6 +188,8 @@ def _call(  # noqa: PLR0911  # one return for each phase
     wish = call.call
     match call.phase:
         case Asked(deadline=Forever()) as asked:
+            # Asked under the same id: an approver may have the question on screen, and that answer must
+            # count.
             return (question(wish, asked),)
         case Asked(deadline=Timer() as deadline) as asked:
             # The person was given until then; a deadline that began anew would never come.
@@ -186,10 +200,12 @@ def _call(  # noqa: PLR0911  # one return for each phase
         ):
             return (_pending_hooks(wish, request, hearing, machine, now),)
         case Reviewed(request=request, hook=hook, result=result):
+            # The result is there already, so the tool is left alone: only the remark on it is still open.
             told = hooks.told_of_result(result, arguments_of(wish.arguments) or {})
             return (_hook(hook, request, told, machine, now, wish),)
         case RunningChild() as phase:
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
+        # Before the other case: a tool that no worker began has done nothing, so even an unsafe one may run.
         case Running() as phase if phase.request in unbegun:
             return (_first_try(call, phase, machine, now),)
         case Running() as phase:
@@ -215,6 +231,7 @@ def _pending_hooks(
 def _denied(call: Call, spec: ToolSpec, machine: Machine) -> bool:
     """Whether rules or mode deny *call* now: the configuration may be another one than when it began."""
     memory = machine.memory
+    # Rules granted for good count here, too. Without them, each restart would deny what a person allowed.
     policy = PermissionPolicy(
         mode=memory.session.mode, rules=machine.config.rules, granted=memory.session.granted
     )
@@ -230,9 +247,11 @@ def _first_try(call: Call, phase: Running, machine: Machine, now: float) -> RunT
     name, request = call.call.name, phase.request
     spec = machine.config.tool(name)
     if spec is None:
+        # An error and not a lost call: nothing ran, and the model may choose another tool.
         gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
         return ToolFinished(at=now, request=request, content=gone, outcome=Outcome.ERROR)
     if phase.told is Order.STOP or _denied(call, spec, machine):
+        # Cancelled is the truth here: no worker began it, so it had no effect.
         return _cancelled(request, now)
     return tool_run(call.call, spec, request)
 
@@ -251,6 +270,7 @@ def _tool(call: Call, phase: Running, machine: Machine, now: float) -> RunTool |
     # holds where it cannot run again, because it takes other arguments by now.
     if stops or fault_in(call.call, spec, (spec.name,)):
         return ToolLost(at=now, request=request)
+    # Marked, since the first try may have had its effect: an error of this one proves nothing.
     return attrs.evolve(tool_run(call.call, spec, request), again=True)
 
 
@@ -265,9 +285,10 @@ def _child(
         outcome = Outcome.UNKNOWN if begun else Outcome.ERROR
         content = model_messages.LOST if begun else f"No agent named {name!r}."
         return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
+    # With the limits it was given at first: a child must not get a fresh budget from a crash.
     again = child_run(call.call, child, config, phase.limits, machine.memory.session.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not have it. A child that is
-    # denied by now is stopped, too. It is begun first in both cases: only its own session knows what it did
+    # denied by now is stopped, too. It is begun first in both cases. Only its own session knows what it did
     # and spent, or that it was over.
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
     return (again, Cancel(request=request)) if stops else (again,)

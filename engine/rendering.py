@@ -112,9 +112,11 @@ from ..states.batch.batch import Batch, Call, Settled
 from ..states.context import Mail, Memory
 from ..states.state import Done, State
 
+# Enough for most texts to be whole, and little enough that a step is a line and not a page.
 TEXT_SHOWN = 120
 """Characters of a text that a line shows: of a longer one the beginning and the end."""
 
+# An error message mostly has its point at the end, so the end is worth a third of the line.
 TEXT_END = 40
 """Characters of the end of a long text."""
 
@@ -124,6 +126,7 @@ Render = Callable[[Any], str]
 
 def line_of(value: Effect | Event) -> str:
     """*value*, an effect or an event, on one line."""
+    # By the exact class, since all words are final. A new word needs no entry: its fields are shown.
     kind = type(value)
     words = WORDING[kind](value) if kind in WORDING else fields_of(value)
     return printable(f"{kind.__name__} {words}")
@@ -131,6 +134,7 @@ def line_of(value: Effect | Event) -> str:
 
 def state_line(state: State) -> str:
     """*state* on one line: its label, why it ended, and its calls or the requests that it waits for."""
+    # By the field, so that each state with a batch shows it in the same way.
     batch = getattr(state, "batch", None)
     if isinstance(state, Done):
         line = _spaced("done:", state.reason, quoted(state.detail) if state.detail else "")
@@ -142,23 +146,28 @@ def state_line(state: State) -> str:
 
 
 def _call(call: Call) -> str:
+    # The outcome and not the text, which the message with the results shows.
     phase = call.phase
     if isinstance(phase, Settled):
         return f"{call.call.name} {phase.result.outcome}"
+    # With its open requests: those are the ids that an answer has to name.
     return _spaced(call.call.name, type(phase).__name__.lower(), *call.open)
 
 
 def memory_lines(memory: Memory) -> Iterator[str]:
     """What *memory* holds, a line each; what was never used is left out."""
+    # Settings and mail have texts of models and people in them; messages come printable already.
     yield from map(printable, _settings_and_mail(memory))
     yield from history_lines(memory.history)
 
 
 def _settings_and_mail(memory: Memory) -> Iterator[str]:
+    # The model that is asked now: during a fallback, the chosen one is not what the next request names.
     model = memory.progress.fallback or memory.session.model
     yield f"run {memory.run}, model {model}, mode {memory.session.mode}"
     if str(spent := spent_of(memory.spent)):
         yield f"spent {spent}"
+    # Apart, since a budget of the run looks at the first account and one of the session at both.
     if memory.earlier != Spent():
         yield f"spent before {spent_of(memory.earlier)}"
     yield from (f"waits: {_mail(mail)}" for mail in memory.session.mail)
@@ -171,16 +180,19 @@ def _settings_and_mail(memory: Memory) -> Iterator[str]:
 
 def history_lines(history: History) -> Iterator[str]:
     """The messages of *history*, a line each."""
+    # Whole, since no other line of the memory tells what a tool has said.
     yield from (message_line(message, whole=True) for message in history)
 
 
 def message_line(message: Message, *, whole: bool = False) -> str:
     """*message* on one line: who speaks, and what; of results the outcomes, and where *whole*, the texts."""
+    # Among the effects of a step the text stands a line above, where the call settled.
     if message.role is Role.TOOL:
         results = [
             _spaced(one.name, one.outcome, quoted(one.content) if whole else "") for one in message.results
         ]
         return printable(f"tool: {', '.join(results)}")
+    # Parts that say nothing drop out, such as an ordinary end.
     return printable(_spaced(message.role, ", ".join(filter(None, map(_part, message.parts)))))
 
 
@@ -193,12 +205,15 @@ def _part(part: Part) -> str:
         case Text(text=text):
             return quoted(text)
         case Reasoning(text=text, signature=signature, redacted=redacted):
+            # Shown, since providers refuse thinking whose signature is missing or changed.
             proof = f" proof {quoted(signature)}" if signature else ""
             return f"hidden thinking {quoted(redacted)}" if redacted else f"thinking {quoted(text)}{proof}"
         case ToolCall():
             return f"call {part.name} {short(part.arguments)}".rstrip()
         case Binary():
+            # Never the content: it may have megabytes, and no terminal can show it.
             return f"file {part.media_type} of {len(part.data)} bytes"
+        # Almost every message ends in one of these two, so only the others are worth a word.
         case Finish(reason=reason) if reason not in {StopReason.END_TURN, StopReason.TOOL_USE}:
             return f"stopped by {reason}"
         case _:
@@ -212,21 +227,25 @@ def quoted(text: str) -> str:
     """*text* in quotes, on one line; of a long one the beginning and the end, and how long it is."""
     if len(text) <= TEXT_SHOWN:
         return _escaped(text)
+    # Cut before it is escaped: half an escape would read as other characters.
     first, last = text[: TEXT_SHOWN - TEXT_END], text[-TEXT_END:]
     return f"{_escaped(first)} ... {_escaped(last)} ({len(text):,})"
 
 
 def _escaped(text: str) -> str:
+    # Text of other scripts stays as it is: escapes of it would be of no use to its readers.
     return printable(json.dumps(text, ensure_ascii=False))
 
 
 def printable(line: str) -> str:
     """*line* with escapes for what a terminal or an editor would act on: models make up names and ids."""
+    # Line ends could fake a line, escape sequences clear a screen, and marks of direction turn a text.
     return "".join([each if each.isprintable() else json.dumps(each)[1:-1] for each in line]).strip()
 
 
 def short(text: str) -> str:
     """*text*, which is JSON, on one line; of a long one the beginning."""
+    # Outer quotes would escape all inner ones, so JSON stands as it is. Its end is cut: names come first.
     flat = " ".join(text.split())
     return flat if len(flat) <= TEXT_SHOWN else f"{flat[:TEXT_SHOWN]}..."
 
@@ -238,23 +257,27 @@ def count(number: int, what: str) -> str:
 
 def plain(number: float) -> str:
     """*number* without a fraction that says nothing: times and seconds."""
+    # Finer parts of a second are noise, and would make the lines of two equal runs differ.
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
 def spent_of(spent: Spent) -> str:
     """What was *spent*; empty for nothing."""
+    # What is nothing is left out: most runs have no price and no tool time, and would show zeros.
     used = spent.usage
     parts = (
         count(spent.turns, "turn") if spent.turns else "",
         _usage(used) if used.total else "",
         f"{spent.cost} USD" if spent.cost else "",
         f"{plain(spent.seconds)} s" if spent.seconds else "",
+        # Only beside a cost: without any price there is no sum that is too small.
         f"{spent.unpriced} tokens without a price" if spent.unpriced and spent.cost else "",
     )
     return ", ".join(filter(None, parts))
 
 
 def _usage(used: Usage) -> str:
+    # Marked, since no provider bills by our estimate.
     guessed = f" ({used.estimated} estimated)" if used.estimated else ""
     return f"{used.input} + {used.output} tokens{guessed}"
 
@@ -262,12 +285,14 @@ def _usage(used: Usage) -> str:
 def fields_of(value: object) -> str:
     """The fields of *value* that are not at their default, as ``name=value``."""
     fields = attrs.fields(type(value))  # type: ignore[arg-type]  # every word is an attrs class
+    # The default of a factory is the factory, so such a field is always shown.
     shown = [(field.name, getattr(value, field.name), field.default) for field in fields]
     return " ".join(f"{name}={_plain(each)}" for name, each, default in shown if each != default)
 
 
 def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind of value
     match value:
+        # As JSON spells them, so that one search finds a word in lines and in journals.
         case bool() | None:
             return str(value).lower()
         case float():
@@ -275,9 +300,11 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
         case Spent():
             return f"({spent_of(value)})"
         case str() as text:
+            # Members of enums come here, too. `str` makes their plain word, as a journal has it.
             return str(text) if text.isidentifier() or _is_id(text) else quoted(text)
         case tuple():
             return f"({', '.join(map(_plain, value))})"
+        # Before the case for all our classes, which would list each field of each part.
         case Message():
             return message_line(value)
         case _ if attrs.has(type(value)):
@@ -287,6 +314,7 @@ def _plain(value: object) -> str:  # noqa: PLR0911  # one return for each kind o
 
 
 def _is_id(text: str) -> bool:
+    # Ids stand without quotes, so that they can be searched for as a whole word.
     return bool(text) and text.replace("-", "").isalnum()
 
 
@@ -295,6 +323,7 @@ def _spaced(*words: str) -> str:
 
 
 def _listed(label: str, names: tuple[str, ...]) -> str:
+    # Said and not left out: a request with no tools may be what explains the answer.
     return f"{label} {' '.join(names)}" if names else f"no {label}"
 
 
@@ -302,6 +331,7 @@ def _listed(label: str, names: tuple[str, ...]) -> str:
 
 
 def _view(view: View) -> str:
+    # Not the messages: a request names a length of the one history, and so does its line.
     if isinstance(view, Conversation):
         cleared = f", results cleared before {view.cleared}" if view.cleared else ""
         return count(view.length, "message") + cleared
@@ -314,25 +344,30 @@ def _call_model(value: Any) -> str:  # noqa: ANN401  # the table below gives eac
         _listed("tools", value.tools) if value.purpose is Purpose.TURN else "",
         f"thinking {value.thinking}" if value.thinking is not None else "",
         f"at most {value.max_output} tokens" if value.max_output is not None else "",
+        # Other purposes have a fixed prompt of ours, which would fill the line and tell nothing.
         f"system {quoted(value.system)}" if value.system and value.purpose is Purpose.TURN else "",
         f"instructions {quoted(value.instructions)}" if value.instructions else "",
     )
     purpose = "" if value.purpose is Purpose.TURN else f"for a {value.purpose}"
     again = f"try {value.attempt}" if value.attempt > 1 else ""
+    # A turn at its first try is the common case, so it goes without words for both.
     return f"{_spaced(value.id, value.model, purpose, again)} ({', '.join(filter(None, inside))})"
 
 
 def _run_tool(value: Any) -> str:  # noqa: ANN401  # as above
+    # Told, since a second try with the same key is what a reader looks for after a crash.
     return _spaced(value.id, value.tool, short(value.arguments), "again" if value.again else "")
 
 
 def _ask(value: Any) -> str:  # noqa: ANN401  # as above
+    # No words for a question without a deadline: it waits until there is an answer.
     until = f" until {plain(value.due)}" if value.due is not None else ""
     why = f": {value.why}" if value.why else ""
     return f"{_spaced(value.id, value.tool, short(value.arguments))}{why}{until}"
 
 
 def _run_agent(value: Any) -> str:  # noqa: ANN401  # as above
+    # Only a mode that differs: almost every child runs in the default one.
     mode = "" if value.mode.value == "default" else f", mode {value.mode}"
     return (
         f"{value.id} {value.agent} {quoted(value.prompt)} "
@@ -350,6 +385,7 @@ def _limits(limits: Limits) -> str:
 
 def decision_of(decision: Decision) -> str:
     """*decision* in words."""
+    # With no last case: the type checker then names a decision that is missing here.
     match decision:
         case Approve(arguments=arguments):
             return f"yes, with {short(arguments)}" if arguments else "yes"
@@ -362,10 +398,12 @@ def decision_of(decision: Decision) -> str:
 
 def said_of(said: tuple[HookSaid, ...]) -> str:
     """What hooks *said*, each by its name; most have nothing to say."""
+    # Silent hooks are named, too: that they were asked is part of why a call ran.
     return ", ".join(_spaced(one.name, _said(one)) for one in said)
 
 
 def _said(one: HookSaid) -> str:
+    # A failed hook has no say, so nothing of its answer is shown.
     if one.fault:
         return f"failed {quoted(one.fault)}"
     return "" if one.answer == HookAnswer() else fields_of(one.answer)
@@ -394,22 +432,26 @@ def _finished(value: Any) -> str:  # noqa: ANN401  # as above
 
 
 def _failed(value: Any) -> str:  # noqa: ANN401  # as above
+    # Only where the provider asked for one: our own waits are told by the timer that follows.
     wait = "" if value.retry_after is None else f"retry after {plain(value.retry_after)} s"
     return _spaced(value.request, value.failure, quoted(value.message), wait)
 
 
 def _ended(value: Any) -> str:  # noqa: ANN401  # as above
     outcome = "" if value.outcome.value == "ok" else str(value.outcome)
+    # Tools may bring files, children bring none and have no such field.
     files = f"with {count(len(value.files), 'file')}" if getattr(value, "files", ()) else ""
     return _spaced(value.request, outcome, quoted(value.content), files)
 
 
 def _tool_ended(value: Any) -> str:  # noqa: ANN401  # as above
+    # Here the text belongs: in the message below, a story has the outcomes only.
     return _spaced(value.tool, value.outcome, quoted(value.content))
 
 
 def _run_ended(value: Any) -> str:  # noqa: ANN401  # as above
     detail = f": {quoted(value.detail)}" if value.detail else ""
+    # A spend of nothing is told, too: such a run mostly never reached a model.
     return f"{value.run} {value.reason}{detail} ({spent_of(value.spent) or 'nothing spent'})"
 
 
@@ -419,7 +461,10 @@ def _judged(value: Any) -> str:  # noqa: ANN401  # as above
     )
 
 
+# A table and no methods: the words of `effects` stay free of how they are shown. Its functions take anything,
+# since no type can say that a key fixes the class of its value.
 WORDING: Final[Mapping[type[Any], Render]] = {
+    # Each line begins with the id where there is one: answers and cancels name it.
     # Requests
     CallModel: _call_model,
     RunTool: _run_tool,
@@ -431,18 +476,21 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     Cancel: lambda value: str(value.request),
     # Records
     AppendMessage: lambda value: message_line(value.message),
+    # Without the size of the context: a model told it, but it is no spend.
     AddUsage: lambda value: spent_of(value.spent),
     ReplaceHistory: lambda value: (
         f"{', '.join(map(message_line, value.head))} in place of {count(value.keep, 'message')}"
     ),
     WithdrawTool: lambda value: f"{value.tool} until turn {value.until}",
     GrantRule: lambda value: str(value.rule),
+    # A setting is told by its new value alone: the old one stands in an earlier line.
     SetModel: lambda value: str(value.model),
     SetMode: lambda value: str(value.mode),
     UseFallback: lambda value: str(value.model),
     SetInstructions: lambda value: quoted(value.text),
     AddContext: lambda value: quoted(value.text),
     # Notices
+    # Texts of models, tools and people are quoted, so none of them can pass for a word of ours.
     TextDelta: lambda value: quoted(value.text),
     ReasoningDelta: lambda value: quoted(value.text),
     RetryScheduled: lambda value: f"until {plain(value.due)}: {value.failure}",
@@ -465,12 +513,14 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     ModelFailed: _failed,
     ToolFinished: _ended,
     AgentFinished: _ended,
+    # Who decided is for the audit. A host without names for its people leaves it empty.
     ApprovalGiven: lambda value: _spaced(
         f"{value.request} {decision_of(value.decision)}", f"by {value.by}" if value.by else ""
     ),
     HookAnswered: lambda value: f"{value.request} {said_of(value.said)}",
     UserSent: lambda value: quoted(value.text),
     UserSteered: lambda value: f"{value.how} {quoted(value.text)}",
+    # Without the id of the sender: it tells repeats apart and says nothing about the change.
     ControlReceived: lambda value: f"{type(value.change).__name__} {fields_of(value.change)}",
 }
 """What each class says that is worth more than its fields."""
@@ -496,8 +546,11 @@ def told_in_story(effect: Effect) -> bool:
         # A question and its answer, and a tool that runs as it says of itself, explain themselves.
         plainly = effect.ground in {Basis.TOOL, Basis.PERSON, Basis.LOST}
         return not plainly and effect.verdict is not Verdict.ASK
+    # Each session sets them once, most of them to nothing.
     if isinstance(effect, SetInstructions):
         return bool(effect.text)
     if isinstance(effect, ApprovalWithdrawn):
+        # Only time that ran out has no other line. Any other withdrawal follows from an event, which has one.
         return effect.late
+    # What is not listed is told: a word that is new must not be missing from stories.
     return type(effect) not in SAID_ELSEWHERE

@@ -78,6 +78,7 @@ from ..states.state import (
 from ..states.thinking import NATURAL_ENDS
 from .codec import UNREADABLE, decode, encode
 
+# A snapshot may be thrown away, since the journal folds to the same machine. So none is ever migrated.
 SNAPSHOT_VERSION = 3
 """The version of a snapshot; see `entries.SNAPSHOT_VERSION` for when to raise it. No other one is read."""
 
@@ -86,12 +87,15 @@ NAME = "this snapshot"
 M = TypeVar("M", Memory, SessionMemory, ConversationMemory, RunProgress)
 
 
+# It is a run of its own, so answers to requests of the old run must find nothing here. Its name is made of
+# the content and not by chance, so two processes that restore one snapshot agree.
 UNTRUSTED_PREFIX = "foreign-"
 """What the ids of such a machine begin with."""
 
 UNTRUSTED_DIGITS = 32
 """Digits of a digest behind it: too many to find another snapshot that has them by trying."""
 
+# Every reader of JSON has whole numbers exactly up to here, and no honest bill comes near.
 MOST = 2**53
 """What no account can come to."""
 
@@ -114,6 +118,8 @@ class _Versioned(msgspec.Struct):
 class Snapshot:
     """A machine's *state* and memory; *length* and *revision* say which history it goes with."""
 
+    # No field has a default: one that is missing is an error and not a guess. Names of fields are in stored
+    # files, so a new name needs a new version.
     version: int
     state: State
     length: int
@@ -152,6 +158,7 @@ DOMAIN = b"turnwheel snapshot\n"
 class Signed(msgspec.Struct, forbid_unknown_fields=True):
     """A *snapshot* as it was signed, byte for byte, and the *signature*, in hexadecimal digits."""
 
+    # Raw, since JSON that is read and written again may differ in a byte, and then no signature holds.
     snapshot: msgspec.Raw
     signature: str
 
@@ -159,6 +166,7 @@ class Signed(msgspec.Struct, forbid_unknown_fields=True):
 def dump(state: State, memory: Memory, key: bytes | None) -> bytes:
     """*state* and *memory* as JSON, signed with *key* if there is one."""
     history = memory.history
+    # Length and revision catch a mix-up and cost nothing. A history that was changed needs the signature.
     written: dict[str, Any] = {
         "version": SNAPSHOT_VERSION,
         "state": state,
@@ -173,7 +181,9 @@ def dump(state: State, memory: Memory, key: bytes | None) -> bytes:
 
 def load(data: bytes, config: Config, history: History, key: bytes | None) -> tuple[State, Memory]:
     """The state and memory that `dump` wrote; where no *key* vouches for them, as much as is harmless."""
+    # A signed snapshot may be restored without the key. Its signature is passed over then.
     data, signature = _taken_apart(data)
+    # Before the content is decoded: what a stranger wrote must not reach constructors and validators.
     if key is not None:
         _check_signature(data, signature, history, key)
     _check_version(data)
@@ -185,6 +195,7 @@ def load(data: bytes, config: Config, history: History, key: bytes | None) -> tu
         )
         raise JournalError(msg)
     if key is None:
+        # The history is in the name, too: over another one, equal bytes make another run with other ids.
         name = hashlib.sha256(data + digest(history)).hexdigest()
         return restore_untrusted(snapshot, config, history, name)
     return snapshot.state, _grouped(snapshot, history)
@@ -196,8 +207,11 @@ def load(data: bytes, config: Config, history: History, key: bytes | None) -> tu
 
 def _flat(memory: Memory) -> dict[str, Any]:
     """The fields of *memory* and its groups that a snapshot has."""
+    # By the fields of the classes: one may move to another group, and older files stay good. The history and
+    # the groups themselves drop out at the end.
     flat: dict[str, Any] = {}
     for part in (memory, memory.session, memory.conversation, memory.progress):
+        # Not `asdict`, which would take rules and mail apart as well.
         flat |= {field.name: getattr(part, field.name) for field in attrs.fields(type(part))}
     return {field.name: flat[field.name] for field in attrs.fields(Snapshot) if field.name in flat}
 
@@ -222,6 +236,7 @@ def _check_version(data: bytes) -> None:
         version = msgspec.json.decode(data, type=_Versioned).version
     except UNREADABLE:
         return  # it is no snapshot, which is said where it is read
+    # Two errors, since the remedies differ. A newer one needs a newer library, an older one its journal.
     if version > SNAPSHOT_VERSION:
         raise NewerVersion(NAME, version, SNAPSHOT_VERSION)
     if version < SNAPSHOT_VERSION:
@@ -237,6 +252,7 @@ def _taken_apart(data: bytes) -> tuple[bytes, str]:
     try:
         signed = msgspec.json.decode(data, type=Signed)
     except UNREADABLE:
+        # No error yet: an unsigned snapshot is none of these, and it is allowed where no key is given.
         return data, ""
     return bytes(signed.snapshot), signed.signature
 
@@ -244,10 +260,13 @@ def _taken_apart(data: bytes) -> tuple[bytes, str]:
 def _check_signature(data: bytes, signature: str, history: History, key: bytes) -> None:
     """Raise `JournalError` unless *signature* is that of *data* and *history* with *key*."""
     if not signature:
+        # Damage first: of a file that was cut off, "not signed" would hide what is wrong.
         _check_whole(data)
         way = "take it with snapshot(key), or restore it without a key: then it grants nothing"
         msg = f"this snapshot is not signed: {way}"
         raise JournalError(msg)
+    # In constant time: a comparison that stops early lets a forger find the digits one after another. As
+    # bytes, since it raises a bare error for text beyond ASCII, which a forger may send.
     if not hmac.compare_digest(signature.encode(), _signature(data, history, key).encode()):
         why = "it was signed with another key, goes with another history, or was changed since"
         way = "without a key it can be restored, and grants nothing"
@@ -266,11 +285,13 @@ def _check_whole(data: bytes) -> None:
 
 def _signature(data: bytes, history: History, key: bytes) -> str:
     _check_key(key)
+    # Both parts before the data have a fixed length, so no byte can move between parts.
     return hmac.digest(key, DOMAIN + digest(history) + data, "sha256").hex()
 
 
 def _check_key(key: object) -> None:
     way = f"secrets.token_bytes({LEAST_KEY}) makes one"
+    # No text: two processes may encode it differently, and people would put a password there.
     if not isinstance(key, bytes):
         msg = f"a key is bytes, not {type(key).__name__}: {way}"
         raise ArgumentError(msg)
@@ -279,12 +300,14 @@ def _check_key(key: object) -> None:
         raise ConfigError(msg)
 
 
+# Weakly, since a server restores over many logs: what is known of one goes when the log does.
 _digests: WeakKeyDictionary[Log[Message], list[bytes]] = WeakKeyDictionary()
 """The digests of the beginnings of logs, by their length: what lies below it never changes."""
 
 
 def digest(history: History) -> bytes:
     """A digest of all messages of *history*; of what was read before only what is new is read."""
+    # A list and not only the latest digest: an older snapshot goes with a beginning of the same log.
     known = _digests.setdefault(history.log, [hashlib.sha256(DOMAIN).digest()])
     for message in history.slice(len(known) - 1, len(history)):
         known.append(hashlib.sha256(known[-1] + encode(message, Message)).digest())
@@ -302,6 +325,7 @@ def restore_untrusted(
 
     Raises `JournalError` where the two do not go together.
     """
+    # Each call is taken from the history. The snapshot only says how far it had come.
     calls = _calls(snapshot, history)
     memory = _memory(snapshot, config, history, UNTRUSTED_PREFIX + name[:UNTRUSTED_DIGITS])
     if not calls:
@@ -309,12 +333,15 @@ def restore_untrusted(
     batch = _batch(snapshot.state)
     settled = tuple([_call(wish, told, batch.stopping, config) for wish, told in calls])
     begins = config.instructions or asked_at(config, Hook.SESSION_START)
+    # What was offered is the snapshot's word, and harmless: a tool must be configured here, and is judged
+    # anew.
     if not begins and not batch.stopping:
         return Executing(batch=Batch(calls=settled, offered=batch.offered)), memory
     # The session has to begin first, and then these calls would be out of place.
     results = tuple([_given_up(call) for call in settled])
     answered = history.append(Message(role=Role.TOOL, parts=results, at=history[-1].at))
     memory = attrs.evolve(memory, conversation=ConversationMemory.of(answered))
+    # An interrupt holds: to think on would act against the person who stopped the run.
     if batch.stopping is Stopping.INTERRUPTED:
         return Done(reason=DoneReason.INTERRUPTED, spent=memory.spent), memory
     return Thinking(stage=Start()), memory
@@ -329,15 +356,19 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> M
 
     The account is taken as it stands. A forger who makes it smaller gains no more than by a new run.
     """
+    # Model, mode and rules are those of a new run, since each of them could widen what is allowed. Progress
+    # is left out for the same reason.
     session = SessionMemory(
         model=config.model.name,
         mode=config.policy.mode,
+        # One mail for each id, and no more ids than a machine remembers: a forged list has any length.
         mail=tuple({mail.id: mail for mail in snapshot.mail}.values()),
         received=snapshot.received[-RECALL:],
     )
     return Memory(
         run=run,
         session=session,
+        # Counted anew: with a forged size, the context might never be compacted.
         conversation=ConversationMemory.of(history),
         spent=_account(snapshot.spent),
         earlier=_account(snapshot.earlier),
@@ -346,6 +377,7 @@ def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> M
 
 def _account(spent: Spent) -> Spent:
     """*spent*, if an account can be so; what was less than nothing would be a limit to nothing."""
+    # One of the numbers is enough to refuse all: mending an account would invent one.
     usage: tuple[int, ...] = attrs.astuple(spent.usage)
     counts = (spent.turns, spent.unpriced, *usage)
     sane = all(0 <= count <= MOST for count in counts) and 0 <= spent.cost <= MOST
@@ -368,14 +400,17 @@ def _between(state: State, memory: Memory) -> Thinking | Done:
     match state:
         case Done(reason=reason):
             return Done(reason=reason, spent=memory.spent)
+        # A natural end is not taken over here: mail may have come, and then there is more to do.
         case Thinking(stage=End(reason=reason) | Ending(reason=reason)) if reason not in NATURAL_ENDS:
             return Done(reason=reason, spent=memory.spent)
         case Streaming(stopping=Stopping.INTERRUPTED) | Compacting(stopping=Stopping.INTERRUPTED):
             return Done(reason=DoneReason.INTERRUPTED, spent=memory.spent)
         case _:
             last = memory.history[-1] if memory.history else None
+    # From here the conversation decides and not the snapshot: it shows whose turn it is.
     if memory.session.mail or (last is not None and last.role is not Role.ASSISTANT):
         return Thinking(stage=Start())
+    # The message says how its answer ended: a run that was cut off must not pass for complete.
     finish = None if last is None else last.parts[-1]
     stop = finish.reason if isinstance(finish, Finish) else StopReason.END_TURN
     return Done(reason=REASONS.get(stop, DoneReason.END_TURN), spent=memory.spent)
@@ -394,9 +429,11 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, Call]]:
     wishes = history[-1].calls if history else ()
     told = _batch(snapshot.state).calls
     mine, theirs = [wish.id for wish in wishes], [call.call.id for call in told]
+    # Open calls may stand in the last message only. A provider refuses any other one for good.
     if faults := history_faults(history, mine):
         msg = f"invalid history: {'; '.join(faults)}"
         raise JournalError(msg)
+    # In the same order, too: below, calls and phases are matched by their places.
     if mine != theirs:
         msg = f"this snapshot goes with a history whose open calls are {theirs}, not {mine}"
         raise JournalError(msg)
@@ -406,18 +443,23 @@ def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, Call]]:
 def _call(wish: ToolCall, told: Call, stopping: Stopping, config: Config) -> Call:
     """*wish*, as the model wrote it, with the result that is *told* of it, or to be judged anew."""
     phase = told.phase
+    # A result is believed: a forged one is a text that the model reads, as any history is. Nothing runs of
+    # it.
     if isinstance(phase, Settled | Reviewed):
         result = phase.result
         return _settled(wish, result.outcome, clean(result.content), result.files)
+    # It may have run, and a second time may do harm. A read does none, so it is judged anew instead.
     if (isinstance(phase, Running | RunningChild) or told.tried is PriorAttempt.LOST) and not _reads(
         wish, config
     ):
         return _settled(wish, Outcome.UNKNOWN, model_messages.LOST)
+    # An approval in the snapshot is not looked at: rules and people are asked again.
     return _settled(wish, Outcome.CANCELLED, model_messages.CANCELLED) if stopping else Call(call=wish)
 
 
 def _reads(wish: ToolCall, config: Config) -> bool:
     spec = config.tool(wish.name)
+    # By the settings here and not by the snapshot: only the owner says which tool is harmless.
     return spec is not None and spec.side_effect is SideEffect.READ_ONLY
 
 
@@ -435,4 +477,5 @@ def _given_up(call: Call) -> ToolResult:
     """The result of *call*, which will not run where it has none."""
     if isinstance(call.phase, Settled):
         return call.phase.result
+    # A text of its own: no person refused this call, and the model must not read that one did.
     return _result(call.call, Outcome.SKIPPED, model_messages.FROM_OUTSIDE)

@@ -35,18 +35,23 @@ if TYPE_CHECKING:
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""
 
+# Each of these differs between two honest runs: with it, every comparison would stop at its first step.
 LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "wire_id", "signature", "next"})
 """Fields with times, senders, values that a provider made up, and counts of ids."""
 
+# Numbered and not left out: two answers that change places are a real difference.
 IDS = frozenset({"id", "ids", "request", "run", "call"})
 """Fields with an id, which a run or a sender made up."""
 
+# Causes before effects, since the first part that differs is the one that is named.
 MADE = ("before", "label", "state", "effects", "spent")
 """The parts of a step that the machine made."""
 
+# After a divergence almost everything differs, and the first few names point at it.
 NAMED = 8
 """The number of differences that are named."""
 
+# A wrong file may be one line of a gigabyte.
 MAX_QUOTED_LINE = 100
 """Bytes of a line that an error shows."""
 
@@ -76,11 +81,13 @@ def compare_sessions(
 
     Raises `JournalError` for what cannot be read before that.
     """
+    # Read side by side and no further than needed: damage behind the divergence hides nothing.
     return _divergence(zip_longest(_comparable(mine, one), _comparable(theirs, other)))
 
 
 def compare_labels(entries: Sequence[bytes], session: str) -> Divergence | None:
     """The first step of *session* that leads elsewhere than its journal *entries* say, or None."""
+    # A journal has labels and no states. They are all that an older version left to compare with.
     written = (_written(data, number, session) for number, data in enumerate(entries))
     return _divergence(zip_longest(_labels(written), _labels(_made_here(entries, session))))
 
@@ -103,6 +110,7 @@ def _divergence(steps: Iterable[tuple[Compared | None, Compared | None]]) -> Div
             return Divergence(one=one and one[0], other=other and other[0], last=last)
         if where := _where(one[1], other[1]):
             return Divergence(one=one[0], other=other[0], last=last, where=where)
+        # Either side would do: here the two differ in ids and times only.
         last = one[0]
     return None
 
@@ -123,9 +131,12 @@ def _differences(one: object, other: object, where: str) -> Iterator[str]:
         case dict(), dict() if one.get(TAG) != other.get(TAG):
             yield f"{where}.{TAG}"
         case dict(), dict():
+            # Fields at their default are not written, so a field may be missing on either side.
             for name in dict.fromkeys([*one, *other]):
                 yield from _differences(one.get(name), other.get(name), f"{where}.{name}")
         case list(), list():
+            # By place: what was put in between makes all that follows differ, and the first place is the
+            # finding.
             for index, (a, b) in enumerate(zip_longest(one, other)):
                 yield from _differences(a, b, f"{where}[{index}]")
         case _ if one != other:
@@ -147,12 +158,15 @@ def _comparable(entries: Sequence[bytes], session: str) -> Iterator[Compared]:
         names.meet(step, again=again)
         if _moves(step) and not again:
             entry = step["entry"]
+            # An entry with no event is its own cause, such as the opening of a run.
             parts = {"event": entry.get("event", entry), "state": step["state"], "effects": step["effects"]}
             yield step, {name: names.compared(part) for name, part in parts.items()}
 
 
 def _moves(step: Plain) -> bool:
     """Whether *step* touches the machine or its settings."""
+    # A post moves nothing until a step applies it. A takeover under equal settings moves nothing at all:
+    # where a process crashed is no difference.
     kind = _kind(step)
     return kind in {"RunOpened", "Stepped", "Branched"} or (kind == "TakenOver" and "config" in step["entry"])
 
@@ -176,6 +190,8 @@ class _Names:
 
     def meet(self, step: Plain, *, again: bool) -> None:
         """Give a copied run and a request that is made *again* in *step* the numbers of the first ones."""
+        # With a new number for a copied run, each id from there on would differ. So would the answer to a
+        # question that is only asked again.
         run = step["entry"].get("run")
         if _kind(step) == "Forked" and run:
             self._names[run] = self._named(self._run)
@@ -203,6 +219,7 @@ class _Names:
                 return part
 
     def _all_named(self, value: object) -> object:
+        # `call` is an id in some words and a whole call in others, which is compared as such.
         if isinstance(value, list):
             return [self._all_named(each) for each in value]
         return self._named(value) if isinstance(value, str) else self.compared(value)
@@ -234,6 +251,7 @@ def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
         except JournalError as error:
             number = 0 if last is None else last.number + 1
             other = None if last is None else _otherwise(last, entries[number], error)
+            # Damage is no difference between two versions, so it stays an error.
             if other is None:
                 raise
             yield other
@@ -243,6 +261,8 @@ def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
 
 def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | None:
     """The step after *last*, made by this version; None where it is none of the machine's."""
+    # From the step before: the machine of the fold has taken in the event already.
+    # The fold does not hand over a step that it refuses, so it is made here once more.
     machine, entry = last.machine, decode_entry(data)
     if machine is None or not isinstance(entry, Stepped):
         return None
@@ -257,6 +277,7 @@ def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | 
 
 def _written(data: bytes, number: int, session: str) -> Plain:
     """The step that an entry tells of: its event and the label of its state, and no more."""
+    # Not folded: what the journal says must not depend on what this version makes of it.
     entry = decode_entry(data, f"entry {number} of session {session!r}")
     label = entry.label if isinstance(entry, Stepped) else ""
     return {"number": number, "at": time_of(entry), "entry": plain_entry(entry), "label": label}
@@ -277,6 +298,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[Plain]:
         # People pass the wrong file: anything that is no step is one error, with its line.
         with suppress(msgspec.MsgspecError):
             step = msgspec.json.decode(text)
+        # Each part is looked for: a line of another version's replay may lack one.
         if not isinstance(step, dict) or not {"number", "entry", *MADE} <= step.keys():
             msg = f"line {number} is no step as replay --json writes it: {text[:MAX_QUOTED_LINE]!r}"
             raise JournalError(msg)

@@ -69,9 +69,11 @@ class Costs:
         """The models, here and below, that used tokens no price was known for: `total` lacks their cost."""
         mine = [share.model for share in self.models if share.spent.unpriced]
         below = [model for child in self.children for model in child.unpriced]
+        # Each once and in the order of use: a set would be printed in another order in each process.
         return tuple(dict.fromkeys([*mine, *below]))
 
 
+# Not frozen, as an exception: a child reports often, and this lives for one pass only.
 @attrs.define
 class ChildAccount:
     """A child as its parent's journal knows it."""
@@ -104,6 +106,7 @@ class Account:
             own=self._own,
             title_spent=self._state.title_spent,
             models=tuple([ModelCosts(model=model, spent=spent) for model, spent in self._models.items()]),
+            # Bills of children come from outside, since each child has a journal of its own.
             children=tuple(children),
         )
 
@@ -115,6 +118,8 @@ class Account:
             self._own, self._models, self.children = Spent(), {}, {}
         event = entry.event if isinstance(entry, Stepped) else None
         for number, effect in enumerate(effects):
+            # Only what follows may be the spender: one step may book for several calls and settle each after
+            # that.
             if isinstance(effect, AddUsage):
                 self._add(effect.spent, event, effects[number:])
         # After the usage, and before the requests: one step may end an answer and ask for the next.
@@ -122,9 +127,13 @@ class Account:
             self._model = ""
         for effect in effects:
             if isinstance(effect, CallModel):
+                # From the request and not from the settings: a person or a fallback may have changed the
+                # model since.
                 self._model = effect.model
             elif isinstance(effect, RunAgent):
                 self._agents[effect.id] = effect
+                # Known from when it is asked for: a child at work has reported nothing yet, and still has a
+                # bill.
                 self.children[effect.call] = ChildAccount(effect.agent)
 
     def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:
@@ -134,6 +143,7 @@ class Account:
             case AgentFinished(request=request):
                 asked = self._agents[request]
                 self.children.setdefault(asked.call, ChildAccount(asked.agent)).spent += spent
+            # With a model at work, an interrupt books what the model used until then.
             case Interrupted() if not self._model:
                 # No answer comes any more: what the child had reported is booked, and then its call settles.
                 call = next(effect.call for effect in rest if isinstance(effect, CallSettled))

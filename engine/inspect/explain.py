@@ -98,14 +98,19 @@ class Timeline:
 
     def __init__(self, entries: Sequence[bytes], session: str) -> None:
         self._session = session
+        # A list, since each account goes through all of it, and to fold the journal costs the most.
         self._occurrences = list(_occurrences(entries, session))
+        # By our own ids: a provider repeats its ids from turn to turn.
         turns = [one.what for one in self._occurrences if isinstance(one.what, TurnEnded)]
+        # Calls of a copied run come out as well: a fork explains what it took over without the original's
+        # file.
         self.calls: dict[str, ToolCall] = {call.id: call for turn in turns for call in turn.calls}
 
     @property
     def children(self) -> list[str]:
         """The sessions of the children that calls started."""
         return [
+            # A child that was begun before a fork is kept under the original's name.
             f"{one.session}.{one.what.call}"
             for one in self._occurrences
             if isinstance(one.what, AgentStarted)
@@ -121,6 +126,7 @@ class Timeline:
         return [self._account(wish) for name, wish in self.calls.items() if name.endswith(end)]
 
     def _account(self, wish: ToolCall) -> Explanation:
+        # A new one each time: it remembers the questions of one call.
         story = _Story(wish.id)
         # A pass over all occurrences for one call: asking why is rare, and an index would take as long.
         moments = [
@@ -133,6 +139,8 @@ class Timeline:
             call=wish.id,
             tool=wish.name,
             arguments=wish.arguments,
+            # An answer may be dated before the step that applied it. Moments of one time stay in the
+            # journal's order.
             moments=tuple(sorted(moments, key=lambda moment: moment.at)),
         )
 
@@ -145,6 +153,8 @@ def _occurrences(entries: Sequence[bytes], session: str) -> Iterator[_Occurrence
         # effects are of when it was applied, perhaps by another process: time must not run backwards.
         posted = isinstance(step.event, Post)
         now = now if posted else max(now, step.at)
+        # First, since it is the cause of the effects. The calls are those of before: an interrupt may have
+        # settled them all by now.
         if (met := _interference(step.entry, calls_in(step.before))) is not None:
             yield _Occurrence(step.at if posted else now, step.session, met)
         for effect in step.effects:
@@ -155,6 +165,7 @@ def _occurrences(entries: Sequence[bytes], session: str) -> Iterator[_Occurrence
 
 def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
     match entry:
+        # The journal does not say which process it was, so neither does the account.
         case TakenOver():
             text = "another process went on with the run, or the same one later, while the call was open"
             return _Interference(open_, "taken over", text)
@@ -168,6 +179,7 @@ def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
             return _Interference(open_, "handed over", text)
         case Stepped(event=CallCancelled(call=call)):
             return _Interference((call,), "given up", "a person gave up this call")
+        # An interrupt names no call: it met each that had no result.
         case Stepped(event=Interrupted()):
             return _Interference(open_, "interrupted", "the run was asked to stop")
         case _:
@@ -190,18 +202,23 @@ class _Story:
                 yield from (
                     ("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == self._name
                 )
+            # Hooks of other occasions name no call, so they never match here.
             case HookAsked(call=self._name, hook=hook, names=names):
                 yield "hooks", f"asked at {hook}: {', '.join(names)}"
+            # One moment for each hook, since each has its own reasons.
             case HookEnded(call=self._name, said=said):
                 yield from (("hook", _hook(one)) for one in said)
+            # Possibly more than once: arguments that a person edited pass the rules again.
             case CallJudged(call=self._name):
                 detail = f": {what.detail}" if what.detail else ""
                 yield "judged", f"{what.verdict}, by {what.ground}{detail}"
+            # With the arguments that ran: hooks and approvers may have changed the model's.
             case ToolStarted(call=self._name):
                 yield "started", f"{what.tool} {what.arguments}"
             # With the session, where the child's own story is told.
             case AgentStarted(call=self._name):
                 yield "started", f"agent {what.agent}, in session {session}.{self._name}: {what.prompt}"
+            # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
             case CallSettled(call=self._name):
                 yield "ended", f"{what.outcome}: {what.content}"
             case _Interference(calls=calls) if self._name in calls:
@@ -214,10 +231,12 @@ class _Story:
             case ApprovalRequested(call=self._name, request=request):
                 # Answers name the question only, so the story remembers which ones are its own.
                 self._questions.add(request)
+                # With the id of the question: a person's own log of answers has that and not the call.
                 yield "asked", f"a person, because of {what.why}; the question is {request}"
             case ApprovalResolved(request=request) if request in self._questions:
                 by = f", by {what.by}" if what.by else ""
                 yield "answered", f"{_decision(what.decision)}{by}"
+            # An auditor must tell silence from a question that was taken back: only the first waited in vain.
             case ApprovalWithdrawn(request=request) if request in self._questions:
                 yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
             case _:
@@ -225,6 +244,7 @@ class _Story:
 
 
 def _hook(said: HookSaid) -> str:
+    # Rules pass over a failed hook, so its answer is no part of the account.
     if said.fault:
         return f"{said.name} has no say: {said.fault}"
     answer = said.answer
@@ -234,14 +254,17 @@ def _hook(said: HookSaid) -> str:
         f"with {answer.arguments}" if answer.arguments else "",
         "adds context" if answer.context else "",
     ]
+    # A silent hook is told, too: it explains why the rules had the last word.
     return f"{said.name}: {', '.join(filter(None, words)) or 'nothing to say'}"
 
 
 def _decision(decision: Decision) -> str:
     match decision:
+        # Edited arguments are quoted: what ran is not what the model wished.
         case Approve(arguments=edited):
             return f"yes, with {edited}" if edited else "yes"
         case ApproveAlways(where=where):
+            # Without a condition, the yes holds for every later call of the tool.
             return "yes, always" + (f" where {where}" if where else "")
         case Deny(message=message, interrupt=ends):
             return f"no{f': {message}' if message else ''}{', and stop' if ends else ''}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..journal.summary import SessionSummary
 
+# In every document, so that a file says what it is when its name is lost.
 FORMAT = "turnwheel session"
 
 FORMAT_VERSION = 1
@@ -40,16 +41,19 @@ def export_entries(
     ``summary`` true was written by a compaction: the model saw it in place of older ones. Settings, events
     and notices are left out. Children are sessions of their own.
     """
+    # Messages are read from the effects: the history at the end lacks other branches and what was summarised.
     tree, state = RunTree(), initial_state(entries)
     messages: list[dict[str, Any]] = []
     before = ""
     for entry, effects in read(entries, session, state):
         tree.follow(entry, state)
+        # After the entry is applied: the first messages of a run come with the entry that opens it.
         run = "" if state.machine is None else state.machine.memory.run
         if isinstance(entry, Forked) and entry.run:
             # The run goes on under another name here, and `runs` knows only that one.
             for message in messages:
                 message["run"] = run if message["run"] == before else message["run"]
+        # The name until now: the entry of a fork has a new one, and the messages have the old one.
         before = run
         for effect in effects:
             if isinstance(effect, AppendMessage):
@@ -67,8 +71,10 @@ def export_entries(
         "runs": tree.runs(),
         "messages": messages,
     }
+    # Indented, for people and for a comparison line by line.
     return msgspec.json.format(msgspec.json.encode(document), indent=1)
 
 
 def _plain(message: Message, run: str, *, summary: bool) -> dict[str, Any]:
+    # By the converter: msgspec alone would leave out the types of the parts.
     return {"run": run, "summary": summary, **converter.unstructure(message, Message)}

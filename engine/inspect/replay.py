@@ -60,6 +60,7 @@ class ReplayedStep:
     at: float
     entry: Entry
     before: State | None
+    # Values and no machine: the fold moves its machine on, and a kept step must stay as it was.
     state: State | None
     memory: Memory | None
     config: Config | None
@@ -70,11 +71,14 @@ class ReplayedStep:
     @property
     def event(self) -> Event | None:
         """What happened; None for an entry that is about the run or the session as a whole."""
+        # A posted event is shown twice: when it came, and at the step that applied it. The time between is
+        # how long it waited.
         return self.entry.event if isinstance(self.entry, Posted | Stepped) else None
 
     @property
     def machine(self) -> Machine | None:
         """A machine that is where this one was, to be stepped by hand; None before the first run."""
+        # A new one each time, so that stepping it by hand does not disturb the replay or another caller.
         if self.config is None or self.state is None or self.memory is None:
             return None
         return Machine(self.config, self.state, self.memory)
@@ -97,9 +101,12 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
     Raises `JournalError` for the first entry that cannot be read or does not follow from those before it. All
     steps before it are yielded first.
     """
+    # Looked up before the fold: whose an entry is depends on the forks that come after it.
     copies = [(number, entry.session) for number, entry in entries_of(Forked, entries)]
     state, before = initial_state(entries), None
+    # The reading moves this one state on. A copy for each step would cost a long session too much.
     reading = read(entries, session, state)
+    # Counted here, since an entry that fails is never handed over and could not say its number.
     for number in range(len(entries)):
         try:
             entry, effects = next(reading)
@@ -121,8 +128,10 @@ def replayed(entries: Sequence[bytes], session: str) -> Iterator[ReplayedStep]:
             config=None if machine is None else machine.config,
             effects=effects,
             spent=state.spent,
+            # Under the name from above: children that were begun before a fork are the original's.
             children=() if machine is None else links_of(machine.state, name),
         )
+        # Noted after the reader has the step: by the next round the machine stands elsewhere.
         before = None if machine is None else machine.state
 
 
@@ -144,8 +153,10 @@ def as_plain(step: ReplayedStep) -> dict[str, Any]:
         # The label alone: the state itself is in the step before.
         "before": "" if step.before is None else step.before.label,
         "label": step.label,
+        # In full, unlike in a journal: a reader of JSON has no machine to make it with.
         "state": None if step.state is None else converter.unstructure(step.state, State),
         "effects": [_plain_effect(effect) for effect in step.effects],
+        # Always written, also where it is nothing: a program that adds up needs no case of its own.
         "spent": converter.unstructure(step.spent, Spent),
         "children": [converter.unstructure(child, ChildLink) for child in step.children],
     }
@@ -153,14 +164,17 @@ def as_plain(step: ReplayedStep) -> dict[str, Any]:
 
 def plain_entry(entry: Entry) -> dict[str, Any]:
     """*entry* as what JSON is made of, without the version that it is written with."""
+    # As the union and not as its own class: only the union writes the tag.
     plain: dict[str, Any] = converter.unstructure(entry, Entry)
     return plain
 
 
 def _plain_effect(effect: Effect) -> dict[str, Any]:
+    # Each union has its own hooks in the converter, and there is none for all effects together.
     kinds = ((is_request, Request), (is_record, Record), (is_notice, Notice), (_is_cancel, Cancel))
     kind = next(kind for is_kind, kind in kinds if is_kind(effect))
     plain: dict[str, Any] = converter.unstructure(effect, kind)
+    # A cancel is in no union and gets no tag by itself. All others have the same tag already.
     return {TAG: tag_of(type(effect)), **plain}
 
 
@@ -170,4 +184,5 @@ def _is_cancel(effect: Effect) -> bool:
 
 def line(step: ReplayedStep) -> bytes:
     """*step* as one line of JSON."""
+    # One line for each step, so that a long session is written and read without being held.
     return in_json(as_plain(step))

@@ -52,8 +52,10 @@ def runs_of(entries: Sequence[bytes], session: str) -> tuple[RunInfo, ...]:
 
     Raises `JournalError` for what cannot be read.
     """
+    # Folded, since a journal names the parent of no run: it follows from the branches in between.
     tree, state = RunTree(), initial_state(entries)
     for entry, _ in read(entries, session, state):
+        # At each entry and not at the end: the state knows only where it stands now.
         tree.follow(entry, state)
     return tree.runs()
 
@@ -63,7 +65,9 @@ class RunTree:
     """The runs of a journal, as its entries are read."""
 
     def __init__(self) -> None:
+        # A dict keeps the order of insertion, which is the order in which runs began.
         self._runs: dict[str, RunInfo] = {}
+        # Empty for the beginning, as in an entry that goes back there.
         self._here = ""
         self._copied: dict[str, Spent] = {}
 
@@ -71,8 +75,10 @@ class RunTree:
         """Take in *entry*, which was just applied to *state*."""
         match entry:
             case RunOpened(run=run):
+                # The entry is applied already, so the state knows the prompt that this run took.
                 self._runs[run] = RunInfo(run=run, parent=self._here, prompt=state.prompt, at=entry.at)
                 self._here = run
+            # Going back is no run: it only says what the next one goes on from.
             case Branched(run=run):
                 self._here = run
             case Forked(run=run):
@@ -89,7 +95,9 @@ class RunTree:
         mine = self._runs.pop(self._here) if run else None
         self._runs = {name: attrs.evolve(info, copied=True) for name, info in self._runs.items()}
         if mine is not None:
+            # Its spend begins at nothing, for what came before is on the original's bill.
             self._runs[run] = attrs.evolve(mine, run=run, spent=Spent())
+            # Only the latest fork counts: what an earlier one copied is within the sum that this one copied.
             self._here, self._copied = run, {run: state.copied_spent}
 
     def _account(self, machine: Machine | None) -> None:
@@ -99,10 +107,12 @@ class RunTree:
             reason = over.reason if isinstance(over, Done) else None
             # A copied run remembers its earlier spend, for its limits; the original's bill has that already.
             spent = machine.memory.spent - self._copied.get(run, Spent())
+            # At each step anew: a process that is lost leaves no entry that says so.
             self._runs[run] = attrs.evolve(self._runs[run], reason=reason, spent=spent)
 
     def runs(self) -> tuple[RunInfo, ...]:
         """All runs, in the order they began."""
+        # Found at the end, since a branch may come back to any run at any time.
         parents = {info.parent for info in self._runs.values()}
         return tuple(
             [
