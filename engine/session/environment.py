@@ -83,7 +83,7 @@ class Environment:
 
 # Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;
 # their members are documented at `Result` and `Session`.
-# ruff: noqa: D102
+# ruff: noqa: D102  # see above
 
 
 class ChildResult(Protocol):

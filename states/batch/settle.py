@@ -134,7 +134,7 @@ def told_to_stop(call: Call, draft: Draft) -> Call | None:
 
 def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
     """*call*, which will not run, with the result that tells its model why; its questions are withdrawn."""
-    # Before the result: a page closes its question before it sees that the call is over.
+    # Before the result, so that an approval page closes the question before the call is over.
     withdraw(call, draft)
     match level:
         case Stopping.DENIED:

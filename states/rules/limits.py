@@ -113,7 +113,7 @@ def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _unattended(tool: ToolSpec) -> bool:
-    # A tool that only reads may still want a yes each time, and a child has no person to give it.
+    # A tool that only reads may still want a yes each time. By default a child stops at no question.
     return tool.side_effect is SideEffect.READ_ONLY and tool.approval is not Approval.ALWAYS
 
 
