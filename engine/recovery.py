@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 WHY = {
     Failure.LOST: "the process that waited for the answer is gone",
-    Failure.UNBEGUN: "nobody had begun to ask here",
+    Failure.UNBEGUN: "no process had begun to ask",
 }
 """The message of the failure after which a model is asked once more; journals have these texts."""
 

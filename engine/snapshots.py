@@ -78,8 +78,8 @@ from ..states.state import (
 from ..states.thinking import NATURAL_ENDS
 from .codec import UNREADABLE, decode, encode
 
-VERSION = 3
-"""The version of a snapshot; see `entries.VERSION` for when to raise it. No other one is read."""
+SNAPSHOT_VERSION = 3
+"""The version of a snapshot; see `entries.SNAPSHOT_VERSION` for when to raise it. No other one is read."""
 
 NAME = "this snapshot"
 
@@ -160,7 +160,7 @@ def dump(state: State, memory: Memory, key: bytes | None) -> bytes:
     """*state* and *memory* as JSON, signed with *key* if there is one."""
     history = memory.history
     written: dict[str, Any] = {
-        "version": VERSION,
+        "version": SNAPSHOT_VERSION,
         "state": state,
         "length": len(history),
         "revision": history.revision,
@@ -222,10 +222,10 @@ def _check_version(data: bytes) -> None:
         version = msgspec.json.decode(data, type=_Versioned).version
     except UNREADABLE:
         return  # it is no snapshot, which is said where it is read
-    if version > VERSION:
-        raise NewerVersion(NAME, version, VERSION)
-    if version < VERSION:
-        msg = f"{NAME} has version {version}, known here is {VERSION}: fold its journal instead"
+    if version > SNAPSHOT_VERSION:
+        raise NewerVersion(NAME, version, SNAPSHOT_VERSION)
+    if version < SNAPSHOT_VERSION:
+        msg = f"{NAME} has version {version}, known here is {SNAPSHOT_VERSION}: fold its journal instead"
         raise JournalError(msg)
 
 

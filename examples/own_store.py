@@ -130,9 +130,8 @@ async def main() -> None:
             await check(partial(FileStore, Path(there, str(number))))
             print(f"ok  {check}")
         sys.path.insert(0, str(Path(__file__).parent))  # the killed processes import the store from here
-        print(
-            f"ok  {await store_contract.survives_kill('own_store:FileStore', str(Path(there, 'killed')))} entries survived"
-        )
+        survived = await store_contract.survives_kill("own_store:FileStore", str(Path(there, "killed")))
+        print(f"ok  {survived} entries survived")
 
 
 if __name__ == "__main__":

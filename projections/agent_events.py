@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, final
 
 from ..effects.messages import Message, Part, Reasoning, Text, ToolCall
 from ..effects.notices import Compacted, CompactionFailed, Notice, RunEnded
-from .json_events import NATURAL_ENDS, REASON_WORDS, WANTED_ENDS, JsonEvent
+from ..states.thinking import NATURAL_ENDS
+from .json_events import REASON_WORDS, WANTED_ENDS, JsonEvent
 from .run_view import Projection, RunView
 
 if TYPE_CHECKING:

@@ -115,9 +115,6 @@ REASON_WORDS = {
 }
 """Every reason in every vocabulary: a new one without a row fails at its first run."""
 
-NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE})
-"""The model ended the run."""
-
 WANTED_ENDS = frozenset({DoneReason.INTERRUPTED, DoneReason.ABORTED})
 """A person ended the run."""
 

@@ -155,7 +155,7 @@ class ScenarioWorld:
 
     def perform(self, command: Command, name: str = "scenario") -> Iterator[str]:
         """Let *command*, of the scenario *name*, happen; the lines that are recorded of it."""
-        said = _Said(command)
+        said = _Answered(command)
         self.effects, self.acts, self._late = [], [], said.late
         try:
             self.now = self.now + 1.0 if (at := said.number("at")) is None else at
@@ -234,7 +234,7 @@ class ScenarioWorld:
         for event in recovery.events:
             yield from self._step(event)
 
-    def _act(self, said: _Said) -> Act:
+    def _act(self, said: _Answered) -> Act:
         act = COMMANDS[said.head](self, said) if said.head in COMMANDS else None
         if act is None:
             way = f"commands are {', '.join(COMMANDS)}; each case in scenarios_world shows how it is written"
@@ -247,7 +247,7 @@ class ScenarioWorld:
 
     # People
 
-    def people(self, said: _Said) -> Act | None:
+    def people(self, said: _Answered) -> Act | None:
         """What people say and decide about the run as a whole."""
         at, idle = self.now, self._idle
         match said.words:
@@ -273,7 +273,7 @@ class ScenarioWorld:
             case _:
                 return None
 
-    def decide(self, said: _Said) -> Act | None:
+    def decide(self, said: _Answered) -> Act | None:
         """What a person answers to a question, or gives up."""
         by = said.option("by")
         match said.words:
@@ -304,7 +304,7 @@ class ScenarioWorld:
 
     # Performers
 
-    def model(self, said: _Said) -> Act | None:
+    def model(self, said: _Answered) -> Act | None:
         """What the model that is asked says."""
         at, request = self.now, self._request(CallModel).id
         match said.words[1:]:
@@ -338,7 +338,7 @@ class ScenarioWorld:
                 return None
 
     def _finished(
-        self, request: str, pieces: tuple[Piece, ...], said: _Said, stop: str = ""
+        self, request: str, pieces: tuple[Piece, ...], said: _Answered, stop: str = ""
     ) -> ModelFinished:
         called = self._streamed[1] or any(isinstance(piece, CallPiece) for piece in pieces)
         return ModelFinished(
@@ -359,7 +359,7 @@ class ScenarioWorld:
         calls = [] if rope is None else [piece for piece in rope.pieces if isinstance(piece, CallPiece)]
         return 0 if rope is None else rope.count, len(calls)
 
-    def _pieces(self, words: list[Word], said: _Said) -> tuple[Piece, ...]:
+    def _pieces(self, words: list[Word], said: _Answered) -> tuple[Piece, ...]:
         """The pieces that phrases say; one that begins with no verb goes on with the verb before."""
         index, verb = self._streamed[1], "says"
         pieces: list[Piece] = []
@@ -382,7 +382,7 @@ class ScenarioWorld:
                     raise LookupError(msg)
         return tuple(pieces)
 
-    def tool(self, said: _Said) -> Act | None:
+    def tool(self, said: _Answered) -> Act | None:
         """What a tool does that is at work."""
         at, name, seconds = self.now, text_of((*said.words, "", "")[1]), said.number("seconds") or 0.0
         request = self._request(RunTool, name).id
@@ -403,7 +403,7 @@ class ScenarioWorld:
             case _:
                 return None
 
-    def others(self, said: _Said) -> Act | None:
+    def others(self, said: _Answered) -> Act | None:
         """What hooks, children, timers and the reader of instructions do."""
         match said.words:
             case ["hook", *words]:
@@ -444,7 +444,7 @@ class ScenarioWorld:
     # The process, and readers
 
     def process(  # noqa: PLR0911  # one return for each command, and two for an event
-        self, said: _Said
+        self, said: _Answered
     ) -> Act | None:
         """What happens to the process, to time and to settings."""
         match said.words:
@@ -474,7 +474,7 @@ class ScenarioWorld:
             case _:
                 return None
 
-    def looks(self, said: _Said) -> Act | None:
+    def looks(self, said: _Answered) -> Act | None:
         """What a reader wants to see."""
         match said.words:
             case ["state"]:
@@ -491,7 +491,7 @@ class ScenarioWorld:
 
     # What is meant
 
-    def _input(self, said: _Said) -> str:
+    def _input(self, said: _Answered) -> str:
         self._inputs += 1
         return said.option("id") or f"input-{self._inputs}"
 
@@ -537,7 +537,7 @@ class ScenarioWorld:
         return found[int(number or 1) - 1]
 
 
-COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Said], Act | None]]] = {
+COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Answered], Act | None]]] = {
     **dict.fromkeys(("prompt", "send", "steer", "interrupt", "control"), ScenarioWorld.people),
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
     "model": ScenarioWorld.model,
@@ -550,7 +550,7 @@ COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Said], Act | None]]] = {
 
 
 @final
-class _Said:
+class _Answered:
     """A *command* being read: the words of its phrases, and the options that nothing has used yet."""
 
     def __init__(self, command: Command) -> None:

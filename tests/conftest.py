@@ -72,14 +72,12 @@ def _hunted(session: pytest.Session) -> list[Any]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin the hunt, if it is asked for."""
     items = _hunted(session)
     if any(hasattr(item, "callspec") for item in items) and not session.config.option.collectonly:
         items[0].module.begin(items, beside=len(items) < len(session.items))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End it, also where the tests were stopped."""
     for item in _hunted(session)[:1]:
         item.module.end()
 

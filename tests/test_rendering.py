@@ -16,14 +16,7 @@ from turnwheel.effects.permissions import Rule
 from turnwheel.effects.records import Record, WithdrawTool
 from turnwheel.effects.requests import Cancel, Request
 from turnwheel.effects.usage import Spent
-from turnwheel.engine.rendering import (
-    WORDING,
-    line_of,
-    memory_lines,
-    message_line,
-    quoted,
-    state_line,
-)
+from turnwheel.engine.rendering import WORDING, line_of, memory_lines, message_line, quoted, state_line
 from turnwheel.states.context import Mail, Memory
 from turnwheel.states.state import State
 

@@ -21,12 +21,12 @@ from ...effects.requests import AskApproval
 from ...performers.base import Performer
 from ..cli.exit_codes import MEANINGS, Exit, exit_for
 from ..cli.run_options import RunOptions
-from ..cli.signals import Signals
 from ..cli.workspace import Workspace, apply_choices, open_workspace
 from ..stand_in.server import CLI_PACE
 from ..terminal.approval_prompt import say_yes
 from ..terminal.call_summary import number
 from ..terminal.outcome import show_resting
+from ..terminal.signals import Signals
 from .actions import LineActions
 from .line_source import Lines, PipedLines, TypedLines
 from .raw_input import Keyboard

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from ...engine.inspect.bisect import Plain
 from ..terminal.call_summary import essence, number
 from .option_types import short
-
-Plain = dict[str, Any]
 
 UNSAID = frozenset({"type", "at", "id", "request", "run"})
 """Fields that are not told of what is not known here."""

@@ -26,11 +26,11 @@ from ..terminal.approval_prompt import TerminalApprover, say_yes
 from ..terminal.outcome import ending_line, show_resting
 from ..terminal.recovery_notes import batch_calls, open_questions, recovery_lines
 from ..terminal.screen import Screen
+from ..terminal.signals import Signals
 from ..terminal.terminal import Terminal
 from .exit_codes import MEANINGS, Exit, exit_for
 from .json_lines import JsonLines
 from .run_options import Output, RunOptions
-from .signals import Signals
 from .workspace import (
     Workspace,
     answerer,

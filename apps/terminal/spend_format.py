@@ -49,7 +49,7 @@ def brief(spent: Spent) -> Iterator[str]:
 
 
 def cell(spent: Spent) -> str:
-    """The cost of *spent* in a table, where a question mark stands for what has no price."""
+    """The cost of *spent* in a table; a question mark stands for tokens without a price."""
     if not spent.unpriced:
         return _dollars(spent.cost)
     return f"{_dollars(spent.cost)} + ?" if spent.cost else "?"

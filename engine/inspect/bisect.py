@@ -47,7 +47,7 @@ MADE = ("before", "label", "state", "effects", "spent")
 NAMED = 8
 """The number of differences that are named."""
 
-SHOWN = 100
+MAX_QUOTED_LINE = 100
 """Bytes of a line that an error shows."""
 
 
@@ -278,7 +278,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[Plain]:
         with suppress(msgspec.MsgspecError):
             step = msgspec.json.decode(text)
         if not isinstance(step, dict) or not {"number", "entry", *MADE} <= step.keys():
-            msg = f"line {number} is no step as replay --json writes it: {text[:SHOWN]!r}"
+            msg = f"line {number} is no step as replay --json writes it: {text[:MAX_QUOTED_LINE]!r}"
             raise JournalError(msg)
         yield cast("Plain", step)
     if not number:

@@ -84,7 +84,7 @@ What may happen in a copy in place of a step: an event, such as the step's own w
 setting; another answer to the question; or another text for an answer, a result or a prompt.
 """
 
-SHOWN = 200
+MAX_QUOTED_EVENT = 200
 """Characters of a value that an error shows."""
 
 POSTED = UserSent | UserSteered | ControlReceived
@@ -126,7 +126,7 @@ def check_replacement(instead: object) -> None:
         case _ if isinstance(instead, Answer | Post):
             _check_storable(instead)
         case _:
-            msg = f"instead must be an event, a setting, a decision or text; got {instead!r:.{SHOWN}}"
+            msg = f"instead must be an event, a setting, a decision or text; got {instead!r:.{MAX_QUOTED_EVENT}}"
             raise ArgumentError(msg)
 
 
@@ -142,7 +142,7 @@ def _check_storable(event: Answer | Post) -> None:
     except Exception:  # noqa: BLE001  # fields of any type, which fail in any way
         same = False
     if not same:
-        msg = f"{repr(event)[:SHOWN]} cannot be kept: a field is not of its type, or no finite number"
+        msg = f"{repr(event)[:MAX_QUOTED_EVENT]} cannot be kept: a field is not of its type, or no finite number"
         raise ArgumentError(msg)
 
 

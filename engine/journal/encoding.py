@@ -24,7 +24,7 @@ MARK: Final = "v"
 UNMARKED = 2
 """The version of an entry without that key."""
 
-SHOWN = 200
+MAX_QUOTED_ENTRY = 200
 """Bytes of an unreadable entry, and characters of the reason, that an error shows."""
 
 
@@ -66,6 +66,6 @@ def decode_entry(data: bytes, where: str = "this entry") -> Entry:
         raise
     # Valid JSON of another shape fails in as many ways as a converter has; to a caller they are one.
     except UNREADABLE as error:
-        shown = f"{data[:SHOWN]!r} ({str(error)[:SHOWN]})"
+        shown = f"{data[:MAX_QUOTED_ENTRY]!r} ({str(error)[:MAX_QUOTED_ENTRY]})"
         msg = f"{where} cannot be read: {shown}; it is damaged, or not turnwheel's: restore it from a backup"
         raise JournalError(msg) from error

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 MOST_HELD = 50_000_000
 """Characters of full results that are held in memory, where no journal has them; the oldest go first."""
 
-SHOWN = 500
+MAX_OPENING = 500
 """Characters of a prompt by which a person recognises a run or a session."""
 
 ResultPlace = int | str
@@ -410,7 +410,7 @@ def _open(state: SessionState, opened: RunOpened) -> tuple[Effect, ...]:
     state.runs += 1
     # Read before the machine begins: its first step takes the prompt out of the mail.
     mail = machine.memory.waiting(MailKind.PROMPT) or machine.memory.session.mail
-    state.prompt = mail[0].text[:SHOWN] if mail else ""
+    state.prompt = mail[0].text[:MAX_OPENING] if mail else ""
     state.opening = state.opening or state.prompt
     return machine.advance(at=opened.at)
 

@@ -176,8 +176,8 @@ class Children:
 
 CHILD_SYSTEM = """\
 You are {name}, a helper of another agent. {description}
-Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
-questions."""
+Do what you are asked, with the tools you have, and end with a summary of your findings. No person can
+answer questions."""
 
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
 """Reasons after which a child's answer counts as a failure. After a limit, its findings are worth reading."""
@@ -229,7 +229,7 @@ def child_config(parent: Config, child: ChildSpec, request: RunAgent) -> Config:
 async def refuse(request: AskApproval, scene: PerformContext) -> ApprovalGiven:
     """Deny a question, for a run that no approver can reach."""
     # It would rest for ever. The model reads the text, and can go on without the tool.
-    denied = Deny(message="Denied: nobody can be asked. Go on without it.")
+    denied = Deny(message="Denied: no person can be asked. Go on without it.")
     return ApprovalGiven(at=scene.clock.now(), request=request.id, decision=denied)
 
 

@@ -90,7 +90,7 @@ class SessionLog:
         known = 0 if self.stale or self._journal is None else self._journal.length
         entries = await self._store.load(self.session, known)
         if known and branch_targets(entries):
-            # Somebody went back to where nothing is kept of here.
+            # Another process went back to a run whose end is not kept here.
             known, entries = 0, await self._store.load(self.session)
         self._take_in(self._store, entries, known, self.state if known else None)
         # The ends of earlier runs are only needed for branches, and each holds a whole history.

@@ -177,7 +177,6 @@ class Paper:
         self._rest = ""
 
     def write(self, text: str) -> None:
-        """Show *text*, and obey the codes in it."""
         text, self._rest = self._rest + text, ""
         for match in CODE.finditer(text):
             if match[0] == "\x1b":  # the rest of the code has not come yet
@@ -217,7 +216,6 @@ class Paper:
 
     @property
     def text(self) -> str:
-        """All rows, without the blanks at their ends."""
         return "\n".join("".join(row).rstrip() for row in self._rows)
 
 
@@ -258,7 +256,6 @@ class Forked:
 
 
 def _become(arguments: Sequence[str], terminal: int, env: Mapping[str, str]) -> Never:
-    """Be turnwheel at *terminal*, and end as it does."""
     code = 99
     try:
         os.setsid()
@@ -301,7 +298,6 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is on the screen, with what has scrolled away."""
         return self.paper.text
 
     def see(self, text: str) -> None:
@@ -384,7 +380,6 @@ class Talk:
         self.process.stdin.flush()
 
     def until(self, kind: str) -> dict[str, Any]:
-        """The next notice that is a *kind*."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             notice: dict[str, Any] = json.loads(line)

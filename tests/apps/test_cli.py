@@ -20,12 +20,7 @@ from turnwheel import DoneReason, Settings, SQLiteStore
 from turnwheel.apps.cli import main
 from turnwheel.apps.cli.commands import turnwheel
 from turnwheel.apps.cli.event_text import WORDS, told
-from turnwheel.apps.cli.exit_codes import (
-    BY_REASON,
-    MEANINGS,
-    Exit,
-    table,
-)
+from turnwheel.apps.cli.exit_codes import BY_REASON, MEANINGS, Exit, table
 from turnwheel.apps.cli.run_options import RunOptions, model_of
 from turnwheel.effects import (
     events,
@@ -39,7 +34,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
 )
-from turnwheel.engine.codec import decode
+from turnwheel.engine.codec import decode, tag_of
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.journal import entries
 
@@ -251,5 +246,6 @@ def test_what_a_step_says_is_short_also_where_another_version_wrote_it(
 
 
 def test_what_is_told_in_words_of_its_own_is_there() -> None:
-    there = {name for module in (notices, records, requests, events, entries) for name in vars(module)}
+    modules = (notices, records, requests, events, entries)
+    there = {tag_of(kind) for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     assert set(WORDS) - there == set()

@@ -23,25 +23,12 @@ from turnwheel.apps.chat.key_decoder import EditKey, KeyDecoder
 from turnwheel.apps.chat.line_editor import MOST_ROWS, LineEditor, lay_out
 from turnwheel.apps.chat.questions import Questions, effective_decision
 from turnwheel.apps.cli.call_report import report_lines
-from turnwheel.apps.cli.option_types import (
-    hook,
-    priced_model,
-    resolve_question,
-    rule,
-    short,
-    span,
-    thinking,
-)
+from turnwheel.apps.cli.option_types import hook, priced_model, resolve_question, rule, short, span, thinking
 from turnwheel.apps.cli.run_table import branches
 from turnwheel.apps.cli.run_table import resolve_run as meant_run
 from turnwheel.apps.cli.session_table import age, family_order
 from turnwheel.apps.terminal.approval_card import Question, card
-from turnwheel.apps.terminal.call_summary import (
-    duration,
-    essence,
-    outcome_summary,
-    preview,
-)
+from turnwheel.apps.terminal.call_summary import duration, essence, outcome_summary, preview
 from turnwheel.apps.terminal.notice_lines import decision_text
 from turnwheel.apps.terminal.sanitize import clean, first_lines, one_line
 from turnwheel.apps.terminal.screen import Dock, Screen
@@ -67,12 +54,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bill(cost: str, tokens: int, unpriced: int) -> str:
-    """What is said of a *cost*."""
     return money(Spent(usage=Usage(input=tokens), cost=Decimal(cost), unpriced=unpriced))
 
 
 def before(tool: str, **arguments: object) -> list[tuple[str, str]]:
-    """What is shown of a call before it is approved."""
     Path("a.txt").write_text("one\ntwo\n-- three\nfour\n", "utf-8")
     return preview(tool, json.dumps(arguments), Path())
 
@@ -89,18 +74,15 @@ def keys(data: bytes) -> list[EditKey | str]:
 
 
 def text_of(key: EditKey | str) -> str:
-    """The text of a *key*, if it is one."""
     return "" if isinstance(key, EditKey) else key
 
 
 def typed(text: str, *keys: EditKey | str) -> str:
-    """What stands in a line, with a bar for the caret."""
     made = line(text, *keys, before=("first", "second"))
     return f"{made.text[: made.caret]}|{made.text[made.caret :]}"
 
 
 def means(text: str) -> ParsedLine:
-    """What *text* means, whether or not a question is open."""
     assert parse_line(text, asked=True) == parse_line(text, asked=False)
     return parse_line(text, asked=True)
 
@@ -199,7 +181,7 @@ def test_the_only_question_needs_no_name() -> None:
     assert [one.name for one in asked("1").named("", 9.0)] == ["1"]
     assert [one.name for one in asked("1", "2").named("2", 9.0)] == ["2"]
     assert [one.name for one in asked("1", "2").named("all", 9.0)] == ["1", "2"]
-    with pytest.raises(ConfigError, match="2 questions are open: say which one, 1 or 2, or all"):
+    with pytest.raises(ConfigError, match="2 questions are open; name one: 1 or 2, or all"):
         asked("1", "2").named("", 9.0)
     with pytest.raises(UnknownRequest, match="no open question '3'; open: '1', '2'"):
         asked("1", "2").named("3", 9.0)
@@ -211,7 +193,7 @@ def test_a_yes_is_only_for_a_question_that_was_seen() -> None:
     questions = asked("1")
     assert questions.close("r-10") is not None
     assert questions.close("r-10") is None
-    with pytest.raises(ConfigError, match="no question is open any more"):
+    with pytest.raises(ConfigError, match="no question is open; a leading space"):
         questions.named("", 9.0)
 
 
@@ -223,9 +205,9 @@ def test_a_yes_to_edited_arguments_says_which() -> None:
     assert effective_decision(edited, Approve()) == Approve(arguments='{"a": 1}')
     assert effective_decision(edited, Deny()) == Deny()
     assert effective_decision(question, Approve()) == Approve()
-    with pytest.raises(ConfigError, match="say y to this one"):
+    with pytest.raises(ConfigError, match="does not cover edited arguments"):
         effective_decision(edited, ApproveAlways())
-    with pytest.raises(ConfigError, match="no JSON object"):
+    with pytest.raises(ConfigError, match="not a JSON object"):
         questions.edit(question, "[]", {})
 
 
@@ -242,9 +224,8 @@ def test_a_card_shows_what_would_be_done_and_why_it_is_asked() -> None:
     assert lines == ["? write a.txt  #1", "  + x", "  rule: ask write; a no after 30 s"]
     plain = Question(request="r-2", call="r-1", tool="write", arguments="{}", why="tool: it changes things")
     assert [text.plain for text in card(plain, Path(), 80)] == ["? write  #1", "    {}"]
-    assert [text.plain for text in card(plain, Path(), 80, always_why=True)][
-        -1
-    ] == "  tool: it changes things"
+    *_, reason = card(plain, Path(), 80, always_why=True)
+    assert reason.plain == "  tool: it changes things"
 
 
 def test_a_card_says_that_a_call_may_have_run() -> None:
@@ -257,7 +238,7 @@ def test_a_card_says_that_a_call_may_have_run() -> None:
         "  it may have run when its process was lost; run it again?",
     ]
     assert effective_decision(question, Approve()) == Approve()
-    with pytest.raises(ConfigError, match="say y to run this one again"):
+    with pytest.raises(ConfigError, match="answer y to run this one again"):
         effective_decision(question, ApproveAlways())
 
 

@@ -12,16 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from turnwheel import (
-    Approve,
-    Deny,
-    DoneReason,
-    PermissionMode,
-    Policy,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
+from turnwheel import Approve, Deny, DoneReason, PermissionMode, Policy, SetMode, SetModel, SetThinking
 from turnwheel.apps.terminal.countdown import countdown
 from turnwheel.apps.terminal.recovery_notes import recovery_lines
 from turnwheel.apps.terminal.screen import Screen
@@ -29,18 +20,8 @@ from turnwheel.apps.terminal.terminal import Terminal
 from turnwheel.apps.terminal.wrap import Wrap
 from turnwheel.effects.config import ModelSpec, OnLost, OnMaxTokens, Steering
 from turnwheel.effects.events import Failure
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
-from turnwheel.effects.messages import (
-    Outcome,
-    StopReason,
-    ToolCall,
-    user,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.messages import Outcome, StopReason, ToolCall, user
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -91,7 +72,6 @@ RECORDED = Path(__file__).parent / "notice_lines.txt"
 
 
 def shown(*notices: Notice, verbose: bool = False) -> str:
-    """What a person is shown of *notices* in a pipe."""
     file = io.StringIO()
     mails = {
         "p": Mail(lane=MailKind.PROMPT, id="p", text="then\nthis", at=0.0),
@@ -313,14 +293,12 @@ def unsafe(on_lost: OnLost = OnLost.REPORT) -> MachineHarness:
 
 
 def childless() -> MachineHarness:
-    """A run whose child is configured no more."""
     hand = at_work("send")
     hand.machine.reconfigure(config(children=()))
     return hand
 
 
 def resting() -> MachineHarness:
-    """A run that waits to ask for its summary again."""
     small = ModelSpec(name="wire:model", window=1_000)
     hand = MachineHarness(
         config(model=small, policy=Policy(on_max_tokens=OnMaxTokens.COMPACT)), "do it " * 400

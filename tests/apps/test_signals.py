@@ -13,7 +13,7 @@ import pytest
 
 from turnwheel import Agent, Session
 from turnwheel.apps.cli.exit_codes import Exit
-from turnwheel.apps.cli.signals import Signals
+from turnwheel.apps.terminal.signals import Signals
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import ModelFinished
 from turnwheel.effects.messages import StopReason

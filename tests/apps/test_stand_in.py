@@ -21,35 +21,11 @@ import msgspec
 import pytest
 
 from turnwheel.apps.stand_in.faults import FAULTS, SMALL_MODEL
-from turnwheel.apps.stand_in.script import (
-    BASH_MODEL,
-    MODELS,
-    SLOW_MODEL,
-    decide,
-)
-from turnwheel.apps.stand_in.server import (
-    MAX_BODY,
-    MAX_HEAD,
-    StandIn,
-    main,
-)
-from turnwheel.apps.stand_in.wire import (
-    Function,
-    MadeCall,
-    Offer,
-    ScriptedAnswer,
-    WireMessage,
-    pieces,
-)
+from turnwheel.apps.stand_in.script import BASH_MODEL, MODELS, SLOW_MODEL, decide
+from turnwheel.apps.stand_in.server import MAX_BODY, MAX_HEAD, StandIn, main
+from turnwheel.apps.stand_in.wire import Function, MadeCall, Offer, ScriptedAnswer, WireMessage, pieces
 from turnwheel.effects.messages import Message as Said
-from turnwheel.effects.messages import (
-    Outcome,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-    user,
-)
+from turnwheel.effects.messages import Outcome, Role, Text, ToolCall, ToolResult, user
 from turnwheel.performers.models.encoding import transcript
 from turnwheel.performers.tools.builtin import builtin_tools
 from turnwheel.states.rules import compaction, model_messages
@@ -132,7 +108,6 @@ class Chat:
         self.model = rest
 
     def do_ask(self, rest: str, _: list[str]) -> list[str]:
-        """Begin anew with a prompt."""
         self.messages = []
         return self.do_instead(rest, [])
 
@@ -143,12 +118,10 @@ class Chat:
         return self.do_got("", [])
 
     def do_say(self, rest: str, _: list[str]) -> list[str]:
-        """Go on behind an answer."""
         self.messages.append(WireMessage(role="assistant", content=self.step.text))
         return self.do_instead(rest, [])
 
     def do_instead(self, rest: str, _: list[str]) -> list[str]:
-        """Say something before there is an answer."""
         self.messages.append(WireMessage(role="user", content=rest.replace("\\n", "\n")))
         return self.decided()
 
@@ -179,7 +152,6 @@ class Chat:
         return self.decided()
 
     def decided(self) -> list[str]:
-        """What it says and calls now."""
         self.step = decide(self.messages, self.tools, model=self.model)
         told = [{k: v for k, v in arguments.items() if k != "content"} for _, arguments in wishes(self.step)]
         calls = [f"{c.id} {c.name} {json.dumps(t)}" for c, t in zip(self.step.calls, told, strict=True)]
@@ -193,7 +165,6 @@ STORIES = FILE.read_text("utf-8").split("=== ")[1:]
 
 
 def played(story: str) -> str:
-    """*story* with what comes of its commands today."""
     title, *lines = [line for line in story.rstrip("\n").split("\n") if not line.startswith("  ")]
     chat, told = Chat(), [title]
     for number, line in enumerate(lines):
@@ -470,12 +441,12 @@ async def test_health_and_models_can_be_asked_for(client: httpx.AsyncClient) -> 
             "chat/completions",
             b'{"model":"gpt-5","messages":[{"role":"user"}]}',
             404,
-            "no model 'gpt-5'",
+            "unknown model 'gpt-5'",
         ),
         ("POST", "chat/completions", b"x" * (MAX_BODY + 1), 413, "too large"),
         ("GET", "chat/completions", b"", 405, "takes POST"),
         ("POST", "models", b"{}", 405, "takes GET"),
-        ("POST", "embeddings", b"{}", 404, "no '/v1/embeddings' here"),
+        ("POST", "embeddings", b"{}", 404, "unknown path '/v1/embeddings'"),
     ],
 )
 async def test_a_bad_request_is_told_what_is_wrong(
@@ -498,7 +469,6 @@ def peer(response: httpx.Response) -> object:
 
 @asynccontextmanager
 async def connected(server: StandIn, sent: bytes) -> AsyncGenerator[asyncio.StreamReader]:
-    """What comes back when *sent* was written to *server*."""
     reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(server.base_url).port or 0)
     writer.write(sent)
     yield reader

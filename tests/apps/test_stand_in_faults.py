@@ -8,12 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    ModelSpec,
-    Retries,
-)
+from turnwheel import Agent, DoneReason, ModelSpec, Retries
 from turnwheel.apps.stand_in.faults import SMALL_MODEL, SMALL_WINDOW
 from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects.events import Failure
@@ -55,7 +50,6 @@ async def asked(agent: Agent, *prompts: str) -> list[tuple[DoneReason | None, st
 
 
 def waits_of(notices: list[Notice]) -> list[tuple[Failure, float]]:
-    """Which failures were waited for, and until when."""
     return [(notice.failure, notice.due) for notice in notices if isinstance(notice, RetryScheduled)]
 
 

@@ -27,14 +27,7 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 import pytest
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Price,
-    SQLiteStore,
-    ToolContext,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, Price, SQLiteStore, ToolContext, tool
 from turnwheel.effects.config import ModelSpec
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.journal.encoding import decode_entry
@@ -63,7 +56,6 @@ class Block:
     outcome: list[str]
 
     def text(self) -> str:
-        """It as it is written."""
         return "\n".join([*self.above, self.command, *[f"< {line}" for line in self.given], *self.outcome])
 
 
@@ -79,12 +71,10 @@ class Story:
         return f"{self.file.stem}: {self.title}"
 
     def text(self) -> str:
-        """It as it is written."""
         return f"=== {self.title}\n" + "\n".join(block.text() for block in self.blocks) + "\n"
 
 
 def stories(file: Path) -> Iterator[Story]:
-    """The stories that *file* tells."""
     for told in file.read_text("utf-8").split("=== ")[1:]:
         title, _, body = told.partition("\n")
         blocks, above = list[Block](), list[str]()
@@ -150,7 +140,6 @@ class Desk:
         return told.split("\n") if told else []
 
     def masked(self, text: str) -> str:
-        """*text* without what differs from one time to the next."""
         text = text.replace(self.url, "URL").replace(str(self.above), "TMP")
         text = re.sub(rf"\b{re.escape(getpass.getuser())}(?= \()", "PERSON", text)
         text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN", text)
@@ -165,7 +154,6 @@ class Desk:
         return ID.sub(lambda m: self.ids[m[0]], text).replace("\x1b", "\\e")
 
     def told(self, out: str = "", err: str = "", code: int = 0) -> list[str]:
-        """What was written, and how it ended, as a story tells it."""
         lines = [f"  {line}" for line in self.masked(out).splitlines()]
         lines += [f"! {line}" for line in self.masked(err).splitlines()]
         return [re.sub(r"(?<=\S) {2,}", "  ", line) for line in lines] + [f"? {code}"] * bool(code)
@@ -193,31 +181,24 @@ class Desk:
         self.open = self.opens("terminal", *map(plain, words[len(env) :]), **env)
 
     def do_see(self, rest: str, _: Sequence[str]) -> None:
-        """Wait for a text."""
         self.open.see(plain(rest))
 
     def do_type(self, rest: str, _: Sequence[str]) -> None:
-        """Press keys."""
         self.open.type(plain(rest))
 
     def do_enter(self, rest: str, _: Sequence[str]) -> None:
-        """Press keys, and Enter."""
         self.open.type(f"{plain(rest)}\r")
 
     def do_insist(self, rest: str, _: Sequence[str]) -> None:
-        """Press a key until a text comes."""
         self.open.insist(*rest.split(" ", 1))
 
     def do_never(self, rest: str, _: Sequence[str]) -> None:
-        """See that a text has not been on the screen."""
         assert plain(rest) not in self.open.text
 
     def do_resize(self, rest: str, _: Sequence[str]) -> None:
-        """Change the columns of the window."""
         self.open.resize(50, int(rest))
 
     def do_kill(self, rest: str, _: Sequence[str]) -> None:
-        """Send signals."""
         for name in rest.split():
             self.open.process.send_signal(signal.Signals[f"SIG{name}"])
 
@@ -244,11 +225,9 @@ class Desk:
         return [f"  {line}" for line in self.masked(self.open.text).splitlines()]
 
     def do_begins(self, rest: str, _: Sequence[str]) -> None:
-        """Begin turnwheel at the ends of a pipe."""
         self.open = self.opens("pipe", *map(plain, shlex.split(rest)))
 
     def do_say(self, rest: str, _: Sequence[str]) -> None:
-        """Write a line into the pipe."""
         self.open.say(plain(rest))
 
     def do_until(self, rest: str, _: Sequence[str]) -> list[str]:
@@ -258,13 +237,11 @@ class Desk:
         return self.told(" ".join(shown(of(notice, name)) for name in fields))
 
     def do_warned(self, _: str, __: Sequence[str]) -> list[str]:
-        """Wait for a line on stderr."""
         return self.told("", self.open.warned())
 
     # The world around it
 
     def do_model(self, rest: str, _: Sequence[str]) -> None:
-        """Say what the model at URL answers."""
         self.url = self.model_url(*rest.split(" | "))
 
     def do_file(self, rest: str, given: Sequence[str]) -> None:
@@ -284,37 +261,29 @@ class Desk:
         Path(name).write_text(out.replace(otherwise[0], otherwise[1]) if otherwise else out, "utf-8")
 
     def do_cat(self, rest: str, _: Sequence[str]) -> list[str]:
-        """Tell what files hold."""
         paths = map(Path, rest.split())
         return self.told("\n".join(p.read_text("utf-8") if p.exists() else f"no {p.name}" for p in paths))
 
     def do_rm(self, rest: str, _: Sequence[str]) -> None:
-        """Remove a file."""
         Path(rest).unlink()
 
     def do_env(self, rest: str, _: Sequence[str]) -> None:
-        """Set a variable of the environment."""
         name, _, value = rest.partition("=")
         os.environ[name] = plain(value)
 
     def do_mkdir(self, rest: str, _: Sequence[str]) -> None:
-        """Make a folder."""
         Path(rest).mkdir()
 
     def do_fifo(self, rest: str, _: Sequence[str]) -> None:
-        """Make a pipe with a name."""
         os.mkfifo(rest)
 
     def do_feed(self, rest: str, _: Sequence[str]) -> None:
-        """Write a line into a pipe with a name."""
         name, _, line = rest.partition(" ")
         Path(name).write_text(f"{line}\n", "utf-8")
 
     # The store
 
     def store(self, use: Callable[[SQLiteStore], Any]) -> Any:
-        """What *use* makes of the store."""
-
         async def opened() -> Any:
             store = SQLiteStore(os.environ["TURNWHEEL_STORE"])
             found = await use(store)
@@ -324,7 +293,6 @@ class Desk:
         return asyncio.run(opened())
 
     def entries(self, session: str) -> list[Any]:
-        """The journal of *session*."""
         return [decode_entry(data) for data in self.store(lambda store: store.load(session))]
 
     def do_opened(self, rest: str, _: Sequence[str]) -> list[str]:
@@ -335,7 +303,6 @@ class Desk:
         return self.told("\n".join(rows))
 
     def do_outcomes(self, rest: str, _: Sequence[str]) -> list[str]:
-        """Tell how the calls of a session ended."""
         machine = fold(self.store(lambda store: store.load(rest)), rest).machine
         assert machine is not None
         ends = [str(result.outcome) for message in machine.memory.history for result in message.results]
@@ -352,12 +319,10 @@ class Desk:
         pytest.fail(f"no {number} {kind} in {session}")
 
     def do_age(self, rest: str, _: Sequence[str]) -> None:
-        """Let seconds go by for all that is stored."""
         with sqlite3.connect(os.environ["TURNWHEEL_STORE"]) as db:
             db.execute("update entries set at = at - ?", [float(rest)])
 
     def do_entry(self, rest: str, _: Sequence[str]) -> None:
-        """Store an entry of a session as it is."""
         session, _, entry = rest.partition(" ")
         data = plain(entry).encode("latin-1")
         self.store(lambda store: store.append(plain(session), 0, [data]))
@@ -412,7 +377,6 @@ def of(value: Any, name: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """*value* as a story tells it."""
     return f"[{', '.join(map(shown, value))}]" if isinstance(value, list | tuple) else str(value) or "-"
 
 

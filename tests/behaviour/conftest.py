@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    Result,
-    Session,
-    Tool,
-    ToolContext,
-    tool,
-)
+from turnwheel import Agent, MemoryStore, Result, Session, Tool, ToolContext, tool
 from turnwheel.effects.events import ModelFailed, ModelFinished
 from turnwheel.effects.history import clear_results
 from turnwheel.effects.messages import Message, Role
@@ -109,11 +101,9 @@ class Stage:
         return f"{what} done"
 
     def release(self) -> None:
-        """Let whatever waits go on, from now on."""
         self._gate.set()
 
     def agent(self, *replies: Reply, summary: str = "They talked.", **settings: Any) -> Agent:
-        """An agent whose model says *replies*, and *summary* to summaries; what it is shown is in `model`."""
         self.model = ScriptedModel(*replies, summary=summary)
         performers = {CallModel: self._answered_by(self.model), **settings.pop("performers", {})}
         given: dict[str, Any] = {
@@ -125,7 +115,6 @@ class Stage:
         return Agent(performers=performers, **{**given, **settings})
 
     def session(self, *replies: Reply, **settings: Any) -> Session:
-        """A session called ``s`` of an agent over *replies*: a new one, or that which the store has."""
         return self.agent(*replies, **settings).session("s")
 
     def _answered_by(self, model: ScriptedModel) -> Performer[CallModel]:
@@ -166,7 +155,6 @@ class Stage:
 
     @staticmethod
     async def until(holds: Callable[[], object]) -> None:
-        """Let others work until *holds* does."""
         for _ in range(10_000):
             if holds():
                 return
@@ -174,11 +162,9 @@ class Stage:
         pytest.fail(f"{holds} never held")
 
     def seen(self, *kinds: type) -> list[Any]:
-        """The notices of *kinds*, in the order they came."""
         return [notice for notice in self.notices if type(notice) in kinds]
 
     def order(self, *kinds: type) -> list[str]:
-        """The names of the notices of *kinds*, or of all, in the order they came."""
         return [type(notice).__name__ for notice in self.notices if not kinds or type(notice) in kinds]
 
     def shown(self, number: int) -> list[str]:
@@ -195,17 +181,14 @@ class Stage:
 
     @property
     def asked(self) -> int:
-        """How often the model was asked."""
         return len(self.model.requests)
 
     @staticmethod
     def said(session: Session) -> list[str]:
-        """The conversation of *session*, a line a message."""
         return lines(session.history)
 
     @staticmethod
     def outcomes(session: Session) -> list[str]:
-        """What became of each call of *session*, in order, as ``look: ok``."""
         results = [result for message in session.history for result in message.results]
         return [f"{result.name}: {result.outcome}" for result in results]
 
@@ -216,7 +199,6 @@ def lines(messages: Iterable[Message]) -> list[str]:
 
 
 def line(message: Message) -> str:
-    """One message as a line."""
     if message.role is Role.TOOL:
         return f"tool: {' | '.join(result.content for result in message.results)}"
     wishes = f"[{', '.join(call.name for call in message.calls)}]" if message.calls else ""
@@ -245,5 +227,4 @@ async def stage() -> AsyncIterator[Stage]:
 
 @pytest.fixture
 def wall() -> ManualClock:
-    """A clock to be moved by hand."""
     return ManualClock()

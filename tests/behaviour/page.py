@@ -65,7 +65,6 @@ class Test:
 
 
 def areas() -> tuple[Area, ...]:
-    """The list, in its order."""
     read = tomllib.loads(LIST.read_text("utf-8"))["area"]
     return tuple(
         Area(
@@ -107,7 +106,6 @@ def _keys(mark: ast.expr) -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page."""
     tests = shown()
     return "\n".join([OPENING, *[line for area in areas() for line in _section(area, tests)]])
 

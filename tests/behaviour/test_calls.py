@@ -37,12 +37,7 @@ from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.requests import AskApproval
 from turnwheel.performers.hooks import HostHook
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage

@@ -37,14 +37,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.requests import AskApproval, CallModel
 from turnwheel.performers.base import PerformContext
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage
@@ -59,7 +52,6 @@ PARALLEL: dict[str, Any] = {"policy": Policy(concurrency="parallel")}
 
 
 def sends(*prompts: str, agent: str = "scout") -> Reply:
-    """An answer that gives each of *prompts* to a child."""
     return calls(*[("run_agent", {"agent": agent, "prompt": prompt}) for prompt in prompts])
 
 
@@ -80,7 +72,6 @@ class Cast:
         return self._models[name].requests
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
-        """The next answer of the child, or of its parent."""
         self.requests.append(request)
         name = scene.history[0].text if scene.config.agent else ""
         return await self._models[name](request, scene)

@@ -9,24 +9,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    DoneReason,
-    Limits,
-    ModelSpec,
-    PermissionMode,
-    Policy,
-    Price,
-)
+from turnwheel import Agent, ChildSpec, DoneReason, Limits, ModelSpec, PermissionMode, Policy, Price
 from turnwheel.effects.errors import StoreError
-from turnwheel.effects.notices import (
-    InterruptRequested,
-    TextDelta,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-)
+from turnwheel.effects.notices import InterruptRequested, TextDelta, ToolOutput, ToolStarted, TurnEnded
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.listing import listed
 from turnwheel.testing.scripted import Reply, calls, says
@@ -70,7 +55,6 @@ async def test_an_aborted_tool_does_not_run_on(stage: Stage) -> None:
 
 
 def sends(prompt: str) -> Reply:
-    """An answer that gives *prompt* to a child."""
     return calls(("run_agent", {"agent": "scout", "prompt": prompt}))
 
 
@@ -124,7 +108,7 @@ async def test_what_no_person_can_be_asked_about_does_not_run(stage: Stage) -> N
     agent = stage.agent(calls(("pay", {}), ("look", {})), says("well"), store=None)
     assert (await agent.run("go")).text == "well"
     assert stage.ran == []
-    assert stage.shown(2)[-1].startswith("tool: Denied: nobody can be asked.")
+    assert stage.shown(2)[-1].startswith("tool: Denied: no person can be asked.")
 
 
 @pytest.mark.behaviour("a-store-that-fails-is-passed-over")
@@ -143,7 +127,6 @@ async def test_a_store_that_fails_is_not_passed_over(stage: Stage) -> None:
 
 
 def chunks(*deltas: dict[str, Any], usage: dict[str, Any] | None = None) -> bytes:
-    """An answer as OpenAI streams it."""
     choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices[-1]["finish_reason"] = "tool_calls" if "tool_calls" in deltas[-1] else "stop"
     events: list[dict[str, Any]] = [{"choices": [choice]} for choice in choices]

@@ -17,12 +17,7 @@ from turnwheel.effects.notices import (
     TurnEnded,
 )
 from turnwheel.engine.session.delivery import Delivery
-from turnwheel.projections import (
-    AgentEvents,
-    SdkMessages,
-    SseEvents,
-    TurnEvents,
-)
+from turnwheel.projections import AgentEvents, SdkMessages, SseEvents, TurnEvents
 from turnwheel.testing.scripted import calls, says
 
 if TYPE_CHECKING:

@@ -36,12 +36,7 @@ from turnwheel.performers.base import Clock, PerformContext
 from turnwheel.projections import TurnEvents
 from turnwheel.states.state import Retry, Thinking
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage
@@ -100,7 +95,6 @@ def test_who_takes_over_is_one_that_can_be_asked() -> None:
 
 
 def refusal(status: int, body: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
-    """A provider's refusal."""
     return httpx.Response(status, headers=headers, stream=httpx.ByteStream(json.dumps(body).encode()))
 
 
@@ -153,7 +147,6 @@ class Provider:
         self._under_way = 0
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
-        """Answer, or turn away."""
         self.times.append(self._clock.now())
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
@@ -448,7 +441,6 @@ class Porter:
         self.summaries = 0
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> ModelFinished:
-        """The code that is asked for, where it can be seen."""
         shown = scene.history.slice(0, request.view.length)
         codes = dict(found for message in shown for found in CODE.findall(message.text))
         self.largest = max(self.largest, sum(len(message.text) for message in shown))

@@ -14,7 +14,6 @@ FILES = ("tests/behaviour/page.py", "tests/behaviour/behaviours.toml", "tests/be
 
 
 def checked(root: Path, *arguments: str) -> list[str]:
-    """What is wrong in the checkout *root*, a line each."""
     command = [sys.executable, str(root / FILES[0]), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("", bool(done.stdout))

@@ -47,13 +47,7 @@ from turnwheel.effects.notices import (
     ToolStarted,
 )
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
 if TYPE_CHECKING:
@@ -292,7 +286,6 @@ async def test_who_is_overtaken_is_told(stage: Stage) -> None:
 
 
 async def first(watched: Subscription, kind: type) -> None:
-    """Wait for the first notice of *kind*."""
     async for notice in watched:
         if isinstance(notice, kind):
             return

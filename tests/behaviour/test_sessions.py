@@ -36,24 +36,13 @@ from turnwheel.effects.errors import (
     UnknownRun,
     UnknownSession,
 )
-from turnwheel.effects.events import (
-    ApprovalGiven,
-    Failure,
-    ModelFinished,
-    ToolFinished,
-)
+from turnwheel.effects.events import ApprovalGiven, Failure, ModelFinished, ToolFinished
 from turnwheel.effects.messages import Binary, StopReason
 from turnwheel.effects.notices import AgentNoticed, ToolStarted
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.session.archive import bisect, delete, export, prune, replay
 from turnwheel.engine.session.listing import latest, listed
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says, stalls
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage
@@ -70,7 +59,6 @@ CHILD: dict[str, Any] = {"children": [ChildSpec(name="scout")]}
 
 
 async def told(stage: Stage, session: str = "s") -> Listed:
-    """How *session* is listed."""
     [found] = [one for one in await listed(stage.store) if one.session == session]
     return found
 
@@ -441,7 +429,6 @@ async def step_of(stage: Stage, kind: type, session: str = "s") -> int:
 
 
 async def paid(stage: Stage) -> Session:
-    """A session in which 5 were paid after a look."""
     session = stage.session(
         calls(("look", {})),
         calls(("pay", {"amount": 5})),

@@ -12,29 +12,14 @@ import httpx
 import pytest
 import structlog
 
-from turnwheel import (
-    Agent,
-    Compaction,
-    DoneReason,
-    Limits,
-    Loops,
-    Policy,
-    Retries,
-    Settings,
-)
+from turnwheel import Agent, Compaction, DoneReason, Limits, Loops, Policy, Retries, Settings
 from turnwheel.effects.errors import ConfigError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.delivery import Delivery
 from turnwheel.settings.keys import NOT_DATA, OTHER_NAMES, keys
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says
 
 if TYPE_CHECKING:
     from behaviour.conftest import Stage
@@ -56,14 +41,12 @@ NOTHING: dict[str, str] = {}
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file of settings."""
     path = tmp_path / "turnwheel.toml"
     path.write_text(FILE, "utf-8")
     return path
 
 
 def agent_of(settings: Settings, stage: Stage, *replies: Reply, **host: Any) -> Agent:
-    """The agent of *settings*, whose model says *replies*."""
     stage.model = ScriptedModel(*replies)
     return settings.agent(performers={CallModel: stage.model}, clock=stage.clock, **host)
 
@@ -325,7 +308,6 @@ async def test_who_wants_no_bits_gets_each_text_whole(stage: Stage, reply: Reply
 
 @pytest.fixture
 def unconfigured() -> Iterator[None]:
-    """Whatever a test logs to, it is forgotten."""
     yield
     structlog.reset_defaults()
 

@@ -26,21 +26,8 @@ from turnwheel.diagrams import (
     states_page,
     svg_of,
 )
-from turnwheel.diagrams.__main__ import (
-    CHECKOUT_MARK,
-    contents,
-    main,
-    stale,
-    write,
-)
-from turnwheel.diagrams.picture import (
-    LABELS,
-    STATE_CLASSES,
-    id_of,
-    kind_of,
-    labels_of,
-    state_of,
-)
+from turnwheel.diagrams.__main__ import CHECKOUT_MARK, contents, main, stale, write
+from turnwheel.diagrams.picture import LABELS, STATE_CLASSES, id_of, kind_of, labels_of, state_of
 from turnwheel.effects.errors import ConfigError
 from turnwheel.states.table import IGNORED, TABLE
 
@@ -54,12 +41,10 @@ each_picture = pytest.mark.parametrize("picture", pictures(), ids=lambda picture
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a Mermaid *text* as a reader sees them."""
     return [line.strip().replace("#59;", ";").replace("#58;", ":") for line in text.splitlines()]
 
 
 def run(code: str, **environment: str) -> str:
-    """The output of a new Python that runs *code*."""
     return subprocess.check_output([sys.executable, "-c", code], env=os.environ | environment, text=True)
 
 
@@ -69,13 +54,11 @@ def test_the_committed_files_are_what_the_table_says() -> None:
 
 
 def test_no_picture_is_committed_that_nothing_draws() -> None:
-    """A renamed state does not leave its old picture behind."""
     found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "diagrams").glob("*.[ms][mv][dg]")}
     assert found == {path for path in contents() if path.startswith("diagrams/")}
 
 
 def test_the_files_are_the_same_in_every_process_and_without_fonts() -> None:
-    """No set or hash decides an order, and no font a width."""
     code = "from turnwheel.diagrams.__main__ import contents; print(contents())"
     assert run(code, PYTHONHASHSEED="1") == run(code, PYTHONHASHSEED="2", FONTCONFIG_PATH="/nowhere")
 
@@ -90,7 +73,6 @@ Area = tuple[float, float, float, float]
 
 
 def box_area(box: ET.Element) -> Area:
-    """The area of a box."""
     x, y, width, height = [float(box.get(name, 0)) for name in ("x", "y", "width", "height")]
     return x, y, x + width, y + height
 
@@ -105,18 +87,15 @@ def text_area(text: ET.Element) -> Area:
 
 
 def holds(outer: Area, inner: Area) -> bool:
-    """Whether *inner* lies in *outer*."""
     return outer[0] <= inner[0] and outer[1] <= inner[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
 
 
 def elements(picture: Picture, name: str) -> list[ET.Element]:
-    """The SVG elements of *picture* that are a *name*."""
     return list(ET.fromstring(svg_of(picture)).iter(f"{SVG}{name}"))  # noqa: S314  # ours
 
 
 @each_picture
 def test_every_text_fits_its_box(picture: Picture) -> None:
-    """In any font, no text leaves the smallest box it begins in, and no two texts meet."""
     boxes = [box_area(box) for box in elements(picture, "rect")]
     areas: list[tuple[str, Area]] = []
     for text in elements(picture, "text"):
@@ -143,7 +122,6 @@ def test_no_picture_is_wider_than_a_page(picture: Picture) -> None:
 
 @each_picture
 def test_an_svg_shows_every_node_event_and_reason(picture: Picture) -> None:
-    """They are plain words, without Markdown, and each bundle of arrows has its lines."""
     words = " ".join([text.text or "" for text in elements(picture, "text")])
     stages = picture.name == "machine"
     assert all((node.text.rpartition(".")[2] if stages else node.text) in words for node in picture.nodes)
@@ -182,7 +160,6 @@ def test_a_detail_has_the_rows_of_its_state_and_those_that_lead_there(state: str
 
 @each_state
 def test_the_overview_has_each_move(state: str) -> None:
-    """Between two states from box to box, within one from stage to stage, with the event in its list."""
     drawn = lines(mermaid())
     for row in [row for row in ROWS if state_of(row.state) == state and row.state != row.target]:
         source, target = state_of(row.state), state_of(row.target)
@@ -212,7 +189,6 @@ def test_every_arrow_joins_two_nodes_and_every_id_is_unique(picture: Picture) ->
 
 
 def test_the_kind_of_a_label_follows_from_its_rows() -> None:
-    """So a new label needs no word about its colour."""
     assert [label for label in LABELS if kind_of(label) is NodeKind.PERSON] == [
         "confirming",
         "confirming.stopping",
@@ -225,7 +201,6 @@ def test_the_kind_of_a_label_follows_from_its_rows() -> None:
 
 
 def test_a_reason_cannot_end_a_line_of_mermaid() -> None:
-    """A colon or a semicolon in it becomes an entity."""
     picture = Picture(
         "go", (Node("go", "go", NodeKind.PASSES),), (Arrow("go", "go", "Entered", "so: this; that"),)
     )
@@ -234,7 +209,6 @@ def test_a_reason_cannot_end_a_line_of_mermaid() -> None:
 
 @each_label
 def test_the_current_label_stands_out(label: str) -> None:
-    """The picture stays as it is, and one node of it gets the loud colour."""
     plain, live = lines(mermaid()), lines(mermaid(label))
     assert live[: len(plain)] == plain
     look, chosen = live[len(plain) :]
@@ -261,7 +235,6 @@ def test_a_program_that_draws_nothing_loads_no_renderer() -> None:
 
 @each_label
 def test_the_page_has_each_row_and_each_ignored_event(label: str) -> None:
-    """The section of a label has its rows in the order of the table, then the events it ignores."""
     section = states_page().partition(f"\n### `{label}`\n")[2].partition("\n##")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     known = [row for row in ROWS if row.state == label]
@@ -274,7 +247,6 @@ def test_the_page_has_each_row_and_each_ignored_event(label: str) -> None:
 
 
 def test_the_page_shows_the_overview_and_has_no_dead_link() -> None:
-    """Each link leads to a picture or a heading that exists."""
     text = states_page()
     assert f"```mermaid\n{mermaid()}```\n" in text
     headings = {line.strip("#` ").replace(".", "") for line in text.splitlines() if line.startswith("#")}
@@ -299,7 +271,6 @@ def test_the_controls_page_has_each_input_in_each_state() -> None:
 def test_the_check_names_stale_files_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A missing file is stale, and so is one that differs."""
     (tmp_path / CHECKOUT_MARK).parent.mkdir()
     (tmp_path / CHECKOUT_MARK).touch()
     assert write(tmp_path) == list(contents())
@@ -321,7 +292,6 @@ def test_the_check_names_stale_files_and_writes_nothing(
 def test_outside_a_checkout_the_command_draws_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says what is missing and where it should run."""
     with chdir(tmp_path), pytest.raises(SystemExit, match="2"):
         main([])
     assert "has no states/table.py; run this in a checkout" in capsys.readouterr().err

@@ -133,7 +133,6 @@ def test_the_code_of_a_page_runs(
 
 
 def shown_tests(script: ModuleType) -> list[Callable[[], object]]:
-    """The tests that a page shows and that need no fixture."""
     return [
         value
         for key, value in vars(script).items()
@@ -177,7 +176,6 @@ def test_the_index_has_every_page_and_every_example() -> None:
 
 
 def test_the_glossary_names_what_is_there() -> None:
-    """Each class on the page can be imported from a room."""
     public = [importlib.import_module(module) for module in sorted(PUBLIC)]
     named = set(NAME.findall((DOCS / "glossary.md").read_text("utf-8")))
     assert {wanted for wanted in named if not any(hasattr(module, wanted) for module in public)} == set()

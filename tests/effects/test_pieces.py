@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    Rope,
-    TextPiece,
-    merged,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, Rope, TextPiece, merged
 
 texts = st.text("ab", max_size=3)
 pieces: st.SearchStrategy[Piece] = st.one_of(

@@ -11,24 +11,12 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    Limits,
-    MemoryStore,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, Limits, MemoryStore, tool
 from turnwheel.effects.errors import ArgumentError, CallerError, ConfigError
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.requests import CallModel
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore
 
 
@@ -39,7 +27,6 @@ def pay(amount: int = 1) -> str:
 
 
 def scripted(*replies: Reply, **settings: Any) -> tuple[Agent, ScriptedModel]:
-    """An agent over a script."""
     model = ScriptedModel(*replies)
     given: dict[str, Any] = {"model": "scripted", "tools": [pay], **settings}
     return Agent(performers={CallModel: model}, **given), model
@@ -139,7 +126,6 @@ def test_a_wrong_limit_is_named(wrong: dict[str, Any], why: str) -> None:
 
 
 def test_a_wire_that_is_not_there_is_named() -> None:
-    """Behind a base_url any name will do."""
     one_of: tuple[dict[str, Any], ...] = ({"model": "cohere:command"}, {"models": ["cohere:command"]})
     for settings in one_of:
         with pytest.raises(ConfigError, match="no wire 'cohere' for model 'cohere:command'"):

@@ -11,13 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwheel.effects.config import Approval, Config, ModelSpec, ToolSpec
-from turnwheel.effects.events import (
-    Decision,
-    Event,
-    ModelFinished,
-    Post,
-    ToolFinished,
-)
+from turnwheel.effects.events import Decision, Event, ModelFinished, Post, ToolFinished
 from turnwheel.effects.messages import Part, StopReason
 from turnwheel.effects.notices import Notice
 from turnwheel.effects.pieces import Piece, TextPiece
@@ -26,20 +20,9 @@ from turnwheel.effects.requests import Request, View
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import TAG, decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
-from turnwheel.engine.journal.entries import (
-    VERSION,
-    Entry,
-    Stepped,
-    TakenOver,
-)
+from turnwheel.engine.journal.entries import VERSION, Entry, Stepped, TakenOver
 from turnwheel.states.batch.batch import Batch, Phase
-from turnwheel.states.state import (
-    CompactStage,
-    Executing,
-    Stage,
-    State,
-    Streaming,
-)
+from turnwheel.states.state import CompactStage, Executing, Stage, State, Streaming
 
 UNIONS: dict[str, Any] = {
     "Event": Event,

@@ -25,13 +25,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.messages import Outcome, StopReason
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.requests import AskApproval, CallModel, RunAgent, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.driver import Driver
 from turnwheel.engine.journal.encoding import encode_entry
@@ -39,13 +33,7 @@ from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import ignored
 from turnwheel.performers.base import PerformContext
-from turnwheel.testing.scripted import (
-    ScriptedModel,
-    ScriptedTools,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import ScriptedModel, ScriptedTools, calls, says, stalls
 
 CONFIG = Config(
     model=ModelSpec(name="scripted"),
@@ -71,7 +59,6 @@ def driver_of(model: Any, **settings: Any) -> Driver:
 
 
 async def driven(driver: Driver, *, anew: bool = True, wait: bool = False) -> list[Effect]:
-    """All effects until *driver* rests or its run is over."""
     effects = driver.machine.advance(at=AT) if anew else ()
     async with asyncio.timeout(5):
         return [effect async for effect in driver.effects(effects, wait=wait)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -22,6 +22,7 @@ from turnwheel import (
     MemoryStore,
     ModelSpec,
     Policy,
+    Session,
     SQLiteStore,
     ToolContext,
     builtin_tools,
@@ -29,20 +30,8 @@ from turnwheel import (
 )
 from turnwheel.effects import Effect
 from turnwheel.effects.config import READER
-from turnwheel.effects.events import (
-    AgentFinished,
-    Event,
-    ModelFinished,
-    ToolFinished,
-)
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Role,
-    StopReason,
-    ToolResult,
-)
+from turnwheel.effects.events import AgentFinished, Event, ModelFinished, ToolFinished
+from turnwheel.effects.messages import Binary, Message, Outcome, Role, StopReason, ToolResult
 from turnwheel.effects.notices import CallSettled, Compacted
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
 from turnwheel.effects.records import AppendMessage
@@ -52,21 +41,13 @@ from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Stepped
 from turnwheel.engine.journal.fold import FullResults
 from turnwheel.engine.session.session_log import read_entry
+from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.harness import MachineHarness, call, config
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 from turnwheel.testing.stores import StoreOver
-
-if TYPE_CHECKING:
-    from turnwheel import Session
-    from turnwheel.performers.base import PerformContext
 
 WHOLE = "".join(f"line {number:>6}\n" for number in range(3_000))
 """36,000 characters, no two lines of which are equal."""
@@ -494,7 +475,6 @@ def test_who_may_read_need_not_be_asked() -> None:
 
 
 async def test_where_it_is_not_offered_nothing_is_said_of_it() -> None:
-    """A model would look for it in vain."""
     model = ScriptedModel(calls(("dump", {})), says("done"))
     async with agent(model, tools=[dump]).session() as session:
         await session.run("go")

@@ -24,21 +24,11 @@ from turnwheel.effects.events import (
     UserSteered,
 )
 from turnwheel.effects.history import History
-from turnwheel.effects.messages import (
-    Message,
-    Role,
-    ToolCall,
-    user,
-)
+from turnwheel.effects.messages import Message, Role, ToolCall, user
 from turnwheel.effects.notices import Ignored, RunEnded
 from turnwheel.effects.permissions import PermissionMode, Rule
 from turnwheel.effects.pieces import CallPiece, TextPiece
-from turnwheel.effects.records import (
-    SetInstructions,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
+from turnwheel.effects.records import SetInstructions, SetMode, SetModel, SetThinking
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine import drive
 from turnwheel.engine.journal.entries import RunOpened
@@ -116,7 +106,6 @@ def test_a_snapshot_is_small_and_goes_with_one_history() -> None:
 
 
 def opened(settings: Config = CONFIG) -> RunOpened:
-    """The beginning of a second run under *settings*."""
     return RunOpened(at=100.0, run="run2", config=settings)
 
 

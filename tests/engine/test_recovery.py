@@ -22,12 +22,7 @@ from turnwheel.engine.journal.fold import SessionState, apply_entry
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
 from turnwheel.states.rules import model_messages
-from turnwheel.testing.harness import (
-    TOOLS,
-    MachineHarness,
-    calls,
-    config,
-)
+from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
 NOW = 500.0
@@ -40,7 +35,6 @@ def words(machine: Machine, *, unbegun: bool = False) -> list[str]:
 
 
 def word(one: Request | Cancel | Event) -> str:
-    """What *one* is, and how it ended where it is an end."""
     end = getattr(one, "failure", None) or getattr(one, "outcome", None)
     return f"{type(one).__name__} {end}".removesuffix(" None")
 

@@ -18,46 +18,20 @@ import pytest
 from click.testing import CliRunner
 from provers.hostile_server.server import Hostile, Line
 
-from turnwheel import (
-    Agent,
-    Approve,
-    ApproveAlways,
-    Compaction,
-    Deny,
-    Session,
-    Settings,
-    tool,
-)
+from turnwheel import Agent, Approve, ApproveAlways, Compaction, Deny, Session, Settings, tool
 from turnwheel.apps.chat.line_source import _split_lines  # pyright: ignore[reportPrivateUsage]  # what a pipe is read by
 from turnwheel.apps.cli.commands import turnwheel as cli
 from turnwheel.apps.stand_in.server import StandIn
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Config, ModelSpec, Steering, ToolSpec
-from turnwheel.effects.errors import (
-    ConfigError,
-    JournalError,
-    QueueFull,
-    TooLarge,
-)
-from turnwheel.effects.events import (
-    Decision,
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ToolFinished,
-    UserSent,
-)
+from turnwheel.effects.errors import ConfigError, JournalError, QueueFull, TooLarge
+from turnwheel.effects.events import Decision, Failure, ModelFailed, ModelFinished, ToolFinished, UserSent
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer
 from turnwheel.effects.messages import Binary, StopReason, user
 from turnwheel.effects.notices import TextDelta, Warned
 from turnwheel.effects.pieces import CallPiece, Piece, TextPiece
-from turnwheel.effects.requests import (
-    CallModel,
-    Conversation,
-    ReadInstructions,
-    RunTool,
-)
+from turnwheel.effects.requests import CallModel, Conversation, ReadInstructions, RunTool
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode
 from turnwheel.engine.inputs import approval_event

@@ -16,23 +16,10 @@ from provers.simulation.player import play
 from provers.simulation.watched import copied, happen
 from provers.steps import SNAPSHOT_KEY, restore_from_snapshot
 
-from turnwheel import (
-    Approve,
-    ApproveAlways,
-    Deny,
-    PermissionMode,
-    Rule,
-    SetMode,
-)
+from turnwheel import Approve, ApproveAlways, Deny, PermissionMode, Rule, SetMode
 from turnwheel.effects import Effect
 from turnwheel.effects.config import Concurrency, Policy
-from turnwheel.effects.errors import (
-    ArgumentError,
-    ConfigError,
-    InternalError,
-    JournalError,
-    NewerVersion,
-)
+from turnwheel.effects.errors import ArgumentError, ConfigError, InternalError, JournalError, NewerVersion
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -76,7 +63,7 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.recovery import recover
-from turnwheel.engine.snapshots import UNTRUSTED_PREFIX, VERSION, Snapshot
+from turnwheel.engine.snapshots import SNAPSHOT_VERSION, UNTRUSTED_PREFIX, Snapshot
 from turnwheel.states.batch.batch import Phase, Queued, Settled
 from turnwheel.states.context import ConversationMemory, Memory, RunProgress, SessionMemory
 from turnwheel.states.rules.history_check import history_faults
@@ -100,14 +87,12 @@ each_place = pytest.mark.parametrize("place", PLACES)
 def restored(
     machine: Machine, data: bytes | dict[str, Any] | None = None, key: bytes | None = None
 ) -> Machine:
-    """What is made of *data*, or of *machine*'s own snapshot, over the settings and history of *machine*."""
     if isinstance(data, dict):
         data = json.dumps(data).encode()
     return Machine.restore(data or machine.snapshot(), machine.config, machine.memory.history, key)
 
 
 def begun(*tools: str) -> MachineHarness:
-    """A run whose model has called *tools*, and in which a person allowed the first one that writes."""
     run = MachineHarness()
     run.say(*calls(*tools))
     if tools[0] == "write":
@@ -242,12 +227,12 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
     """An older one is not migrated, since its journal leads to the same machine; other bytes are none."""
     machine = run_at("streaming").machine
     known = json.loads(machine.snapshot())
-    newer = f"this snapshot has version {VERSION + 1}, known here is {VERSION}: upgrade turnwheel"
+    newer = f"this snapshot has version {SNAPSHOT_VERSION + 1}, known here is {SNAPSHOT_VERSION}: upgrade turnwheel"
     for more in ({}, {"mood": "good"}):
         with pytest.raises(NewerVersion, match=newer):
-            restored(machine, {**known, "version": VERSION + 1, **more})
+            restored(machine, {**known, "version": SNAPSHOT_VERSION + 1, **more})
     with pytest.raises(JournalError, match="fold its journal instead"):
-        restored(machine, {**known, "version": VERSION - 1})
+        restored(machine, {**known, "version": SNAPSHOT_VERSION - 1})
     for data in (b"", b"{}", b"[]", b'{"version": 3}', b'{"version": "3"}', b"\xff"):
         with pytest.raises(JournalError, match="this snapshot cannot be read"):
             Machine.restore(data, config(), History.of())
@@ -368,7 +353,6 @@ def test_a_session_that_begins_with_instructions_begins_again_with_them() -> Non
 
 
 def test_an_interrupt_that_was_accepted_holds() -> None:
-    """To end grants nothing."""
     run = begun("look", "write")
     run.interrupt()
     again = MachineHarness(restored(run.machine))
@@ -426,7 +410,6 @@ class World:
         self._asked = 0
 
     def faults(self, steps: int = 60) -> list[str]:
-        """The faults in the requests of *machine* in so many *steps*."""
         self._take(self.machine.advance(at=100.0))
         for step in range(steps):
             if self.machine.done or not self._open:
@@ -511,20 +494,17 @@ GRAFTS: tuple[Any, ...] = (
 
 
 def ways_in(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The ways to all parts of *value*, and to itself."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [above, *[way for key, each in inner for way in ways_in(each, (*above, key))]]
 
 
 def at(value: Any, way: tuple[Any, ...]) -> Any:
-    """The part of *value* at the end of *way*."""
     for step in way:
         value = value[step]
     return value
 
 
 def forged(machine: Machine, chance: random.Random) -> bytes:
-    """*machine*'s snapshot with a few other things in it."""
     made = json.loads(machine.snapshot())
     if chance.random() < 0.5:
         made |= {"mode": "bypass", "granted": [{"verdict": "allow", "tool": "*"}], "spent": {}, "next_id": 1}
@@ -547,7 +527,6 @@ def forged(machine: Machine, chance: random.Random) -> bytes:
 
 @pytest.fixture(scope="module")
 def played() -> list[Machine]:
-    """Machines of many played runs, wherever they rested."""
     found: list[Machine] = []
     for seed in range(25):
         run = play(seed)
@@ -581,7 +560,6 @@ def test_no_forged_snapshot_runs_a_call_that_was_not_allowed(played: list[Machin
 
 
 def test_the_forger_is_mostly_let_in(played: list[Machine]) -> None:
-    """Else the test above would say nothing."""
     chance = random.Random(5)
     worlds = [world for _ in range(200) if (world := let_in(played, chance)) and not world.faults()]
     assert len(worlds) > 70
@@ -592,7 +570,6 @@ def test_the_forger_is_mostly_let_in(played: list[Machine]) -> None:
 
 
 def called(name: str, content: str) -> tuple[Message, Message]:
-    """A call of *name* and its result, as anyone may write them."""
     call = ToolCall(id="h-1", wire_id="w", name=name, arguments='{"path": "a"}')
     result = ToolResult(call="h-1", wire_id="w", name=name, content=content)
     return (

@@ -64,18 +64,8 @@ from turnwheel.effects.events import (
     ToolFinished,
     ToolProgressed,
 )
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    StopReason,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
+from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
 from turnwheel.effects.notices import (
     AgentNoticed,
     ApprovalRequested,
@@ -88,23 +78,10 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.records import SetMode, SetModel, SetThinking
-from turnwheel.effects.requests import (
-    CallModel,
-    FireHook,
-    ReadInstructions,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.requests import CallModel, FireHook, ReadInstructions, RunTool, SetTimer
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import (
-    VERSION,
-    Entry,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-)
+from turnwheel.engine.journal.entries import VERSION, Entry, Posted, RunOpened, Stepped, TakenOver
 from turnwheel.engine.session.archive import replay
 from turnwheel.engine.session.environment import Environment, Titles
 from turnwheel.engine.snapshots import Snapshot
@@ -112,14 +89,7 @@ from turnwheel.performers.base import PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.states.state import Done
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.steps import steps
 
 MODEL = ModelSpec(
@@ -240,24 +210,20 @@ class World:
         return TimerFired(at=scene.clock.now(), request=request.id)
 
     def release(self) -> None:
-        """Let whatever takes long come to its end, from now on."""
         self._gate.set()
 
     async def kept(self) -> dict[str, tuple[bytes, ...]]:
-        """The journal of each session, by its name."""
         names = sorted([info.session for info in await self.store.list()])
         return {name: tuple(await self.store.load(name)) for name in names}
 
 
 def heard_of(name: str, answer: HookAnswer | str) -> HookSaid:
-    """The answer of the hook *name*; a text is its fault."""
     if isinstance(answer, str):
         return HookSaid(name=name, fault=answer)
     return HookSaid(name=name, answer=answer)
 
 
 async def read(request: ReadInstructions, scene: PerformContext) -> InstructionsRead:
-    """The instructions that are there."""
     at, faults = scene.clock.now(), ("b.md is not there",)
     return InstructionsRead(at=at, request=request.id, text="Be kind.", faults=faults)
 
@@ -294,7 +260,6 @@ async def leave(session: Session, at: type, prompt: str | None = "go", number: i
 
 
 async def answer(session: Session, *decisions: Any) -> None:
-    """Run *session*, give *decisions* to its questions as they come, and go on until it is over."""
     for decision in (None, *decisions):
         if decision is not None:
             await session.approve(session.waiting[0].id, decision, by="ann")
@@ -306,7 +271,6 @@ async def answer(session: Session, *decisions: Any) -> None:
 
 
 async def plain(world: World) -> None:
-    """Two runs over one conversation."""
     session = world.process(says("Hello, Ann."), says("Well."), system="Be brief.", stop=("STOP",))
     await session.run("Hi", id="mine")
     await session.run("How are you?")
@@ -341,7 +305,6 @@ async def unicode(world: World) -> None:
 
 
 async def files(world: World) -> None:
-    """Pictures that come with a prompt, with a steer and out of a tool."""
     picture = Binary(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + bytes(64), name="one.png")
     session = world.process(calls(("look", {"file": True})), says("a picture"))
     async for notice in session.stream("what is this?", files=(picture,)):
@@ -386,7 +349,6 @@ async def side_by_side(world: World) -> None:
 
 
 async def long_result(world: World) -> None:
-    """Of a long result the conversation holds the beginning and the end."""
     await world.process(
         calls(("look", {"says": "line\n" * 400})), says("done"), compaction=Compaction(result_limit=200)
     ).run("go")
@@ -396,7 +358,6 @@ async def long_result(world: World) -> None:
 
 
 async def approvals(world: World) -> None:
-    """Yes, yes with other arguments, always, and no."""
     replies = [calls(("pay", {"at": str(number)}), ("look", {})) for number in range(4)]
     session = world.process(*replies, calls(("pay", {"at": "9"})), says("done"))
     always = ApproveAlways(where=(("at", "9"),))
@@ -404,7 +365,6 @@ async def approvals(world: World) -> None:
 
 
 async def denied_for_good(world: World) -> None:
-    """A no that ends the run, and one that is an error like any."""
     session = world.process(calls(("pay", {}), ("look", {})))
     await answer(session, Deny(message="stop it", interrupt=True))
     policy = Policy(on_denial=OnDenial.GO_ON)
@@ -414,7 +374,6 @@ async def denied_for_good(world: World) -> None:
 
 
 async def too_late(world: World) -> None:
-    """Nobody answers in time."""
     session = world.process(
         calls(("pay", {}), ("look", {})), says("a pity"), policy=Policy(answer_within=300.0)
     )
@@ -446,14 +405,11 @@ async def steering(world: World) -> None:
 
 
 async def steered_answer(world: World) -> None:
-    """Something is said while a model answers, and it cannot wait."""
     session = world.process(stalls("I was about to"), says("as you wish"))
     await play(session, on={TextDelta: partial(session.steer, "no, that", Steering.NOW)})
 
 
 async def interrupts(world: World) -> None:
-    """While a model answers, while tools are at work, twice, and while a run rests."""
-
     async def stop(session: Session, times: int, prompt: str, at: type) -> None:
         async def interrupt() -> None:
             for _ in range(times):
@@ -471,7 +427,6 @@ async def interrupts(world: World) -> None:
 
 
 async def given_up(world: World) -> None:
-    """One call of several is given up; the run goes on."""
     session = world.process(calls(("dig", {}), ("look", {})), says("done"))
     async for notice in session.stream("go"):
         if isinstance(notice, ToolStarted) and notice.tool == "dig":
@@ -574,12 +529,10 @@ async def hooks_against(world: World) -> None:
 
 
 def hires(*names: str) -> Reply:
-    """An answer that gives a task to each of the children *names*."""
     return calls(*[("run_agent", {"agent": name, "prompt": f"{name}, go"}) for name in names])
 
 
 async def child(world: World) -> None:
-    """A child that looks, asks a person, and is done."""
     lines = {"payer": [calls(("look", {}), ("pay", {"at": "a"})), says("it is paid")]}
     session = world.process(hires("payer"), says("done"), lines=lines, **CHILDREN)
     await session.run("go")
@@ -606,20 +559,17 @@ async def two_children(world: World) -> None:
 
 
 async def child_left(world: World) -> None:
-    """A parent and a child in the middle of something, both lost."""
     lines = {"scout": [calls(("look", {}), ("dig", {}))]}
     session = world.process(hires("scout"), lines=lines, **CHILDREN)
     await leave(session, ToolStarted, number=2)
 
 
 async def child_asks(world: World) -> None:
-    """A parent that rests on its child's question."""
     lines = {"payer": [calls(("pay", {"at": "a"}))]}
     await world.process(hires("payer"), lines=lines, **CHILDREN).run("go")
 
 
 async def child_interrupted(world: World) -> None:
-    """A child is cancelled with its parent; what it used is paid for."""
     session = world.process(hires("scout"), lines={"scout": [calls(("dig", {}))]}, **CHILDREN)
     await play(session, on={ToolStarted: session.interrupt})
 
@@ -628,7 +578,6 @@ async def child_interrupted(world: World) -> None:
 
 
 async def compaction(world: World) -> None:
-    """Summarised twice, once more after a failure, and then not."""
     session = world.process(
         says("one", usage=FULL), says("two", usage=FULL), says("three", usage=FULL), says("four"),
         model=SMALL, said={"compact": HookAnswer()}, hooks=(HookSpec(name="compact", hook=Hook.PRE_COMPACT),),
@@ -655,7 +604,6 @@ async def no_summary(world: World) -> None:
 
 
 async def clearing(world: World) -> None:
-    """Old results are left out of what is shown."""
     looks = [
         calls(("look", {"at": str(number), "says": f"{number} " * 100}), usage=UNTOLD) for number in range(6)
     ]
@@ -688,7 +636,6 @@ async def retries(world: World) -> None:
 
 
 async def fallback(world: World) -> None:
-    """Another model answers for the rest of the run; and where none does, that is the end."""
     settings: dict[str, Any] = {
         "models": (OTHER,),
         "fallback": "wire:other",
@@ -703,7 +650,6 @@ async def fallback(world: World) -> None:
 
 
 async def circles(world: World) -> None:
-    """Told, then without the tool, then stopped."""
     await world.process(
         *[calls(("look", {"at": "a"})) for _ in range(7)],
         loops=Loops(warn=2, withdraw=3, stop=5, same=None, turns=1),
@@ -711,7 +657,6 @@ async def circles(world: World) -> None:
 
 
 async def limits(world: World) -> None:
-    """Each kind of limit is reached, and the session's own."""
     looks = [
         calls(("look", {"at": str(number)}), usage=Usage(input=1_000, output=500)) for number in range(6)
     ]
@@ -743,7 +688,6 @@ async def branches(world: World) -> None:
 
 
 async def fork(world: World) -> None:
-    """A copy that goes its own way, and the session it is of, where something waits."""
     session = world.process(calls(("pay", {})), says("paid"), says("more"), titles=Titles.INLINE)
     await answer(session, ApproveAlways())
     session = world.process(says("more"), says("here"))
@@ -768,7 +712,6 @@ async def fork_at_step(world: World) -> None:
 
 
 async def titles(world: World) -> None:
-    """By a model that is asked, and by a person."""
     session = world.process(says("Hello."), says('"A greeting."'), says("Bye."), titles=Titles.MODEL)
     await session.run("Hi\nthere")
     while not session.title:  # noqa: ASYNC110  # it is turns of the event loop that are waited for
@@ -782,12 +725,10 @@ async def titles(world: World) -> None:
 
 
 async def left_streaming(world: World) -> None:
-    """A model was answering."""
     await leave(world.process(stalls("I was about to say")), TextDelta)
 
 
 async def left_at_work(world: World) -> None:
-    """A read, an idempotent and an unsafe tool were at work at once, and one had not begun."""
     policy = Policy(concurrency=Concurrency.PARALLEL)
     tools = (*[tool for tool in TOOLS if tool.name != "pay"], ToolSpec(name="pay", approval="never"))
     wishes = calls(("send", {}), ("build", {}), ("pay", {}))
@@ -795,7 +736,6 @@ async def left_at_work(world: World) -> None:
 
 
 async def left_reading(world: World) -> None:
-    """Reads were at work, one of which had ended."""
     policy, wishes = (
         Policy(concurrency=Concurrency.PARALLEL_READS),
         calls(("look", {}), ("dig", {}), ("dig", {})),
@@ -804,20 +744,17 @@ async def left_reading(world: World) -> None:
 
 
 async def left_waiting(world: World) -> None:
-    """A retry was waited for."""
     world.slow = True
     await leave(world.process(fails(Failure.OVERLOADED)), RetryScheduled)
 
 
 async def left_summarising(world: World) -> None:
-    """A summary was asked for."""
     session = world.process(says("one", usage=FULL), model=SMALL)
     await session.run(LONG)
     await leave(session, CompactionStarted, "and?")
 
 
 async def left_asking(world: World) -> None:
-    """A question was open that has a time, and so its timer was."""
     world.slow = True
     session = world.process(calls(("pay", {}), ("look", {})), policy=Policy(answer_within=300.0))
     await leave(session, ApprovalRequested)
@@ -860,7 +797,6 @@ async def handed_over(world: World) -> None:
 
 
 async def answer_open(session: Session) -> None:
-    """Say yes to what is asked, and go on."""
     for question in session.waiting:
         await session.approve(question.id)
     await session.resume()
@@ -877,7 +813,6 @@ SCENARIOS: dict[str, Callable[[World], Awaitable[None]]] = {
 
 
 def told(session: Session) -> dict[str, Any]:
-    """What *session* has come to, in words that no version of the journal changes."""
     machine = session.machine
     assert machine is not None
     state, memory = machine.state, machine.memory
@@ -923,7 +858,6 @@ def _plain(value: Any) -> Any:
 
 
 async def expected(session: Session) -> dict[str, Any]:
-    """As `told`, with the runs."""
     runs = [
         [run.run, run.parent, run.prompt, str(run.reason or ""), run.current] for run in await session.runs()
     ]
@@ -937,7 +871,6 @@ def shortened(leads: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reader(store: Store, name: str) -> Session:
-    """The session *name* of *store*, to look at it."""
     config = Config(model=MODEL)
     setting = Environment(
         config=config, performers={}, clock=AutoClock(5_000.0), new_id=lambda: "never", poll=3_600.0
@@ -946,7 +879,6 @@ def reader(store: Store, name: str) -> Session:
 
 
 async def played(name: str) -> tuple[dict[str, tuple[bytes, ...]], dict[str, Any]]:
-    """The journals that the scenario *name* makes, by session, and what they lead to."""
     world = World()
     await SCENARIOS[name](world)
     kept = await world.kept()
@@ -1043,7 +975,6 @@ RENAMED = {
 
 
 def words(*roots: Any) -> dict[str, list[str]]:
-    """The fields of each class, and the values of each enum, that *roots* are made of, by its name."""
     return {
         RENAMED.get(name, name): [field.name for field in attrs.fields(word)]
         if attrs.has(word)
@@ -1053,12 +984,10 @@ def words(*roots: Any) -> dict[str, list[str]]:
 
 
 def in_lines(entries: Sequence[bytes]) -> bytes:
-    """*entries* as they are committed."""
     return b"".join([entry + b"\n" for entry in entries])
 
 
 def in_json(leads: Mapping[str, Any]) -> str:
-    """What each session *leads* to, a line a session."""
     lines = [
         f"{json.dumps(name)}: {json.dumps(told_of, ensure_ascii=False)}" for name, told_of in leads.items()
     ]

@@ -9,10 +9,16 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from house.source import MODULES, ROOMS, ROOT, imported, name, sources, tree
+from house.source import MODULES, PACKAGE, ROOMS, ROOT, imported, name, sources, tree
 from packaging.requirements import Requirement
 
 WORDS_AND_DECISIONS = sources("effects", "states")
+
+
+from packaging.requirements import Requirement
+
+import turnwheel
+
 PURE_ENGINE = sources("engine/journal") + [
     ROOT / "engine" / f"{module}.py" for module in ("machine", "recovery", "snapshots", "transition")
 ]
@@ -142,11 +148,46 @@ def test_a_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["b", "c"]]
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Imports for types and imports inside functions count: each makes two modules one."""
+    graph = {
+        module: {other for _, other in imported(path) if other in MODULES and other != module}
+        for module, path in MODULES.items()
+    }
+    assert circles(graph) == []
+
+
+def test_no_folder_is_a_cupboard() -> None:
+    full = {
+        name(path.parent): len([each for each in path.parent.glob("*.py") if each != path])
+        for path in PACKAGE
+        if path.name == "__init__.py"
+    }
+    assert {folder: count for folder, count in full.items() if count > 25} == {}
+
+
+def test_the_root_exports_forty_names_at_most() -> None:
+    assert len(turnwheel.__all__) <= 40
+    assert len(turnwheel.__all__) == len(set(turnwheel.__all__))
+    assert [each for each in turnwheel.__all__ if not hasattr(turnwheel, each)] == []
+
+
 def documented_imports(path: Path) -> Iterator[tuple[int, str]]:
     """The modules of turnwheel that a page or an example imports, with their lines."""
     for line, text in enumerate(path.read_text("utf-8").splitlines(), 1):
         for module in re.findall(r"\b(?:from|import)\s+(turnwheel(?:\.\w+)*)", text):
             yield line, module
+
+
+def test_documents_and_examples_import_from_rooms_only() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    deep = [
+        f"{name(page)}:{line} {module}"
+        for page in pages
+        for line, module in documented_imports(page)
+        if module.count(".") > 1
+    ]
+    assert deep == []
 
 
 def test_every_package_is_in_the_wheel() -> None:

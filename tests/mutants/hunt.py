@@ -99,7 +99,6 @@ def begin(job: Job, said: int) -> int:
 
 
 def hunt(jobs: list[Job], processes: int) -> None:
-    """Do all *jobs*, so many *processes* at a time."""
     waiting = deque(jobs)
     while waiting or AT_WORK:
         while waiting and len(AT_WORK) < processes:
@@ -126,7 +125,6 @@ def hunt(jobs: list[Job], processes: int) -> None:
 
 
 def stop(*_: object) -> None:
-    """End what is at work, and this."""
     for number in AT_WORK:
         os.killpg(number, signal.SIGKILL)
     sys.exit(1)

@@ -54,7 +54,6 @@ class Source:
         self._lines = self.text.splitlines(keepends=True)
 
     def mistakes(self) -> Iterator[dict[str, Any]]:
-        """Each as a job without a finder."""
         for node in ast.walk(ast.parse(self.text)):
             for begin, end, new in self._changes(node):
                 changed = self.text[:begin] + new + self.text[end:]
@@ -92,7 +91,6 @@ class Source:
                 pass
 
     def _at(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Where *node* begins and ends in the text."""
         last, column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return self._place(node.lineno, node.col_offset), self._place(last, column)
 
@@ -102,7 +100,6 @@ class Source:
 
 
 def finder(file: str) -> dict[str, Any]:
-    """What is to find a mistake in *file*."""
     bare = file.startswith("states/") or file in {
         "engine/machine.py",
         "engine/transition.py",

@@ -16,7 +16,6 @@ SECOND = 4
 
 
 async def many_sessions(count: int) -> None:
-    """Sessions of *count* seeds keep every promise."""
     from provers.simulation.sessions import play_sessions  # noqa: PLC0415  # see `bare`
 
     for seed in range(count):

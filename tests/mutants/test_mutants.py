@@ -29,7 +29,6 @@ BARE = {"engine/machine.py", "engine/transition.py"}
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The mutants in *path*."""
     found: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["mutant"]
     return found
 
@@ -127,14 +126,12 @@ class Hunt:
         return self._over[name]
 
     def _look(self) -> None:
-        """Read what was said since."""
         self._said.seek(self._read)
         *lines, _ = self._said.read().split("\n")  # the last one is not written to its end
         self._read += sum(len(line.encode()) + 1 for line in lines)
         self._over |= {over["name"]: over for over in map(json.loads, lines)}
 
     def close(self) -> None:
-        """End it, whatever is left."""
         self._process.terminate()
         self._process.wait()
         self._said.close()
@@ -153,7 +150,6 @@ def begin(items: list[pytest.Item], *, beside: bool) -> None:
 
 
 def end() -> None:
-    """Let the hunt end, whatever is left of it."""
     while HUNTS:
         HUNTS.pop().close()
 

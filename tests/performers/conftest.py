@@ -20,7 +20,6 @@ PATIENCE = 30.0
 
 @pytest.fixture
 def scene() -> PerformContext:
-    """A scene around a request, in an empty conversation."""
     config, clock = Config(model=ModelSpec(name="openai:none")), SystemClock()
     return PerformContext(
         session="s-1", run="r-1", config=config, history=History.of(), clock=clock, emit=lambda _: None
@@ -49,8 +48,6 @@ def alive() -> Callable[[int], bool]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    """Waits for what a condition says, and not for ever."""
-
     async def wait(condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110  # what is waited for is no event of ours

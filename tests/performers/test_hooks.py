@@ -11,18 +11,14 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, assert_type, cast
+from typing import Any, assert_type, cast
 
 import attrs
 import pytest
+from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.errors import ArgumentError, ConfigError
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.permissions import Verdict
 from turnwheel.effects.requests import FireHook
 from turnwheel.performers.base import LEAVING, PerformContext
@@ -50,7 +46,6 @@ class Noon:
 
 @pytest.fixture
 def scene(scene: PerformContext) -> PerformContext:
-    """A scene whose clock stands still."""
     return attrs.evolve(scene, clock=Noon())
 
 
@@ -72,10 +67,6 @@ def both(answer: Callable[[HookCall], object], at: Hook = Hook.PRE_TOOL_USE) -> 
         return answer(about)
 
     return [hook(at)(sync), hook(at)(coroutine)]
-
-
-def fail(error: BaseException) -> NoReturn:
-    raise error
 
 
 # Writing one
@@ -252,20 +243,6 @@ async def test_an_answer_can_be_written_down(scene: PerformContext) -> None:
 
 
 # What a hook does wrong
-
-
-class Mute(Exception):
-    """An exception that cannot be shown."""
-
-    def __str__(self) -> str:
-        return str(fail(ValueError("and neither can this")))
-
-
-class Secretive:
-    """Something that has no repr."""
-
-    def __repr__(self) -> str:
-        return str(fail(ValueError("no comment")))
 
 
 async def later() -> HookAnswer:

@@ -47,7 +47,6 @@ PLAIN = """
 
 
 def shown(name: str, value: Json) -> str:
-    """In place of a placeholder: the value it would stand for."""
     return f"<{name}={value}>"
 
 
@@ -117,7 +116,6 @@ REFUSED: tuple[tuple[str, Callable[[Any], object], tuple[Any, ...]], ...] = (
 
 
 def test_a_setting_that_would_hide_nothing_is_refused() -> None:
-    """The error says why, and not the value."""
     for why, make, several in REFUSED:
         for wrong in several:
             with pytest.raises((ArgumentError, ToolDefinitionError), match=why) as caught:
@@ -345,7 +343,6 @@ def test_only_a_value_that_is_no_word_and_no_number_is_looked_for() -> None:
 
 
 async def test_a_vault_in_memory_keeps_values_by_session_and_forgets_the_oldest() -> None:
-    """It cannot grow for ever, and shows nothing."""
     vault = MemoryVault(most=3 * ENTRY_COST + 10)
     for session, name, value in (
         ("s", "a", "1234"),

@@ -18,22 +18,9 @@ from provers.simulation.player import Play, play
 from turnwheel import Agent, ChildSpec, tool
 from turnwheel.effects import is_notice
 from turnwheel.effects.errors import ArgumentError
-from turnwheel.effects.events import (
-    Approve,
-    ApproveAlways,
-    Deny,
-    Failure,
-)
+from turnwheel.effects.events import Approve, ApproveAlways, Deny, Failure
 from turnwheel.effects.hooks import Hook
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Role,
-    StopReason,
-    ToolCall,
-    user,
-)
+from turnwheel.effects.messages import Binary, Message, Outcome, Role, StopReason, ToolCall, user
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
@@ -86,13 +73,7 @@ from turnwheel.projections import (
     TurnEvents,
     to_sse,
 )
-from turnwheel.projections.json_events import (
-    BUDGET_USD,
-    ERROR_ENDS,
-    MODE_WORDS,
-    REASON_WORDS,
-    subtype,
-)
+from turnwheel.projections.json_events import BUDGET_USD, ERROR_ENDS, MODE_WORDS, REASON_WORDS, subtype
 from turnwheel.projections.run_view import RunView
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
@@ -620,7 +601,6 @@ def observed(plays: list[Play]) -> dict[str, list[tuple[str, str, JsonEvent]]]:
 
 
 def said_in(projection: Projection, run: list[Notice]) -> Iterator[tuple[str, str, JsonEvent]]:
-    """What *projection* says of each notice of *run*."""
     for notice in run:
         for event in projection.take(notice):
             name = str(event["type"])

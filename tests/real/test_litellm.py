@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from turnwheel import Agent, DoneReason, Retries
+from turnwheel import Agent, DoneReason, Retries, Session
 from turnwheel.effects.events import Failure
-from turnwheel.effects.notices import CompactionFailed, FallbackUsed, RetryScheduled, TextDelta
+from turnwheel.effects.notices import CompactionFailed, FallbackUsed, Notice, RetryScheduled, TextDelta
 from turnwheel.testing.clocks import AutoClock
-
-if TYPE_CHECKING:
-    from turnwheel import Session
-    from turnwheel.effects.notices import Notice
 
 pytestmark = [
     pytest.mark.real,

@@ -14,14 +14,7 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import (
-    Limits,
-    ModelSpec,
-    Policy,
-    Price,
-    Rule,
-    Settings,
-)
+from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.settings import CommandHook, Preset
@@ -97,7 +90,6 @@ def sample(key: SettingKey) -> tuple[object, str]:
 
 
 def way_of(key: SettingKey) -> tuple[str, ...]:
-    """The way to *key*, with a name for an agent's."""
     return tuple("helper" if part == ANY_NAME else part for part in key.path)
 
 

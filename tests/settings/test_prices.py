@@ -55,7 +55,6 @@ def since(day: date, price: ModelPrice) -> ConditionalPrice:
 
 
 def by_night(price: ModelPrice) -> ConditionalPrice:
-    """*price* from four to eight in the morning."""
     return ConditionalPrice(TimeOfDateConstraint(time(4, tzinfo=UTC), time(8, tzinfo=UTC)), prices=price)
 
 
@@ -92,7 +91,6 @@ def _list() -> Iterator[None]:
 
 
 def amounts(price: Price | None) -> tuple[str | None, ...]:
-    """Input, output, cached, cache write and reasoning."""
     assert price is not None
     five = (price.input, price.output, price.cached, price.cache_write, price.reasoning)
     return tuple([None if each is None else str(each) for each in five])

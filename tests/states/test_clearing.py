@@ -10,23 +10,9 @@ from provers.steps import restore_from_snapshot
 
 from turnwheel.effects.config import Compaction, Loops, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.history import (
-    CLEARED,
-    SHORT,
-    History,
-    clear_results,
-    placeholder_for,
-)
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Role,
-    ToolCall,
-    ToolResult,
-    user,
-)
-from turnwheel.effects.notices import Compacted, CompactionStarted, ResultsCleared
+from turnwheel.effects.history import CLEARED, SHORT, History, clear_results, placeholder_for
+from turnwheel.effects.messages import Binary, Message, Outcome, Role, ToolCall, ToolResult, user
+from turnwheel.effects.notices import Compacted, ResultsCleared
 from turnwheel.effects.records import ClearResults
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
@@ -52,12 +38,10 @@ UNTOLD = Usage()
 
 
 def result(number: int, content: str = LONG, files: tuple[Binary, ...] = ()) -> ToolResult:
-    """The result of call *number*."""
     return ToolResult(call=f"r-{number}", wire_id="call_0", name="look", content=content, files=files)
 
 
 def told(*batches: int, content: str = LONG) -> History:
-    """A prompt, and answers with so many calls each, with their results."""
     history, number = History.of(user("go")), 0
     for size in batches:
         numbers = range(number, number + size)
@@ -209,13 +193,11 @@ def reads(run: MachineHarness, *batches: int, content: str = LONG) -> None:
 
 
 def asked(run: MachineHarness) -> CallModel:
-    """The request that was made last."""
     (request,) = run.got(CallModel)
     return request
 
 
 def shown_size(run: MachineHarness) -> int:
-    """What a model is shown, estimated anew."""
     memory = run.machine.memory
     messages = enumerate(memory.history)
     return sum(
@@ -225,7 +207,6 @@ def shown_size(run: MachineHarness) -> int:
 
 
 def in_order(run: MachineHarness) -> None:
-    """What the memory keeps count of is what can be counted."""
     memory = run.machine.memory
     history = memory.history
     assert memory.conversation.size == shown_size(run)
@@ -263,33 +244,12 @@ def test_the_size_goes_down_by_what_is_saved(counted: int | None) -> None:
     assert run.machine.memory.conversation.size == before + added - told_.tokens
 
 
-def test_what_is_left_out_may_spare_a_summary() -> None:
-    small, tidy = ModelSpec(name="wire:model", window=10_000), Compaction(clear_over=3, clear_keep=1)
-    run = MachineHarness(config(model=small, compaction=tidy))
-    reads(run, *[1] * 60)
-    assert (run.all(CompactionStarted), history_size(run.machine.memory.history) > 10_000) == ([], True)
-
-
 def test_short_results_are_passed_over_in_silence() -> None:
     run = MachineHarness(config(loops=Loops.never()))
     reads(run, *[1] * 16, content="fine")
     assert run.all(ResultsCleared) == []
     assert run.got(ClearResults) == [ClearResults(before=23)]
     in_order(run)
-
-
-def test_several_runs_share_what_is_left_out() -> None:
-    first = MachineHarness()
-    reads(first, *[1] * 20)
-    first.say("done", usage=Usage(input=shown_size(first), output=5))
-    opened = RunOpened(at=100.0, run="r2", config=config())
-    before = first.machine.memory
-    second = MachineHarness(Machine.open(opened, first.machine))
-    in_order(second)
-    assert (second.machine.memory.conversation.cleared, second.machine.memory.conversation.results) == (
-        before.conversation.cleared,
-        before.conversation.results,
-    )
 
 
 def test_a_conversation_that_is_brought_along_is_counted() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Sequence
+from typing import Any, final
 
 import attrs
 import pytest
@@ -38,9 +39,6 @@ from turnwheel.states.rules.loops import (
     window,
 )
 from turnwheel.testing.harness import MachineHarness, call, config
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WARNED, WITHDRAWN, STOPPED = LoopStage.WARNED, LoopStage.WITHDRAWN, LoopStage.STOPPED
 
@@ -89,27 +87,22 @@ def said(*answers: Answer | str) -> History:
 
 
 def look(came: str = "fine", **given: object) -> Made:
-    """A read."""
     return Made("look", given, came)
 
 
 def write(came: str = "fine", **given: object) -> Made:
-    """A call that changes something."""
     return Made("write", given, came)
 
 
 def failed(made: Made, why: str = "no", outcome: Outcome = Outcome.ERROR) -> Made:
-    """*made*, which came to nothing."""
     return attrs.evolve(made, came=why, outcome=outcome)
 
 
 def seen(*answers: Answer | str, withdrawn: Sequence[WithdrawTool] = (), **loops: Any) -> Loop | None:
-    """What is found at the end of what was said."""
     return found(said(*answers), config(loops=Loops(**loops)), withdrawn, len(answers))
 
 
 def judged(*answers: Answer | str, **loops: Any) -> tuple[LoopStage, tuple[str, ...], int] | None:
-    """As `seen`, in short."""
     loop = seen(*answers, **loops)
     return None if loop is None else (loop.stage, loop.tools, loop.count)
 

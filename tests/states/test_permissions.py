@@ -15,23 +15,11 @@ from turnwheel.effects.errors import ArgumentError
 from turnwheel.effects.events import ApproveAlways
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.notices import CallJudged
-from turnwheel.effects.permissions import (
-    Basis,
-    PermissionMode,
-    Rule,
-    Verdict,
-    resolved,
-)
+from turnwheel.effects.permissions import Basis, PermissionMode, Rule, Verdict, resolved
 from turnwheel.effects.requests import AskApproval, RunAgent, RunTool
 from turnwheel.states.rules.hooks import Opinion
 from turnwheel.states.rules.permission import Judgement, PermissionPolicy
-from turnwheel.testing.harness import (
-    TOOLS,
-    MachineHarness,
-    calls,
-    config,
-    remember,
-)
+from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config, remember
 
 MODES = tuple(PermissionMode)
 ALLOW, ASK, DENY = (Rule(verdict=verdict, tool="*") for verdict in Verdict)

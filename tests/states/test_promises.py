@@ -58,15 +58,7 @@ from provers.simulation.strays import stray
 from provers.simulation.watched import copied, happen
 
 from turnwheel.effects import Effect
-from turnwheel.effects.config import (
-    ChildSpec,
-    Config,
-    Limits,
-    Retries,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import ChildSpec, Config, Limits, Retries, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.events import (
     AgentFinished,
     AgentProgressed,
@@ -92,20 +84,8 @@ from turnwheel.effects.notices import (
     RunStarted,
     TurnEnded,
 )
-from turnwheel.effects.records import (
-    AddUsage,
-    AppendMessage,
-    ClearResults,
-    MailKind,
-    ReplaceHistory,
-)
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    Purpose,
-    RunAgent,
-    RunTool,
-)
+from turnwheel.effects.records import AddUsage, AppendMessage, ClearResults, MailKind, ReplaceHistory
+from turnwheel.effects.requests import AskApproval, CallModel, Purpose, RunAgent, RunTool
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.transition import advance, ignored
 from turnwheel.states.rules.history_check import history_faults
@@ -159,7 +139,6 @@ def seen(play: Play) -> Iterator[Seen]:
 
 
 def of(kind: type, play: Play) -> list[Effect]:
-    """The effects of *play* that are of this *kind*."""
     return [effect for effect in play.effects if isinstance(effect, kind)]
 
 
@@ -445,7 +424,6 @@ ROW = re.compile(r"^    (?:(test_\w+\.py) )?(test_\w+)$", re.MULTILINE)
 
 
 def defined(path: Path) -> set[str]:
-    """The functions in *path*."""
     found = ast.walk(ast.parse(path.read_text("utf-8")))
     return {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 

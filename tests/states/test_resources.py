@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwheel.effects.config import (
-    Approval,
-    Policy,
-    SideEffect,
-    ToolKind,
-    ToolSpec,
-)
+from turnwheel.effects.config import Approval, Policy, SideEffect, ToolKind, ToolSpec
 from turnwheel.effects.pieces import CallPiece
 from turnwheel.effects.requests import RunAgent, RunTool
 from turnwheel.states.batch.start import ResourceUse, resource_use

@@ -21,22 +21,10 @@ import attrs
 import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
-from provers.choices import (
-    Choices,
-    chance,
-    pick,
-    weighted,
-)
+from provers.choices import Choices, chance, pick, weighted
 from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.player import opened
-from provers.simulation.settings import (
-    CHILDREN,
-    HOOKS,
-    OTHER,
-    RULES,
-    SPARE,
-    TOOLS,
-)
+from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS
 from provers.simulation.watched import Watched, as_kept, replay
 from provers.steps import restore_from_snapshot
 
@@ -82,21 +70,10 @@ from turnwheel.effects.events import (
     UserSent,
     UserSteered,
 )
-from turnwheel.effects.hooks import (
-    Hook,
-    HookAnswer,
-    HookSaid,
-    HookSpec,
-)
+from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
 from turnwheel.effects.messages import Binary, Outcome, StopReason
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    Rope,
-    TextPiece,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, Rope, TextPiece
 from turnwheel.effects.records import Change, SetMode, SetThinking
 from turnwheel.effects.requests import (
     AskApproval,
@@ -223,7 +200,6 @@ class GuidedRun:
         raise NotThere(deed)
 
     def do(self, deed: str) -> bool:
-        """Do *deed*; whether it was applied."""
         what = self.does(deed)
         if isinstance(what, Config):
             self.run.reconfigure(what)
@@ -435,7 +411,6 @@ PASSING = {state for state, event, _ in WAYS if event == "Entered"} - {"executin
 
 
 def _way(row: Row) -> tuple[str, tuple[str, ...]]:
-    """The way to *row*; to a state in which anything is welcome leads the way to any of its rows."""
     if not row.welcome:
         return WAYS[row.state, row.event.__name__, row.target]
     passing = row.state in PASSING
@@ -463,7 +438,6 @@ lose write, mode plan, under serial
 
 
 def _varied(config: Config, choices: Choices) -> Config:
-    """*config* with other values where they need not matter."""
     changes: Mapping[str, Any] = {
         "system": "be kind",
         "model": attrs.evolve(config.model, thinking=1_000),
@@ -503,7 +477,6 @@ def _misplaced(guided: GuidedRun) -> None:
 
 
 def _try(guided: GuidedRun, deed: str) -> None:
-    """Do *deed* if there is anything it can be done to."""
     if not guided.run.machine.done:
         with suppress(NotThere):
             guided.do(deed)

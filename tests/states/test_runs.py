@@ -1,4 +1,4 @@
-"""A run of the bare machine, where a table says more than a story: ends, failures, ids, arguments, hooks."""
+"""A run of the bare machine, where a table says more than a story: ids, hooks, beginnings, settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from turnwheel.effects.config import Compaction, Gates, Limits, ModelSpec, Policy, Steering, window_of
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import (
+    Approve,
     CallCancelled,
+    ControlReceived,
     Failure,
     Post,
     UserSent,
@@ -18,64 +20,30 @@ from turnwheel.effects.events import (
 )
 from turnwheel.effects.history import History
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.messages import (
-    Binary,
-    Reasoning,
-    StopReason,
-    Text,
-    user,
-)
+from turnwheel.effects.messages import Binary, user
 from turnwheel.effects.notices import (
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalWithdrawn,
+    CallJudged,
     Ignored,
     InputTaken,
-    RunEnded,
     RunStarted,
-    Warned,
+    SettingChanged,
+    SettingRefused,
 )
 from turnwheel.effects.permissions import PermissionMode, Verdict
-from turnwheel.effects.pieces import CallPiece, ReasoningPiece
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    FireHook,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.pieces import CallPiece
+from turnwheel.effects.records import Change, SetMode, SetModel, SetThinking
+from turnwheel.effects.requests import AskApproval, CallModel, Cancel, FireHook, Request, RunAgent, SetTimer
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.engine.machine import Machine
-from turnwheel.testing.harness import (
-    MachineHarness,
-    call,
-    calls,
-    config,
-)
+from turnwheel.testing.harness import MachineHarness, call, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
 
-# What a model answers
-
-
-@pytest.mark.parametrize(
-    ("stop", "reason"),
-    [
-        (StopReason.END_TURN, "end_turn"),
-        (StopReason.TOOL_USE, "end_turn"),
-        (StopReason.STOP_SEQUENCE, "stop_sequence"),
-        (StopReason.REFUSAL, "end_turn"),
-        (StopReason.UNKNOWN, "end_turn"),
-        (StopReason.MAX_TOKENS, "max_tokens"),
-    ],
-)
-def test_an_answer_without_calls_ends_the_run_and_the_odd_ones_are_warned_about(
-    stop: StopReason, reason: str
-) -> None:
-    run = MachineHarness()
-    run.say("well", stop=stop)
-    assert run.reason == reason
-    assert bool(run.all(Warned)) == (stop in {StopReason.REFUSAL, StopReason.UNKNOWN})
+# Calls
 
 
 @pytest.mark.parametrize("wire", [("call_0", "call_0"), ("", "")])
@@ -89,66 +57,6 @@ def test_ids_of_providers_may_repeat(wire: tuple[str, str]) -> None:
     results = run.machine.memory.history[-1].results
     assert len({result.call for result in results}) == 2
     assert tuple(result.wire_id for result in results) == wire
-
-
-def test_thinking_goes_back_as_it_came() -> None:
-    """With the provider's proof, and hidden thinking in its place: without them a tool loop is refused."""
-    run = MachineHarness()
-    run.stream(ReasoningPiece("hm, "), ReasoningPiece("so", "proof"), ReasoningPiece(redacted="x7f"))
-    run.say(ReasoningPiece("and"), "well", call(0, "look", path="a"))
-    assert run.machine.memory.history[-1].parts[:4] == (
-        Reasoning(text="hm, so", signature="proof"),
-        Reasoning(text="", redacted="x7f"),
-        Reasoning(text="and"),
-        Text(text="well"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("failure", "tries"),
-    [
-        (Failure.RATE_LIMIT, 8),
-        (Failure.OVERLOADED, 8),
-        (Failure.SERVER, 3),
-        (Failure.TIMEOUT, 3),
-        (Failure.CONNECTION, 3),
-        (Failure.CUT, 3),
-        (Failure.AUTH, 0),
-        (Failure.NOT_FOUND, 0),
-        (Failure.BAD_REQUEST, 0),
-        (Failure.CANCELLED, 0),
-        (Failure.INTERNAL, 0),
-    ],
-)
-def test_each_failure_is_tried_again_as_often_as_it_may_help(failure: Failure, tries: int) -> None:
-    run = MachineHarness()
-    for attempt in range(tries):
-        run.fail(failure)
-        (timer,) = run.got(SetTimer)
-        assert timer.due - run.now == 2.0 * 2**attempt
-        run.wake(timer.due)
-        assert run.got(CallModel)[0].attempt == attempt + 2
-    run.fail(failure)
-    assert run.reason == "error"
-    assert run.got(RunEnded)[0].detail == f"{failure}: as told"
-    assert run.talk == [("user", "hello")]
-
-
-# Calls
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ['{"path": "a"', "[1]", '"a"', "{}", '{"path": 1}', '{"path": NaN}', "", "null", "{'path': 'a'}"],
-)
-def test_arguments_that_do_not_fit_are_an_error_for_the_model(arguments: str) -> None:
-    run = MachineHarness()
-    run.say(CallPiece(0, "w", "write", arguments))
-    assert run.all(RunTool) + run.all(AskApproval) == []
-    ((_, outcome, content),) = run.results
-    assert outcome == "error"
-    assert content.startswith("Invalid arguments for write: ")
-    assert run.machine.memory.history[1].calls[0].arguments == arguments
 
 
 def test_what_a_child_is_asked_can_be_written_down() -> None:
@@ -337,3 +245,83 @@ def test_a_window_is_what_is_known_of_a_name_unless_it_is_configured(name: str, 
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         config(**settings)
+
+
+# Questions
+
+PATIENT = Policy(answer_within=60.0)
+
+
+def test_a_question_and_its_answer_are_shown() -> None:
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(call(0, "write", path="a"))
+    (question,), (shown,) = run.got(AskApproval), run.got(ApprovalRequested)
+    assert (question.tool, question.arguments) == ("write", '{"path": "a"}')
+    assert question.why == "tool: it may change anything"
+    assert (shown.request, shown.call, shown.tool) == (question.id, question.call, question.tool)
+    assert (shown.arguments, shown.why) == (question.arguments, question.why)
+    assert shown.due == run.now + 60.0
+    decision = Approve(arguments='{"path": "b"}')
+    run.decide("write", decision, by="anna, by phone")
+    assert run.got(ApprovalResolved) == [
+        ApprovalResolved(request=question.id, decision=decision, by="anna, by phone")
+    ]
+    assert [judged.detail for judged in run.got(CallJudged)] == ["with other arguments"]
+    assert run.machine.memory.history[1].calls[0].arguments == '{"path": "a"}'
+
+
+@pytest.mark.parametrize("how", ["interrupt", "cancel", "steer"])
+def test_a_question_that_is_withdrawn_takes_its_deadline_along(how: str) -> None:
+    run = MachineHarness(config(policy=PATIENT))
+    run.say(*calls("write"))
+    (question,), (timer,) = run.got(AskApproval), run.got(SetTimer)
+    if how == "interrupt":
+        run.interrupt()
+    elif how == "cancel":
+        run.cancel("write")
+    else:
+        run.steer("left")
+    assert run.got(Cancel) == [Cancel(request=question.id), Cancel(request=timer.id)]
+    assert run.got(ApprovalWithdrawn) == [ApprovalWithdrawn(request=question.id)]
+
+
+# Changed settings
+
+OTHER = SetModel(model="wire:other")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [OTHER, SetMode(mode=PermissionMode.BYPASS), SetThinking(tokens=2_000), SetThinking(tokens=None)],
+)
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "done"])
+def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: Change) -> None:
+    """It holds at once, moves nothing, answers nothing and asks nothing; the same post again is ignored."""
+    run = run_at(place)
+    state, history = run.machine.state, run.machine.memory.history
+    event = ControlReceived(at=50.0, id="c", change=change)
+    run.feed(event)
+    assert run.effects == (change, SettingChanged(change=change))
+    assert run.machine.state == state
+    assert run.machine.memory.history is history
+    session = run.machine.memory.session
+    held = {SetModel: session.model, SetMode: session.mode, SetThinking: session.thinking}[type(change)]
+    assert held == {SetModel: "wire:other", SetMode: PermissionMode.BYPASS, SetThinking: change}[type(change)]
+    run.feed(event)
+    assert run.got(Ignored) == [Ignored(event="ControlReceived", state=run.label)]
+
+
+def test_nothing_is_changed_in_a_run_that_is_over() -> None:
+    run = run_at("done")
+    memory = run.machine.memory
+    run.change(OTHER)
+    assert run.effects == (Ignored(event="ControlReceived", state="done"),)
+    assert run.machine.memory is memory
+
+
+def test_a_model_without_a_name_is_refused() -> None:
+    run = MachineHarness()
+    change = SetModel(model=" ")
+    run.change(change)
+    assert run.effects == (SettingRefused(change=change, reason="a model has a name"),)
+    assert run.machine.memory.session.model == "wire:model"

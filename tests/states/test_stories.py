@@ -29,12 +29,7 @@ from turnwheel.engine.recovery import recover
 from turnwheel.engine.rendering import fields_of, line_of
 from turnwheel.states.rules.compaction import SUMMARY_INSTRUCTIONS
 from turnwheel.testing.scenarios import ScenarioError, read_scenario
-from turnwheel.testing.scenarios_world import (
-    InputWaits,
-    ProcessLost,
-    ScenarioWorld,
-    as_driven,
-)
+from turnwheel.testing.scenarios_world import InputWaits, ProcessLost, ScenarioWorld, as_driven
 
 STORIES = Path(__file__).with_name("stories")
 DEFAULT = """
@@ -63,7 +58,6 @@ class Story:
 
 
 def read(file: Path) -> Iterator[Story]:
-    """The stories of *file*, in their order."""
     shared, *stories = file.read_text("utf-8").split(f"\n{TITLE}")
     for story in stories:
         title, *lines = story.rstrip().split("\n")
@@ -71,7 +65,6 @@ def read(file: Path) -> Iterator[Story]:
 
 
 def told(story: Story) -> list[str]:
-    """*story*, its commands as they are and what each leads to."""
     commands = [line for line in story.lines if line and not line.startswith((" ", "agent "))]
     settings = [line for line in story.lines if line.startswith("agent ")]
     shared, _, beginning = story.shared.partition("\n\n")

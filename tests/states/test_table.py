@@ -15,23 +15,8 @@ from turnwheel.effects.events import Entered, Event, ToolFinished
 from turnwheel.effects.messages import ToolCall
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.transition import transition
-from turnwheel.states import (
-    compacting,
-    confirming,
-    dispatching,
-    done,
-    executing,
-    streaming,
-    thinking,
-)
-from turnwheel.states.batch.batch import (
-    Batch,
-    Call,
-    Phase,
-    Queued,
-    Running,
-    Stopping,
-)
+from turnwheel.states import compacting, confirming, dispatching, done, executing, streaming, thinking
+from turnwheel.states.batch.batch import Batch, Call, Phase, Queued, Running, Stopping
 from turnwheel.states.context import Context
 from turnwheel.states.state import (
     Compacting,
@@ -62,7 +47,6 @@ NAMED = {kind.__name__.lower(): kind for kind in HANDLERS}
 
 
 def kind_of(label: str) -> type[State]:
-    """The class of the state that is called *label*."""
     return NAMED[label.partition(".")[0]]
 
 
@@ -91,7 +75,6 @@ def test_every_state_that_a_run_rests_in_has_a_place_in_the_fixtures() -> None:
 
 
 def test_every_event_in_every_state_has_a_row_or_is_ignored_by_name() -> None:
-    """Never both, never neither."""
     rows = {(row.state, row.event) for row in TABLE}
     ignored = {(label, kind) for label, kinds in IGNORED.items() for kind in kinds}
     assert rows & ignored == set()

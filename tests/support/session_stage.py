@@ -14,26 +14,12 @@ from typing import Any
 import pytest
 from provers.tasks import turns
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    MemoryStore,
-    Result,
-    Session,
-    SQLiteStore,
-    Tool,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, MemoryStore, Result, Session, SQLiteStore, Tool, tool
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Event, ModelFailed, ModelFinished
 from turnwheel.effects.messages import Outcome, Role, ToolResult
 from turnwheel.effects.notices import AgentNoticed, Notice, RunEnded
-from turnwheel.effects.requests import (
-    CallModel,
-    ReadInstructions,
-    RunTool,
-    SetTimer,
-)
+from turnwheel.effects.requests import CallModel, ReadInstructions, RunTool, SetTimer
 from turnwheel.engine.agent import sleep
 from turnwheel.engine.journal.encoding import decode_entry
 from turnwheel.engine.journal.entries import Entry, Stepped
@@ -51,7 +37,6 @@ CHILDREN = (ChildSpec(name="payer", tools=("look", "pay")), ChildSpec(name="scou
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Let others run until something *holds*."""
     async with asyncio.timeout(10):
         while not holds():
             await turns(1)
@@ -120,13 +105,11 @@ class House:
 
     @cached_property
     def store(self) -> Store:
-        """The store, as one more process opened it."""
         store = self._open()
         assert store is not None
         return store
 
     def release(self) -> None:
-        """Let all that waits go on, from now on."""
         self.gate.set()
 
     def agent(self, *replies: Reply, children: Sequence[ChildSpec] = (), **settings: Any) -> Agent:
@@ -148,7 +131,6 @@ class House:
         return Agent(children=children, performers=performers, **given)
 
     def session(self, *replies: Reply, **settings: Any) -> Session:
-        """The session ``s`` as an agent gives it."""
         return self.agent(*replies, **settings).session("s")
 
     def process(
@@ -224,11 +206,9 @@ class House:
         return result
 
     async def entries(self, session: str = "s") -> list[Entry]:
-        """The journal of *session*."""
         return [decode_entry(data) for data in await self.store.load(session)]
 
     async def steps(self) -> list[Event]:
-        """The events that were applied in the session ``s``."""
         return [entry.event for entry in await self.entries() if isinstance(entry, Stepped)]
 
     async def finish(self, session: Session) -> None:
@@ -255,42 +235,34 @@ class Watch:
                 self.notices.append(notice)
 
     async def until(self, kind: type, number: int = 1) -> None:
-        """Wait for so many notices of *kind*, the session's own or a child's."""
         await until(lambda: self.task.done() or len(self.got(kind)) >= number)
 
     def got(self, kind: type) -> list[Any]:
-        """The notices of *kind*, also children's."""
         plain = [one.notice if isinstance(one, AgentNoticed) else one for one in self.notices]
         return [notice for notice in plain if isinstance(notice, kind)]
 
     @property
     def reasons(self) -> list[str]:
-        """Why its runs ended."""
         return [str(notice.reason) for notice in self.notices if isinstance(notice, RunEnded)]
 
 
 def results(session: Session) -> list[ToolResult]:
-    """The results of all calls, in order."""
     return [result for message in session.history for result in message.results]
 
 
 def told(session: Session) -> list[str]:
-    """The text that the model read of each call."""
     return [result.content for result in results(session)]
 
 
 def outcomes(session: Session) -> list[Outcome]:
-    """How each call ended."""
     return [result.outcome for result in results(session)]
 
 
 def said(session: Session) -> list[str]:
-    """The texts of people, in order."""
     return [message.text for message in session.history if message.role is Role.USER]
 
 
 def asked(session: Session | Result) -> list[str]:
-    """The open questions: each tool with its arguments."""
     return [f"{question.tool} {question.arguments}" for question in session.waiting]
 
 
@@ -331,11 +303,9 @@ def tape() -> Tape:
 
 @pytest.fixture
 def one() -> House:
-    """A house whose processes share one store in memory."""
     return House(MemoryStore())
 
 
 @pytest.fixture
 def home() -> House:
-    """A house without a store."""
     return House(lambda: None)

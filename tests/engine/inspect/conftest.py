@@ -7,13 +7,7 @@ from typing import Any, final
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    ModelSpec,
-    Price,
-    tool,
-)
+from turnwheel import Agent, MemoryStore, ModelSpec, Price, tool
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext

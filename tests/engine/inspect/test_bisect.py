@@ -9,13 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel import (
-    Agent,
-    MemoryStore,
-    Session,
-    SetModel,
-    tool,
-)
+from turnwheel import Agent, MemoryStore, Session, SetModel, tool
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ToolFinished
 from turnwheel.effects.pieces import TextPiece
@@ -24,12 +18,7 @@ from turnwheel.engine.inspect.bisect import NAMED, Divergence
 from turnwheel.engine.inspect.replay import line, replayed
 from turnwheel.engine.session.archive import bisect, bisect_versions
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 
 @tool
@@ -161,7 +150,6 @@ async def changed(old: bytes = b"", new: bytes = b"") -> MemoryStore:
 
 
 async def cut(entries: Sequence[bytes]) -> MemoryStore:
-    """A store whose session ``s`` has *entries*."""
     store = MemoryStore()
     await store.append("s", 0, list(entries))
     return store

@@ -9,27 +9,14 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from turnwheel import (
-    ChildSpec,
-    MemoryStore,
-    ModelSpec,
-    Price,
-    Session,
-    SetModel,
-    tool,
-)
+from turnwheel import ChildSpec, MemoryStore, ModelSpec, Price, Session, SetModel, tool
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.notices import TextDelta
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.inspect.costs import Costs
 from turnwheel.engine.session.archive import costs
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, says, stalls
 
 if TYPE_CHECKING:
     from engine.inspect.conftest import Made

@@ -36,12 +36,7 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.archive import explain
 from turnwheel.performers.hooks import HostHook
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 Reaction = Callable[[Session, Any], Awaitable[object]]
 
@@ -85,7 +80,6 @@ class Case:
         self.clock = AutoClock(100.0)
 
     def session(self, *replies: Reply, **settings: Any) -> Session:
-        """The session ``s`` in one more process."""
         agent = Agent(
             model="scripted",
             tools=[look, pay, dig, build],
@@ -124,7 +118,6 @@ class Case:
         return [f"{moment.what}: {moment.text}" for moment in account.moments]
 
     async def all_told(self) -> list[str]:
-        """The stories of all calls, without ids."""
         session = await self.session().load()
         wishes = [wish for message in session.history for wish in message.calls]
         stories = [await self.told(number) for number in range(len(wishes))]
@@ -137,8 +130,6 @@ def case() -> Case:
 
 
 def guard(answer: HookAnswer | Exception, at: Hook = Hook.PRE_TOOL_USE) -> HostHook[Any]:
-    """A hook that says *answer*, or fails with it."""
-
     @hook(at, name="guard")
     def made(_: HookCall) -> HookAnswer:
         if isinstance(answer, Exception):

@@ -31,13 +31,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Limits, Steering
-from turnwheel.effects.errors import (
-    ArgumentError,
-    ConfigError,
-    SessionBusy,
-    TooLarge,
-    UnknownSession,
-)
+from turnwheel.effects.errors import ArgumentError, ConfigError, SessionBusy, TooLarge, UnknownSession
 from turnwheel.effects.events import (
     AgentFinished,
     ApprovalGiven,
@@ -59,13 +53,7 @@ from turnwheel.engine.session.archive import costs, explain, export
 from turnwheel.engine.session.listing import listed
 from turnwheel.performers.tools.builtin import read_result
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
 
 @tool(side_effect="read_only")
@@ -117,22 +105,18 @@ class Shop:
         return self.agent.session(name)
 
     async def steps(self, name: str = "s") -> list[ReplayedStep]:
-        """The steps of the session *name*."""
         return list(replayed(await self.store.load(name), name))
 
     async def at(self, kind: type, which: int = 0) -> int:
-        """The number of the step at which an event of this *kind* was applied."""
         return at(await self.steps(), kind, which)
 
     async def fork(self, step: int, instead: Replacement | None = None, name: str = "f") -> Session:
-        """The fork *name* of ``s`` at *step*, gone on with by this process."""
         async with await self.session().fork(name, at=step, instead=instead) as fork:
             await fork.resume()
         return fork
 
 
 def at(steps: list[ReplayedStep], kind: type, which: int = 0) -> int:
-    """The number of the step at which an event of this *kind* was applied."""
     found = [one.number for one in steps if isinstance(one.entry, Stepped) and isinstance(one.event, kind)]
     return found[which]
 
@@ -150,7 +134,6 @@ async def paid(*replies: Reply, **settings: Any) -> Shop:
 
 
 def texts(session: Session) -> list[str]:
-    """The texts and results in the conversation of *session*, cut."""
     return [
         (message.text or " ".join([result.content for result in message.results]))[:20]
         for message in session.history
@@ -163,7 +146,6 @@ def results(session: Session) -> list[ToolResult]:
 
 
 def call_of(session: Session) -> str:
-    """The id of the only call."""
     (call,) = [wish.id for message in session.history for wish in message.calls]
     return call
 

@@ -15,12 +15,7 @@ from turnwheel.effects.config import Concurrency
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.requests import Request, RunTool
 from turnwheel.engine.inspect.replay import ReplayedStep, replayed
-from turnwheel.engine.journal.entries import (
-    Branched,
-    RunOpened,
-    Stepped,
-    TakenOver,
-)
+from turnwheel.engine.journal.entries import Branched, RunOpened, Stepped, TakenOver
 from turnwheel.engine.session.archive import bisect
 
 FORK = "fork"
@@ -39,7 +34,6 @@ async def beside(world: World) -> World:
 
 
 def begun(steps: list[ReplayedStep], tool: str) -> set[str]:
-    """What *tool* was run for in *steps*."""
     effects = [effect for step in steps for effect in step.effects]
     return {one.arguments for one in effects if isinstance(one, RunTool) and one.tool == tool}
 

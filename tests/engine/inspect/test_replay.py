@@ -15,44 +15,21 @@ from provers.simulation.jobs import World, job
 from provers.simulation.player import Player
 from provers.simulation.watched import copied, happen
 
-from turnwheel import (
-    Agent,
-    ChildSpec,
-    MemoryStore,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, ChildSpec, MemoryStore, SQLiteStore, tool
 from turnwheel.effects import Effect, is_notice
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import JournalError, UnknownSession
 from turnwheel.effects.events import ModelFailed, ModelFinished, UserSent
-from turnwheel.effects.notices import (
-    AgentNoticed,
-    Notice,
-    TextDelta,
-    ToolOutput,
-)
+from turnwheel.effects.notices import AgentNoticed, Notice, TextDelta, ToolOutput
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.inspect.replay import ReplayedStep, as_plain, line, replayed
 from turnwheel.engine.journal.encoding import encode_entry
-from turnwheel.engine.journal.entries import (
-    Entry,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-    Titled,
-)
+from turnwheel.engine.journal.entries import Entry, Posted, RunOpened, Stepped, TakenOver, Titled
 from turnwheel.engine.machine import Machine
 from turnwheel.engine.session.archive import replay
 from turnwheel.performers.base import PerformContext, Performer
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 
 
 @tool(side_effect="read_only")
@@ -62,14 +39,12 @@ def look() -> str:
 
 
 def agent_of(model: Performer[CallModel], store: Store | None = None, **settings: Any) -> tuple[Agent, Store]:
-    """An agent that looks, over *model* and a store."""
     store = store or MemoryStore()
     performers: Any = {CallModel: model}
     return Agent(model="scripted", performers=performers, tools=[look], store=store, **settings), store
 
 
 async def steps_of(store: Store, session: str = "s") -> list[ReplayedStep]:
-    """All steps of *session*."""
     return [step async for step in replay(store, session)]
 
 

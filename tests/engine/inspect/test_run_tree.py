@@ -12,14 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel import (
-    Agent,
-    ApproveAlways,
-    DoneReason,
-    Limits,
-    MemoryStore,
-    Session,
-)
+from turnwheel import Agent, ApproveAlways, DoneReason, Limits, MemoryStore, Session
 from turnwheel.effects.errors import (
     ConfigError,
     JournalError,
@@ -36,22 +29,11 @@ from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.inspect.run_tree import runs_of
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
-from turnwheel.engine.journal.entries import (
-    Branched,
-    Entry,
-    Forked,
-    Posted,
-    RunOpened,
-)
+from turnwheel.engine.journal.entries import Branched, Entry, Forked, Posted, RunOpened
 from turnwheel.engine.journal.fold import SessionState, fold
 from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.stores.base import Store
-from turnwheel.testing.scripted import (
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import ScriptedModel, calls, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
 if TYPE_CHECKING:

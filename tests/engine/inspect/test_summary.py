@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 import pytest
 
-from turnwheel import (
-    ChildSpec,
-    DoneReason,
-    MemoryStore,
-    ModelSpec,
-    SetThinking,
-    SQLiteStore,
-)
+from turnwheel import ChildSpec, DoneReason, MemoryStore, ModelSpec, SetThinking, SQLiteStore
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import UserSteered
@@ -27,12 +20,7 @@ from turnwheel.engine.codec import decode, encode
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, Stepped
 from turnwheel.engine.journal.fold import fold
-from turnwheel.engine.journal.summary import (
-    SessionKind,
-    SessionStatus,
-    SessionSummary,
-    summarize,
-)
+from turnwheel.engine.journal.summary import SessionKind, SessionStatus, SessionSummary, summarize
 from turnwheel.engine.session.listing import described, latest, listed
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.scripted import calls, says

@@ -21,12 +21,7 @@ from turnwheel.effects.errors import JournalError, NewerVersion
 from turnwheel.engine.codec import make_converter
 from turnwheel.engine.journal.encoding import MARK, decode_entry, encode_entry
 from turnwheel.engine.journal.entries import VERSION, Entry, RunOpened
-from turnwheel.engine.journal.migrations import (
-    CHANGES,
-    OLDEST,
-    Changed,
-    teach,
-)
+from turnwheel.engine.journal.migrations import CHANGES, OLDEST, Changed, teach
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Config(model=ModelSpec(name="m"))

@@ -18,12 +18,7 @@ import attrs
 import pytest
 from provers.steps import restore_from_snapshot
 
-from turnwheel import (
-    Approve,
-    Deny,
-    MemoryStore,
-    Session,
-)
+from turnwheel import Approve, Deny, MemoryStore, Session
 from turnwheel.effects.config import SideEffect
 from turnwheel.effects.events import Entered, Event, ToolProgressed
 from turnwheel.effects.messages import Outcome
@@ -63,17 +58,14 @@ EXPECTED = {
 
 
 def of_each(paths: list[Path]) -> pytest.MarkDecorator:
-    """A test for each of *paths*."""
     return pytest.mark.parametrize("path", paths, ids=[f"{path.parent.name}/{path.stem}" for path in paths])
 
 
 def lines(path: Path) -> list[bytes]:
-    """The entries in *path*."""
     return path.read_bytes().splitlines()
 
 
 def named(path: Path) -> tuple[str, str]:
-    """The scenario and the session of *path*."""
     scenario, _, session = path.stem.partition(".")
     return scenario, session
 
@@ -87,7 +79,6 @@ async def stored(path: Path, cut: int | None = None) -> MemoryStore:
 
 
 def expected(path: Path) -> Any:
-    """The recorded end of *path*."""
     return EXPECTED[int(path.parent.name[1:])][path.stem]
 
 

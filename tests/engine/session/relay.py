@@ -19,13 +19,7 @@ from typing import Any
 
 from provers.crash.points import Notebook
 
-from turnwheel import (
-    Agent,
-    Result,
-    Session,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, Result, Session, SQLiteStore, tool
 from turnwheel.effects.config import Steering
 from turnwheel.effects.errors import TurnwheelError
 from turnwheel.effects.events import ModelFailed, ModelFinished, ModelStreamed
@@ -43,7 +37,6 @@ Task = dict[str, Any]
 
 
 def say(**what: object) -> None:
-    """Answer the test."""
     print(json.dumps(what), flush=True)
 
 

@@ -10,45 +10,17 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    MemoryStore,
-    ModelSpec,
-    Policy,
-    Price,
-    Session,
-    tool,
-)
-from turnwheel.effects.errors import (
-    ConfigError,
-    QueueFull,
-    SessionClosed,
-    StoreError,
-    UnknownSession,
-)
+from turnwheel import Agent, DoneReason, MemoryStore, ModelSpec, Policy, Price, Session, tool
+from turnwheel.effects.errors import ConfigError, QueueFull, SessionClosed, StoreError, UnknownSession
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import Role
-from turnwheel.effects.notices import (
-    ApprovalRequested,
-    Notice,
-    RunEnded,
-    RunStarted,
-    TextDelta,
-)
+from turnwheel.effects.notices import ApprovalRequested, Notice, RunEnded, RunStarted, TextDelta
 from turnwheel.effects.requests import CallModel
 from turnwheel.engine.session.session import HANDLE_BUFFER, Handle
 from turnwheel.engine.session.singleton import Singleton
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 from turnwheel.testing.stores import FaultyStore, StoreOver
 
 WHOLE = " ".join(map(str, range(4 * HANDLE_BUFFER)))  # more pieces than may wait for a reader
@@ -107,7 +79,6 @@ def said(session: Session) -> list[str]:
 
 
 async def read(handle: Handle, count: int | None = None) -> list[Notice]:
-    """The next *count* notices of *handle*, or all there are."""
     notices: list[Notice] = []
     if count != 0:
         async with aclosing(aiter(handle)) as reading:
@@ -124,7 +95,6 @@ def text(notices: list[Notice]) -> str:
 
 @pytest.fixture(autouse=True)
 async def _quiet() -> AsyncIterator[None]:
-    """Nothing is left at work, and no error is left unraised."""
     heard = list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     gc.freeze()  # what was there before needs no look

@@ -10,23 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.notices import (
-    DoneReason,
-    Notice,
-    RunEnded,
-    TextDelta,
-)
+from turnwheel.effects.notices import DoneReason, Notice, RunEnded, TextDelta
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.session.delivery import SUBSCRIBER_BUFFER, Broker, Subscription
 
 
 def text(number: int) -> TextDelta:
-    """A notice that may be lost."""
     return TextDelta(str(number))
 
 
 def end(number: int) -> RunEnded:
-    """A notice that must arrive."""
     return RunEnded(run=str(number), reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
 
 
@@ -36,8 +29,6 @@ async def rest(subscription: Subscription) -> list[Notice]:
 
 
 async def waiting(subscription: Subscription) -> asyncio.Task[Notice | None]:
-    """A reader that waits for the next notice."""
-
     async def read() -> Notice | None:
         return await anext(subscription, None)
 

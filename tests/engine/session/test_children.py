@@ -38,13 +38,7 @@ from turnwheel.effects.errors import (
     UnknownRequest,
     UnknownSession,
 )
-from turnwheel.effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    Decision,
-    ModelFailed,
-    ModelFinished,
-)
+from turnwheel.effects.events import AgentFinished, AgentProgressed, Decision, ModelFailed, ModelFinished
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Outcome, Role
 from turnwheel.effects.notices import (
@@ -65,13 +59,7 @@ from turnwheel.engine.session.children import Children, ChildRunner, child_confi
 from turnwheel.engine.session.environment import Environment
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -90,12 +78,10 @@ PLAN, BYPASS = SetMode(mode=PermissionMode.PLAN), SetMode(mode=PermissionMode.BY
 
 
 def hires(*names: str) -> Reply:
-    """An answer that gives a task to each of the children *names*."""
     return calls(*[("run_agent", {"agent": name, "prompt": f"{name}, go"}) for name in names])
 
 
 async def rests(house: House, **settings: Any) -> Session:
-    """A session whose run rests on the question of the child that pays."""
     session = house.process(hires("payer"), says("done"), **{**PAYS, **settings})
     await session.run("go")
     return session
@@ -113,7 +99,6 @@ async def begun(house: House, *replies: Reply, **settings: Any) -> tuple[Session
 
 
 async def left_with_its_child_over(house: House) -> None:
-    """A session is left while its child says that it has ended."""
     session = house.process(hires("scout"), scout=(says("found"),))
     async with aclosing(session.stream("go")) as notices:
         async for notice in notices:
@@ -307,7 +292,6 @@ async def test_a_child_is_steered(house: House, way: str) -> None:
 
 
 def read_by(model: ScriptedModel) -> list[str]:
-    """The texts of people that *model* was shown last."""
     return [message.text for message in model.seen[-1] if message.role is Role.USER]
 
 
@@ -503,7 +487,6 @@ async def test_the_model_of_a_child_is_its_own(one: House) -> None:
 
 
 async def test_a_second_interrupt_waits_for_no_child(house: House) -> None:
-    """A child that does not come to its end is left where it is; the run is over at once."""
     lead, heard = ScriptedModel(hires("scout")), list[str]()
 
     async def deaf(request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:

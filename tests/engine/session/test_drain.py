@@ -26,12 +26,7 @@ from turnwheel import (
     tool,
 )
 from turnwheel.effects.config import Concurrency, Steering
-from turnwheel.effects.errors import (
-    ConfigError,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-)
+from turnwheel.effects.errors import ConfigError, SessionClosed, StoreConflict, StoreError
 from turnwheel.effects.events import Failure, ModelFailed, UserSteered
 from turnwheel.effects.messages import Outcome
 from turnwheel.effects.notices import (
@@ -47,12 +42,7 @@ from turnwheel.effects.requests import AskApproval
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.journal.entries import HandedOver, TakenOver
 from turnwheel.testing.clocks import ManualClock
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    fails,
-    says,
-)
+from turnwheel.testing.scripted import Reply, calls, fails, says
 
 BUYS = calls(("buy", {"amount": 2}))
 DIGS_AND_BUYS = calls(("dig", {}), ("buy", {"amount": 2}))
@@ -70,7 +60,6 @@ def house(tape: Tape) -> House:
 
 
 async def handed_over(house: House, session: str = "s") -> list[int]:
-    """How many requests were not begun, each time *session* was handed over."""
     return [len(one.unbegun) for one in await house.entries(session) if isinstance(one, HandedOver)]
 
 
@@ -110,7 +99,6 @@ async def drained(house: House, session: Session, watch: Watch, within: float | 
 
 
 async def resumed(house: House, *replies: Reply, **settings: Any) -> Session:
-    """The session after another process has gone on with it."""
     session = await house.session(*replies, **settings).load()
     if session.unfinished or session.queue:
         await session.resume()
@@ -118,7 +106,6 @@ async def resumed(house: House, *replies: Reply, **settings: Any) -> Session:
 
 
 async def undisturbed(*replies: Reply) -> Session:
-    """The same session where no process leaves."""
     house = House(Tape().kept)
     house.release()
     session = house.session(*replies)
@@ -130,7 +117,6 @@ async def undisturbed(*replies: Reply) -> Session:
 
 
 async def test_a_tool_ends_and_the_next_one_is_for_the_process_that_takes_over(house: House) -> None:
-    """It was never begun, so it runs, and the model reads nothing of it."""
     session, watch = await begun(house, DIGS_AND_BUYS)
     await drained(house, session, watch)
     assert (house.ran, session.unfinished) == (["dig"], True)
@@ -369,7 +355,6 @@ async def test_an_event_that_is_being_kept_when_time_is_up_counts(tape: Tape) ->
 
 
 async def test_a_call_that_was_handed_over_once_may_have_run_after_a_crash(house: House) -> None:
-    """The process that took the run over may have begun it."""
     session, watch = await begun(house, calls(("dig", {}), ("send", {})))
     await drained(house, session, watch)
     house.gate.clear()

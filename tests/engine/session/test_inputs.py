@@ -25,7 +25,6 @@ MISTAKEN: Any = {"password": "hunter2"}
 
 
 def kept(event: Post) -> Post:
-    """*event* as it comes back from a journal."""
     entry = decode_entry(encode_entry(Posted(event=event)))
     assert isinstance(entry, Posted)
     return entry.event
@@ -45,7 +44,6 @@ def test_a_prompt_and_a_steer_have_their_sender_time_and_files() -> None:
 
 
 def test_a_character_that_cannot_be_written_is_replaced_before_it_is_kept() -> None:
-    """The journal gives back the texts that the run had."""
     said = Input(text=HALF, id=HALF, sender=HALF)
     answer = approval_event("r", Deny(message=HALF), 0.0, HALF)
     sent, steered = said.sent(0.0), said.steered(0.0, Steering.NOW)

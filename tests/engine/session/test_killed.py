@@ -33,7 +33,6 @@ class Desk:
         self._started: list[Process] = []
 
     def start(self, *arguments: str) -> Process:
-        """Start python with *arguments*."""
         unset = {"OPENAI_API_KEY", "TURNWHEEL_MODEL"}
         env = {name: value for name, value in os.environ.items() if name not in unset}
         process = subprocess.Popen(
@@ -50,7 +49,6 @@ class Desk:
         return process
 
     def run(self, *arguments: str) -> Process:
-        """Start `turnwheel run --json`."""
         return self.start("-m", "turnwheel.apps.cli", "run", "--json", *arguments)
 
     def begin(self, prompt: str, *options: str, model: str = "bash") -> Process:
@@ -74,12 +72,9 @@ class Desk:
         return self.folder / name
 
     def ran(self) -> str:
-        """The lines that commands wrote."""
         return (self.folder / "ran").read_text("utf-8")
 
     def stored(self) -> Machine:
-        """The machine of the session ``s``."""
-
         async def load() -> Machine:
             store = SQLiteStore(self._store)
             machine = fold(await store.load("s"), "s").machine
@@ -116,7 +111,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def wait_for(process: Process, kind: str) -> dict[str, Any]:
-    """The first notice of this *kind* that *process* writes."""
     assert process.stdout is not None
     for line in process.stdout:
         notice: dict[str, Any] = json.loads(line)
@@ -137,7 +131,6 @@ def finish(process: Process) -> tuple[int, Lines, str]:
 
 
 def kill(process: Process, command: int | None = None) -> None:
-    """Kill *process*, and the *command* that it left at work."""
     process.kill()
     process.wait()
     if command is not None:

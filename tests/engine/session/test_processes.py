@@ -117,7 +117,6 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
 
 
 def outcomes(found: Kept) -> dict[str, list[Outcome]]:
-    """How the calls ended, by tool."""
     by_tool: dict[str, list[Outcome]] = {}
     for told in found.ended:
         by_tool.setdefault(told.tool, []).append(told.outcome)

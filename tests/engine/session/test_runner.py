@@ -10,20 +10,8 @@ import pytest
 from provers.tasks import turns
 from support.session_stage import House, Tape, Watch, said, until
 
-from turnwheel import (
-    Approve,
-    Deny,
-    MemoryStore,
-    Policy,
-    Session,
-)
-from turnwheel.effects.errors import (
-    JournalError,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    UnknownRequest,
-)
+from turnwheel import Approve, Deny, MemoryStore, Policy, Session
+from turnwheel.effects.errors import JournalError, SessionClosed, StoreConflict, StoreError, UnknownRequest
 from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
@@ -43,12 +31,7 @@ from turnwheel.engine.open_work import calls_of
 from turnwheel.engine.session.runner import POST_TRIES
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock
-from turnwheel.testing.scripted import (
-    Reply,
-    calls,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, calls, says, stalls
 from turnwheel.testing.stores import StoreOver
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -63,7 +46,6 @@ GO_ON = [says(f"answer {number}") for number in range(9)]
 
 
 def machine_of(session: Session) -> Machine:
-    """The machine of *session*, which has one."""
     assert session.machine is not None
     return session.machine
 
@@ -182,7 +164,6 @@ async def test_an_input_that_comes_too_late_for_a_run_is_for_the_next(
 
 
 async def begun(house: House, moment: int) -> tuple[Session, Watch]:
-    """A process that has driven a run with a question for *moment* turns."""
     wishes = calls(("look", {"at": "a"}), ("pay", {}), ("look", {"at": "b"}))
     here = house.process(wishes, *GO_ON)
     watch = Watch(here, wait=False)

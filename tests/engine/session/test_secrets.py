@@ -44,18 +44,8 @@ from turnwheel.effects.history import History
 from turnwheel.effects.hooks import HookSaid
 from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import LoopDetected, Notice
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    TextPiece,
-    merged,
-)
-from turnwheel.effects.requests import (
-    AskApproval,
-    CallModel,
-    Conversation,
-    RunTool,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, TextPiece, merged
+from turnwheel.effects.requests import AskApproval, CallModel, Conversation, RunTool
 from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
@@ -64,12 +54,7 @@ from turnwheel.engine.session.redactor import RedactedModel, Redactor, SecretNam
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    says,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says
 
 PASSWORD = "hunter2-of-old"  # noqa: S105  # of no account
 KEY = "sk-4711-0815"
@@ -112,7 +97,6 @@ class Desk:
         raise ValueError(msg)
 
     def agent(self, *replies: Reply, **settings: Any) -> Agent:
-        """An agent with these tools that says *replies*."""
         performers = {CallModel: ScriptedModel(*replies), **settings.pop("performers", {})}
         given: dict[str, Any] = {
             "model": "scripted",
@@ -123,7 +107,6 @@ class Desk:
         return Agent(performers=performers, **{**given, **settings})
 
     async def ran(self, *replies: Reply, name: str = "s", **settings: Any) -> Session:
-        """The session *name* after a run."""
         session = self.agent(*replies, **settings).session(name)
         await session.run("go")
         return session
@@ -137,7 +120,6 @@ class Desk:
     async def approved(
         self, question: str, *replies: Reply, decision: Any = APPROVE, **settings: Any
     ) -> Session:
-        """The session ``s`` after another process has answered *question* and gone on."""
         session = self.agent(*(replies or (says("x"),)), tools=self.asked, **settings).session("s")
         await session.approve(question, decision)
         await session.resume()
@@ -159,7 +141,6 @@ def history(session: Session) -> str:
 
 
 def stand_in(text: str, name: str) -> str:
-    """The one placeholder for a secret called *name* in *text*."""
     found = {each[0] for each in placeholders().finditer(text) if each[0].startswith(f"[secret {name} ")}
     assert len(found) == 1, text
     return found.pop()
@@ -210,7 +191,6 @@ class SlowShelf(Shelf):
 
 
 async def test_equal_secrets_have_one_placeholder_and_others_another(desk: Desk) -> None:
-    """So calls can be told apart, and equal ones known again, without any value."""
     words = ["x1", "x2", "x1", "x1 "]
     script = [calls(("log_in", {"user": "a", "password": word})) for word in words]
     session = await desk.ran(*script, says("done"))
@@ -262,36 +242,26 @@ async def test_a_placeholder_stands_for_a_value_of_any_type(desk: Desk) -> None:
     assert str(NUMBER) not in history(session)
 
 
-WRONG = "Invalid arguments for log_in: {}. The tool was not run."
+BAD, HALF = "Invalid arguments for log_in: ", f'{{"user": "{PASSWORD}", "pass'
+WRONG = {  # by what is wrong: the tool, its arguments, and what the model reads first
+    "does_not_fit": (
+        "log_in",
+        f'{{"user": "a", "password": {NUMBER}}}',
+        f"{BAD}password must be of type string.",
+    ),
+    "no_json": ("log_in", HALF, f"{BAD}they are no valid JSON object. The tool was not run."),
+    "no_json for a tool there is not": ("log_out", HALF, "Tool not found: log_out. Available: "),
+    "no tool": (
+        "login",
+        f'{{"user": "ann", "password": "{PASSWORD}"}}',
+        "Tool not found: login. Available: ",
+    ),
+    "a name that its_tool_does_not_have": ("log_in", f'{{"user": "a", "Password": "{PASSWORD}"}}', BAD),
+    "one more": ("log_in", f'{{"user": "ann", "password": "x", "api_key": "{KEY}"}}', BAD),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "content"),
-    [
-        (
-            "log_in",
-            json.dumps({"user": "a", "password": NUMBER}),
-            WRONG.format("password must be of type string"),
-        ),
-        ("log_in", f'{{"user": "{PASSWORD}", "pass', WRONG.format("they are no valid JSON object")),
-        ("log_out", f'{{"user": "{PASSWORD}", "pass', "Tool not found: log_out. Available: "),
-        ("login", json.dumps({"user": "ann", "password": PASSWORD}), "Tool not found: login. Available: "),
-        ("log_in", json.dumps({"user": "ann", "Password": PASSWORD}), "Invalid arguments for log_in: "),
-        (
-            "log_in",
-            json.dumps({"user": "ann", "password": "x", "api_key": KEY}),
-            "Invalid arguments for log_in: ",
-        ),
-    ],
-    ids=[
-        "does_not_fit",
-        "no_json",
-        "no_json for a tool there is not",
-        "no tool",
-        "a name that its_tool_does_not_have",
-        "one more",
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "content"), WRONG.values(), ids=WRONG)
 async def test_arguments_that_are_wrong_are_hidden_all_the_same(
     desk: Desk, name: str, arguments: str, content: str
 ) -> None:
@@ -317,7 +287,6 @@ async def test_nothing_is_hidden_where_an_agent_says_so(desk: Desk) -> None:
 async def test_a_placeholder_is_filled_also_where_nothing_is_hidden_any_more(
     desk: Desk, store: MemoryStore
 ) -> None:
-    """A session that is gone on with under other settings has placeholders in it."""
     vault, off = MemoryVault(), Secrets(redact=False)
     _, question = await desk.rests(store, vault)
     replies = [calls(("log_out", {"password": KEY})), says("x")]
@@ -330,7 +299,6 @@ CONFIG = Agent(model="wire:m", base_url="http://localhost", tools=Desk().tools).
 
 
 def sealer_of(vault: Vault, session: str = "s") -> Redactor:
-    """The part that hides the secrets of the desk's tools."""
     return Redactor(session, vault, SecretNames(Secrets(), CONFIG.tools, {}))
 
 
@@ -406,7 +374,6 @@ async def streamed(*events: ModelStreamed, last: tuple[Piece, ...] = ()) -> list
 
 
 def in_a_row(parts: Iterable[tuple[Piece, ...]], request: str = "r-1") -> list[ModelStreamed]:
-    """An event for each of *parts*, numbered as they come."""
     events: list[ModelStreamed] = []
     count = 0
     for part in filter(None, parts):
@@ -514,7 +481,6 @@ async def test_a_tool_says_which_of_its_names_are_no_secrets(desk: Desk) -> None
 async def test_a_run_goes_on_in_another_process_with_a_vault_that_lasts(
     desk: Desk, store: MemoryStore, *, lasts: bool
 ) -> None:
-    """The value is found by its placeholder; in this process also by another session object."""
     shelf, memory = Shelf(), MemoryVault()
     stands, question = await desk.rests(store, shelf if lasts else memory)
     vault = Shelf(shelf.kept) if lasts else memory
@@ -731,7 +697,6 @@ async def test_a_child_is_given_its_parents_secrets_by_their_placeholders(desk: 
 
 
 async def test_repeated_calls_with_secrets_are_found(desk: Desk) -> None:
-    """Placeholders are compared as the values would be."""
     session = desk.agent(*([LOGIN] * 30)).session("s")
     assert any([isinstance(notice, LoopDetected) async for notice in session.stream("go")])
 

@@ -37,14 +37,7 @@ from turnwheel.engine.session.listing import listed
 from turnwheel.engine.session.titles import tidy
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import AutoClock
-from turnwheel.testing.scripted import (
-    Reply,
-    ScriptedModel,
-    calls,
-    fails,
-    says,
-    stalls,
-)
+from turnwheel.testing.scripted import Reply, ScriptedModel, calls, fails, says, stalls
 
 PRICE = Price(input=Decimal(1_000_000), output=Decimal(1_000_000))  # a dollar a token
 

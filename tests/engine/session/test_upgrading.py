@@ -8,20 +8,9 @@ import json
 import pytest
 from support.session_stage import House, outcomes, until
 
-from turnwheel import (
-    ChildSpec,
-    DoneReason,
-    MemoryStore,
-    Result,
-    Session,
-)
+from turnwheel import ChildSpec, DoneReason, MemoryStore, Result, Session
 from turnwheel.effects.errors import JournalError, NewerVersion
-from turnwheel.effects.events import (
-    ApprovalGiven,
-    Approve,
-    Post,
-    UserSent,
-)
+from turnwheel.effects.events import ApprovalGiven, Approve, Post, UserSent
 from turnwheel.effects.messages import Outcome
 from turnwheel.engine.codec import encode
 from turnwheel.engine.journal.encoding import encode_entry
@@ -39,27 +28,22 @@ MORE = UserSent(at=101.0, id="more", text="and then")
 
 
 def yes(request: str) -> ApprovalGiven:
-    """The answer of a person."""
     return ApprovalGiven(at=101.0, request=request, decision=Approve(), by="ann")
 
 
 async def append(house: House, entry: bytes, session: str = "s") -> None:
-    """Another process adds *entry*."""
     await house.store.append(session, len(await house.store.load(session)), [entry])
 
 
 async def newer_posts(house: House, event: Post, session: str = "s") -> None:
-    """A process of the next version posts *event*."""
     await append(house, encode_entry(Posted(event=event)).replace(PRESENT, NEWER, 1), session)
 
 
 async def kept(house: House) -> dict[str, list[bytes]]:
-    """All journals."""
     return {info.session: list(await house.store.load(info.session)) for info in await house.store.list()}
 
 
 async def as_newer(house: House) -> House:
-    """The house as the next version understands what is stored."""
     store = MemoryStore()
     for name, entries in (await kept(house)).items():
         await store.append(name, 0, [line.replace(NEWER, PRESENT, 1) for line in entries])
@@ -69,7 +53,6 @@ async def as_newer(house: House) -> House:
 
 
 async def asks(house: House, *replies: Reply) -> tuple[Session, asyncio.Task[Result]]:
-    """A session that waits for an answer of a person."""
     session = house.process(*(replies or (calls(("pay", {})),)), children=KID, kid=(calls(("pay", {})),))
     run = asyncio.ensure_future(session.run("go", wait=True))
     await until(lambda: session.resting)
@@ -120,7 +103,6 @@ async def test_a_child_of_which_a_newer_process_knows_more_is_not_given_up(one: 
 
 
 async def test_an_input_through_an_older_process_is_refused(one: House) -> None:
-    """Nothing is written behind an entry that is not understood."""
     session = one.process(calls(("pay", {})))
     (question,) = (await session.run("go")).waiting
     await newer_posts(one, MORE)

@@ -32,7 +32,6 @@ class _Loader(SourceFileLoader):
         self._old, self._new = old, new
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the module as it is not."""
         path = self.get_filename(fullname)
         text = Path(path).read_text("utf-8")
         if text.count(self._old) != 1:

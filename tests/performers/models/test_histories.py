@@ -30,12 +30,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.requests import (
-    CallModel,
-    Conversation,
-    Purpose,
-    Transcript,
-)
+from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.encoding import EncodedConversation, shorten_middle, transcript
@@ -171,7 +166,6 @@ def test_any_conversation_is_a_request_that_the_provider_takes(
 
 
 def text_of(body: bytes) -> str:
-    """The text that a request for a summary shows."""
     content = json.loads(body)["messages"][-1]["content"]
     return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
@@ -203,7 +197,6 @@ each_wire = pytest.mark.parametrize("make", [ChatWire, MessagesWire], ids=["chat
 
 
 def texts(wire: Wire, history: History) -> list[str]:
-    """What *wire* sends of *history*, text by text."""
     spec = ModelSpec(name="m")
     request = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=len(history)))
     contents = [
@@ -254,7 +247,6 @@ def test_a_conversation_that_is_gone_is_not_held(make: Callable[..., Wire]) -> N
 
 
 def turn(number: int, content: str, name: str = "read") -> list[Message]:
-    """A call and what it returned."""
     call = ToolCall(id=f"r-{number}", wire_id=f"c{number}", name=name, arguments='{"p": 1}')
     result = ToolResult(call=call.id, wire_id=call.wire_id, name=name, content=content)
     finish = Finish(reason=StopReason.TOOL_USE)

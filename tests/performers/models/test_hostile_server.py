@@ -22,30 +22,11 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from provers.hostile_server.attacks import (
-    SECRET,
-    Attack,
-    attacks,
-    hello,
-)
-from provers.hostile_server.server import (
-    END,
-    STREAM,
-    Answer,
-    Hostile,
-    Line,
-    chunked,
-)
+from provers.hostile_server.attacks import SECRET, Attack, attacks, hello
+from provers.hostile_server.server import END, STREAM, Answer, Hostile, Line, chunked
 from provers.streams import DIALECTS, Dialect, event
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    Loops,
-    Retries,
-    Session,
-    tool,
-)
+from turnwheel import Agent, DoneReason, Loops, Retries, Session, tool
 from turnwheel.effects.notices import AnswerDropped, Notice
 from turnwheel.effects.pieces import CallPiece, merged
 from turnwheel.effects.requests import CallModel

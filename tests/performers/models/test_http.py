@@ -11,25 +11,11 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from provers.hostile_server.server import (
-    END,
-    STREAM,
-    Answer,
-    Asked,
-    Hostile,
-    Line,
-    chunked,
-)
+from provers.hostile_server.server import END, STREAM, Answer, Asked, Hostile, Line, chunked
 
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import (
-    Event,
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-)
+from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
 from turnwheel.effects.pieces import Piece, TextPiece
@@ -74,7 +60,6 @@ def scene_of(emit: Callable[[Emitted], None] = lambda _: None) -> PerformContext
 
 
 async def ask(model: HTTPModel, events: list[Emitted] | None = None) -> ModelFinished | ModelFailed:
-    """One answer of *model*; what came before it is added to *events*."""
     answer = await model(REQUEST, scene_of(events.append if events is not None else lambda _: None))
     await model.aclose()
     assert isinstance(answer, ModelFinished | ModelFailed)
@@ -91,7 +76,6 @@ async def failed(model: HTTPModel) -> ModelFailed:
 
 
 def pieces_of(events: list[Emitted]) -> list[Piece]:
-    """All pieces in *events*, which must count them right."""
     pieces: list[Piece] = []
     for event in events:
         assert isinstance(event, ModelStreamed)

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from turnwheel.effects.events import Failure
 from turnwheel.effects.messages import StopReason
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-    merged,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
@@ -141,7 +135,6 @@ def answers() -> list[Any]:
 
 
 def read(dialect: str, *parts: bytes) -> tuple[list[Piece], AnswerEnd]:
-    """The pieces and the ending of an answer that arrives in *parts*."""
     parser = PARSERS[dialect]()
     pieces = [piece for part in parts for piece in parser.feed(part)]
     ending = parser.end()
@@ -152,7 +145,6 @@ def read(dialect: str, *parts: bytes) -> tuple[list[Piece], AnswerEnd]:
 
 
 def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
-    """What was read, as answers/ has it."""
     lines: list[str] = []
     for piece in pieces:
         match piece:

@@ -14,22 +14,10 @@ import httpx
 import pytest
 
 from turnwheel.effects.config import Config, ModelSpec
-from turnwheel.effects.events import (
-    Event,
-    Failure,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-)
+from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import StopReason, user
-from turnwheel.effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-    merged,
-)
+from turnwheel.effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
@@ -130,7 +118,6 @@ class Recording:
 
     @property
     def usage(self) -> Usage:
-        """The recorded usage in our words."""
         used = self.says["usage"] or {}
         if "input_tokens" in used:
             cached, write = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
@@ -154,7 +141,6 @@ class Recording:
 
     @property
     def error(self) -> str:
-        """The message of the error in the stream, or nothing; what an SDK refused by itself is none."""
         for line in self.body.splitlines() if self.says["error"] else ():
             chunk = json.loads(line[6:]) if line.startswith(b"data: {") else {}
             if chunk.get("error"):
@@ -177,7 +163,6 @@ class Recording:
         return [call["name"] for call in calls]
 
     def check(self, pieces: list[Piece], ending: AnswerEnd | ModelFinished | ModelFailed) -> None:
-        """Hold what was read against the recording."""
         assert said_by(pieces) == self.said
         if self.error:
             assert isinstance(ending, Broken | ModelFailed)
@@ -248,7 +233,6 @@ class Parts(httpx.AsyncByteStream):
 async def ask(
     dialect: Dialect, response: httpx.Response
 ) -> tuple[list[Event | PassThroughNotice], ModelFinished | ModelFailed]:
-    """What the performer of *dialect* makes of *response*."""
     events: list[Event | PassThroughNotice] = []
     request = CallModel(id="run-1", model=dialect.model, view=Conversation(revision=0, length=1))
     config, history, clock = (

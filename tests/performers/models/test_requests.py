@@ -25,12 +25,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
-from turnwheel.effects.requests import (
-    CallModel,
-    Conversation,
-    Purpose,
-    Transcript,
-)
+from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
 from turnwheel.performers.models.openai import ChatWire, ServerQuirks
@@ -78,14 +73,12 @@ def chat(
     config: dict[str, Any] | None = None,
     **asked: Any,
 ) -> dict[str, Any]:
-    """The body for chat completions."""
     return sent(wire or ChatWire(), messages, asking(model, **asked), **{"tools": (), **(config or {})})
 
 
 def claude(
     *messages: Message, model: str = CLAUDE, config: dict[str, Any] | None = None, **asked: Any
 ) -> dict[str, Any]:
-    """The body for the messages API."""
     asked = {"tools": ("read", "write")} | asked
     return sent(MessagesWire(), messages, asking(model, **asked), **(config or {}))
 
@@ -112,7 +105,6 @@ def result(
 
 
 def results(*parts: ToolResult | ToolCall) -> Message:
-    """The message with these results, and those of these calls."""
     made = [result(part) if isinstance(part, ToolCall) else part for part in parts]
     return Message(role=Role.TOOL, parts=tuple(made))
 
@@ -360,7 +352,6 @@ def test_thinking_goes_back_where_it_may(
 
 
 def block_in_words(block: dict[str, Any]) -> str:
-    """A block of content, all of it."""
     block.pop("cache_control", None)
     match block:
         case {"type": "text", "text": text, **rest}:
@@ -635,7 +626,6 @@ def test_the_files_of_results_follow_all_results_of_the_batch() -> None:
 
 
 def calls_in(body: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """The id, name and arguments of each call in *body*."""
     found: list[tuple[str, str, Any]] = []
     for message in body["messages"]:
         for each in message.get("tool_calls", ()):

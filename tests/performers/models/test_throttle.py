@@ -16,12 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwheel import (
-    Agent,
-    DoneReason,
-    ModelSpec,
-    Retries,
-)
+from turnwheel import Agent, DoneReason, ModelSpec, Retries
 from turnwheel.effects.config import Config
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
@@ -70,7 +65,6 @@ def refused(at: float, retry_after: float | None = None, jitter: float = 0.0) ->
 
 
 async def others_run() -> None:
-    """Let all others come to where they wait."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -116,20 +110,17 @@ class Queue:
                 assert self.sent() == [number for each in numbers for number in each], line
 
     def sent(self) -> list[int]:
-        """The numbers of those whose turn has come."""
         for slot in self.slots:
             if not slot.sent:
                 self.throttle.look(slot, self.clock.now())
         return [number for number, slot in enumerate(self.slots) if slot.sent]
 
     def refuse(self, number: int, retry_after: float | None = None, jitter: float = 0.0) -> None:
-        """The provider turns that one away, which is over then."""
         failed = refused(self.clock.now(), retry_after, jitter)
         self.throttle.turned_away(self.slots[number], failed, PLAIN.retries)
         self.throttle.leave(self.slots[number], self.clock.now())
 
     def closed_until(self) -> float:
-        """When the lane of the first request opens."""
         return self.slots[0].queue.refusal.until
 
 

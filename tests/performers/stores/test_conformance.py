@@ -13,13 +13,7 @@ import pytest
 from turnwheel import MemoryStore
 from turnwheel.effects.errors import StoreConflict, StoreError
 from turnwheel.performers.stores.base import SessionInfo, Store
-from turnwheel.testing.store_contract import (
-    BrokenStore,
-    Check,
-    Lasts,
-    checks,
-    survives_kill,
-)
+from turnwheel.testing.store_contract import BrokenStore, Check, Lasts, checks, survives_kill
 from turnwheel.testing.stores import StoreOver
 
 
@@ -266,7 +260,6 @@ CHECKS = {check.name: check for check in checks()}
 
 
 async def found_by(check: Check, opens: Callable[[], Store]) -> str:
-    """What *check* finds, or nothing."""
     try:
         await check(opens)
     except (BrokenStore, StoreError, StoreConflict) as found:

@@ -19,13 +19,7 @@ from typing import Any
 
 import pytest
 
-from turnwheel import (
-    Agent,
-    Approve,
-    DoneReason,
-    SQLiteStore,
-    tool,
-)
+from turnwheel import Agent, Approve, DoneReason, SQLiteStore, tool
 from turnwheel.effects.errors import StoreError
 from turnwheel.effects.events import Decision, ModelFinished, ModelStreamed
 from turnwheel.effects.messages import Outcome, Role, StopReason
@@ -119,7 +113,6 @@ class Disk:
                 self.happen(*line.split())
 
     def happen(self, what: str, *to: str) -> None:  # noqa: C901, PLR0912  # a case for each word
-        """What others do to the file."""
         match what, *to:
             case "move", old, new:
                 (self.place / old).rename(self.place / new)

@@ -212,7 +212,6 @@ async def test_round_1000_of_a_run_is_kept_in_as_many_bytes_as_round_10() -> Non
 
 @contextmanager
 def locked(path: Path) -> Generator[None, None, None]:
-    """Those who write to the file at *path* wait inside."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         yield
@@ -234,7 +233,6 @@ async def handed_over(*work: Coroutine[None, None, object]) -> list[asyncio.Task
 
 
 def length_in(path: Path, session: str) -> int:
-    """How many entries another reader finds in the file."""
     found = "select count(*) from entries join stretches on entries.id >> 32 = stretch"
     of_it = "join sessions on stretches.key >> 32 = sessions.id where session = ?"
     with closing(sqlite3.connect(path)) as db:

@@ -42,20 +42,17 @@ OUTSIDE = "is outside of the directories"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The working directory of the tools."""
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
 @pytest.fixture
 def context(home: Path) -> Context:
-    """A context whose only root is the working directory."""
     return ToolContext(cwd=home, deps=None)
 
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file outside, in a directory of its own."""
     (tmp_path / "outside").mkdir()
     path = tmp_path / "outside" / "secret.txt"
     path.write_text("do not tell")
@@ -86,7 +83,6 @@ def test_the_builtin_tools_are_these_in_this_order() -> None:
 
 
 def attempts(context: Context, path: str) -> list[Callable[[], Awaitable[object]]]:
-    """Every way to touch *path*."""
     return [
         lambda: asyncio.to_thread(read, context, path),
         lambda: asyncio.to_thread(write, context, path, "x"),
@@ -174,7 +170,6 @@ def test_a_symlink_put_in_after_the_check_is_not_followed(context: Context, secr
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> tuple[Path, Path]:
-    """Two more directories, side by side."""
     found = (tmp_path / "first", tmp_path / "second")
     for folder in found:
         folder.mkdir()

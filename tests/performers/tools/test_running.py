@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import attrs
 import pytest
+from support.odd_values import Mute, Secretive, fail
 
 from turnwheel.effects.config import Compaction
 from turnwheel.effects.errors import ConfigError
@@ -37,17 +38,10 @@ def request(name: str, arguments: str = "{}", timeout: float | None = PATIENCE) 
 async def run(
     made: Tool[..., Any], scene: PerformContext, arguments: str = "{}", **settings: Any
 ) -> ToolFinished:
-    """The answer of a runner that has this one tool."""
     return await ToolRunner([made], **settings)(request(made.spec.name, arguments), scene)
 
 
-def fail(error: BaseException) -> NoReturn:
-    raise error
-
-
 def both(function: Callable[[], object]) -> list[Tool[..., Any]]:
-    """A sync and an async tool that return what *function* does."""
-
     @tool
     def sync() -> object:
         return function()
@@ -74,13 +68,6 @@ class Opaque:
 
     def __repr__(self) -> str:
         return "<opaque>"
-
-
-class Secretive(Opaque):
-    """Something that does not even have a repr."""
-
-    def __repr__(self) -> str:
-        return str(fail(ValueError("no comment")))
 
 
 @attrs.frozen
@@ -172,13 +159,6 @@ async def test_a_long_error_is_cut(scene: PerformContext) -> None:
 
 
 # What is raised
-
-
-class Mute(Exception):
-    """An exception that cannot be shown."""
-
-    def __str__(self) -> str:
-        return str(fail(ValueError("and neither can this")))
 
 
 class Deadly(Exception):
@@ -474,7 +454,9 @@ def hang() -> None:
     threading.Event().wait()
 
 config = Config(model=ModelSpec(name="openai:none"))
-scene = PerformContext(session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print)
+scene = PerformContext(
+    session="", run="", config=config, history=History.of(), clock=SystemClock(), emit=print
+)
 request = RunTool(id="1", call="1", tool="hang", arguments="{}", timeout=0.05)
 print(asyncio.run(ToolRunner([hang], grace=0.05)(request, scene)).outcome)
 """

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from turnwheel import (
-    DoneReason,
-    ModelSpec,
-    Retries,
-    tool,
-)
+from turnwheel import DoneReason, ModelSpec, Retries, tool
 from turnwheel.effects.events import Failure
 from turnwheel.effects.notices import (
     AnswerDropped,

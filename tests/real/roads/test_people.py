@@ -25,12 +25,7 @@ from turnwheel import (
 )
 from turnwheel.effects.config import Steering
 from turnwheel.effects.messages import Binary, Outcome
-from turnwheel.effects.notices import (
-    AnswerDropped,
-    CallSettled,
-    ModelCalled,
-    TextDelta,
-)
+from turnwheel.effects.notices import AnswerDropped, CallSettled, ModelCalled, TextDelta
 
 if TYPE_CHECKING:
     from real.roads.conftest import Json, Road

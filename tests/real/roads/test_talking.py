@@ -15,20 +15,8 @@ import pytest
 
 from turnwheel import ChildSpec, DoneReason, ModelSpec, Policy, Price, builtin_tools, tool
 from turnwheel.effects.config import Concurrency
-from turnwheel.effects.messages import (
-    Binary,
-    Message,
-    Outcome,
-    Reasoning,
-    Role,
-)
-from turnwheel.effects.notices import (
-    CallSettled,
-    ReasoningDelta,
-    TextDelta,
-    ToolStarted,
-    TurnEnded,
-)
+from turnwheel.effects.messages import Binary, Message, Outcome, Reasoning, Role
+from turnwheel.effects.notices import CallSettled, ReasoningDelta, TextDelta, ToolStarted, TurnEnded
 from turnwheel.effects.usage import Usage
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from .exit_codes import Exit
+from ..cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from ...engine.session.session import Session
