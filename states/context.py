@@ -141,8 +141,11 @@ class SessionMemory:
     thinking: SetThinking | AsConfigured = AsConfigured()
     instructions: SetInstructions | NotBegun = NotBegun()
     granted: tuple[Rule, ...] = ()
+    # Outlives the run: a prompt that comes while one run ends belongs to the next.
     mail: tuple[Mail, ...] = ()
     received: tuple[str, ...] = ()
+    # Not of the run: a conversation that cannot be summarised would fail anew in each run, and cost each
+    # time.
     compaction_failures: int = 0
 
 
@@ -252,6 +255,7 @@ def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationM
         # begin again.
         case ReplaceHistory():
             history = now.history.replace(record.head, record.keep)
+            # Indexes have shifted: the mark has to stand before the same message as it did.
             cleared = max(0, now.cleared - record.keep + len(record.head))
             size = history_size(history) - saved(history, 0, cleared)
             results = results_in(history.slice(cleared, len(history)))
@@ -273,6 +277,7 @@ def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationM
 def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa: PLR0911  # one return for each kind of record
     match record:
         case TakeMail():
+            # By id: both lanes share the mail, so what is taken need not stand in front.
             return attrs.evolve(now, mail=tuple([mail for mail in now.mail if mail.id not in record.ids]))
         case SetModel():
             return attrs.evolve(now, model=record.model, chosen=_with(now.chosen, "model"))
@@ -294,6 +299,7 @@ def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa:
 def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # one return for each kind of record
     match record:
         case CountCompaction():
+            # One record for two groups: the attempts end with the run, the failures do not.
             return attrs.evolve(now, compactions=record.attempts)
         case CountContinue():
             return attrs.evolve(now, continues=now.continues + 1)
@@ -332,6 +338,8 @@ class Context:
     @property
     def model(self) -> ModelSpec:
         """The model in use, as it is configured."""
+        # A fallback stands in for the chosen model and replaces nothing: the next run tries the chosen one
+        # again.
         return self.config.spec(self.memory.progress.fallback or self.memory.session.model)
 
     @property

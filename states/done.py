@@ -14,4 +14,6 @@ if TYPE_CHECKING:
 
 def handle(state: Done, ctx: Context) -> tuple[Done, tuple[Effect, ...]]:
     """The same state, whatever *ctx*'s event is."""
+    # Not an error: answers of cancelled work may still be under way when a run ends. A prompt does not wake
+    # it: the session opens a run of its own for each.
     return state, ignore(state, ctx)

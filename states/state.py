@@ -3,9 +3,12 @@
 # Rules of this file:
 #
 # - No flags. What a state waits for is a closed union or an enum field with a name. So there is one answer to
+#   "what is it waiting for?", and no combination of fields is without a meaning.
 # - A state names every request that is open, and nothing that the memory knows already. After a crash the
+#   state alone says which requests are to be made again.
 # - `label` is the name that the table uses: the state and, where it has them, its stage.
 # - A state is written to snapshots field by field, and the label of each step to the journal. So a field or a
+#   label keeps its name: what is stored knows no other.
 #
 # One handler module per state decides what happens next: `thinking`, `streaming`, `executing`,
 # `confirming`, `dispatching`, `compacting`, `done`.
@@ -117,6 +120,7 @@ class Thinking:
     """Between model calls. *attempt* counts the tries of the call that is being prepared, from 1."""
 
     stage: Stage = Go()
+    # Not in the memory: it counts the tries of one request, and the next one begins at 1.
     attempt: int = 1
 
     @property
@@ -136,6 +140,7 @@ class Streaming:
     """A model answers: *model*. *offered* are the tools of this request, *pieces* what has come so far."""
 
     request: str
+    # A person may change the model in the memory while this one answers. The bill is for this one.
     model: str
     attempt: int = 1
     # As they were at the time of the request. A tool that is configured later was not seen by the model,
@@ -271,6 +276,7 @@ class Compacting:
     @property
     def open(self) -> tuple[str, ...]:
         """The ids of the requests that are open."""
+        # Weighing waits for nothing, so it is fed `Entered` and goes on by itself.
         return () if isinstance(self.stage, Weigh) else (self.stage.request,)
 
 
@@ -280,6 +286,7 @@ class Done:
     """The run is over. *spent* is all of it, children and summaries included."""
 
     reason: DoneReason
+    # Beside the memory's account, which may go on behind a branch: this bill is closed.
     spent: Spent = Spent()
     detail: str = ""
 

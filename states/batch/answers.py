@@ -97,6 +97,7 @@ def answered(  # noqa: PLR0911  # one return for each kind of answer
 def _too_late(event: ApprovalGiven, phase: Asked) -> bool:
     """Whether a yes came after its time; a no is never too late."""
     late = isinstance(phase.deadline, Timer) and event.at >= phase.deadline.due
+    # A late no ends as the deadline would, and its message tells the model more.
     return late and not isinstance(event.decision, Deny)
 
 
@@ -107,6 +108,7 @@ def _ran(batch: Batch, index: int, event: ToolFinished | AgentFinished, ctx: Con
     """*batch*, in which a call is over, and its use is known."""
     call = batch.calls[index]
     if isinstance(event, ToolFinished):
+        # Never below 0: a clock may be set back while the tool runs.
         spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
     else:
         # A child's turns are its own. Its tokens, money and time are its parent's, who gave them.
@@ -133,6 +135,7 @@ def _lost(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) 
 def _all_of(phase: Phase, event: AgentFinished) -> Spent:
     """What a child used in all: one that broke may end with less than it had told before."""
     told = phase.spent if isinstance(phase, RunningChild) else Spent()
+    # By tokens: they only grow, and the money is not known for each model.
     return event.spent if event.spent.usage.total >= told.usage.total else told
 
 
@@ -246,6 +249,7 @@ def _denied(batch: Batch, tried: PriorAttempt, ctx: Context, draft: Draft, *, en
 
 def _stop_run(batch: Batch, draft: Draft) -> Batch:
     """*batch*, given up because a no ends the run."""
+    # Once: a hook and a person may both end the run, and watchers hear of one interrupt.
     if batch.stopping is not Stopping.INTERRUPTED:
         draft.add(InterruptRequested())
     return give_up(batch, Stopping.INTERRUPTED, draft)

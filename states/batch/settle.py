@@ -67,6 +67,7 @@ def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, .
 
 def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, str]:
     """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
+    # It did not start a second time, so only the first try is in doubt.
     if not isinstance(phase, Running):
         return Outcome.UNKNOWN, model_messages.not_run_again(content)
     # The second try was cut off, and the first may have done its work all the same.
@@ -124,6 +125,7 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
 def told_to_stop(call: Call, draft: Draft) -> Call | None:
     """*call*, told to stop where it is at work and has not been told; None where that is not so."""
     phase = call.phase
+    # Told once: a second `Cancel` would say nothing new, and stand in every journal.
     if not isinstance(phase, Running | RunningChild) or phase.told is Order.STOP:
         return None
     draft.add(Cancel(request=phase.request))
@@ -132,6 +134,7 @@ def told_to_stop(call: Call, draft: Draft) -> Call | None:
 
 def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
     """*call*, which will not run, with the result that tells its model why; its questions are withdrawn."""
+    # Before the result, so that an approval page closes the question before the call is over.
     withdraw(call, draft)
     match level:
         case Stopping.DENIED:
@@ -161,6 +164,7 @@ def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) 
 
 def account_of(child: Spent) -> Spent:
     """What of a *child*'s account is its parent's: all but the turns, which are its own."""
+    # The parent's limit on turns counts the answers of its own model.
     return attrs.evolve(child, turns=0)
 
 

@@ -55,7 +55,9 @@ def opinion(said: tuple[HookSaid, ...]) -> Opinion:
         because="" if named is None else f"{named.name}: {reason}" if reason else named.name,
         reason=reason,
         arguments=rewritten[-1] if rewritten else "",
+        # All of them: texts add up, while of several verdicts only one can hold.
         context=tuple([one.answer.context for one in heard if one.answer.context]),
+        # One hook is enough: each may know of work that the others do not see.
         go_on=next((one.answer.reason for one in heard if one.answer.go_on), None),
         # Only with a denial: a hook cannot end a run by allowing something.
         interrupt=any(one.answer.interrupt for one in heard if one.answer.verdict is Verdict.DENY),

@@ -86,6 +86,7 @@ def left(config: Config, spent: Spent, earlier: Spent) -> Left:
 
 def rest(limit: N | None, used: N) -> N | None:
     """What is left of *limit*, never below 0."""
+    # `used - used` is a zero of the same type: money is a Decimal, time a float.
     return None if limit is None else max(limit - used, used - used)
 
 
@@ -112,11 +113,13 @@ def child_prompt(arguments: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _unattended(tool: ToolSpec) -> bool:
+    # A tool that only reads may still want a yes each time. By default a child stops at no question.
     return tool.side_effect is SideEffect.READ_ONLY and tool.approval is not Approval.ALWAYS
 
 
 def child_tools(config: Config, child: ChildSpec) -> tuple[str, ...]:
     """The tools of *child*: its parent's, of those the ones it names, and never one that starts a child."""
+    # A child never starts another: a chain of agents would be bounded by nothing but the budget.
     tools = [tool for tool in config.tools if tool.kind is not ToolKind.AGENT]
     # What is not named is what nothing can go wrong with: a child has no person to ask.
     if child.tools is None:
@@ -146,6 +149,7 @@ def granted(wanted: Limits, left: Left, held: Iterable[Limits]) -> Limits | str:
         ("tokens", wanted.tokens, free.tokens),
         ("seconds", wanted.seconds, free.seconds),
     ):
+        # Its parent has no limit on it, so there is nothing to divide.
         if have is None:
             continue
         # Alone, a child gets what there is, if it is less than it wants. Beside others it waits: they may
@@ -154,6 +158,7 @@ def granted(wanted: Limits, left: Left, held: Iterable[Limits]) -> Limits | str:
             found.append(f"{have} {unit}" if want is None else f"{have} of {want} {unit}")
     if found:
         return ", ".join(found)
+    # Turns are the child's own, so they take nothing from what its parent has.
     return Limits(
         turns=wanted.turns,
         usd=less(wanted.usd, free.usd),

@@ -35,6 +35,7 @@ def not_found(name: str, offered: tuple[str, ...]) -> str:
 
 def no_budget_for(agent: str, missing: str, *, at_work: bool) -> str:
     """The result of a call for a child that there is no budget for; *missing* says how much there is."""
+    # Alone, waiting would change nothing: the model is told to ask again only beside others.
     others = " The rest is set aside for agents at work; ask again when they are done." if at_work else ""
     return f"Not started: there is only {missing} left for {agent!r}.{others}"
 
@@ -66,6 +67,7 @@ def run_again(content: str) -> str:
 def invalid_arguments(name: str, problem: str, *, again: bool = False) -> str:
     """The result of a call whose arguments do not fit; *again*: it may have run before."""
     why = f"Invalid arguments for {name}: {problem}."
+    # A second try that is refused says nothing of the first, which may have done the work.
     return not_run_again(why) if again else f"{why} The tool was not run."
 
 
@@ -75,6 +77,7 @@ def secrets_gone(name: str, placeholders: tuple[str, ...], *, again: bool = Fals
 
     *again*: it may have run before that.
     """
+    # The placeholders are named: the model finds them in the history, and knows what to ask for.
     gone, is_gone = ", ".join(placeholders), "is" if len(placeholders) == 1 else "are"
     why = (
         f"{gone} {is_gone} not known here any more. What is secret is not written down, "
@@ -91,6 +94,7 @@ def denied(judgement: Judgement) -> str:
         case Basis.RULE:
             return f"Denied by a rule: {judgement.detail}."
         case Basis.HOOK:
+            # A hook's reason is its host's own sentence, so no full stop is added.
             return f"Denied by a hook: {judgement.detail}"
         case _:
             return f"Denied: the permission mode is {judgement.detail!s}."
@@ -98,4 +102,5 @@ def denied(judgement: Judgement) -> str:
 
 def not_answered(seconds: float) -> str:
     """The result of a call whose question was not answered in time."""
+    # Without its last sentence a model would ask again at once, and wait as long once more.
     return f"Denied: nobody answered within {seconds:g} s. Do not try this again without asking."

@@ -108,6 +108,7 @@ class PermissionPolicy:
         return None
 
     def _by_tool(self, spec: ToolSpec) -> Judgement:
+        # What a tool says of itself comes last: its author knows neither this host nor this run.
         if spec.approval is Approval.NEVER:
             return Judgement(Verdict.ALLOW, Basis.TOOL, "it is never asked about")
         if spec.approval is Approval.BY_SIDE_EFFECT and spec.side_effect is SideEffect.READ_ONLY:

@@ -48,6 +48,8 @@ def arguments_of(text: str) -> dict[str, object] | None:
     """The arguments in *text*, or None where it is no JSON object. Empty text is no arguments."""
     if not text.strip():
         return {}
+    # Before decoding: the decoder recurses, and how deep it can go depends on the caller's stack. A replay
+    # could then find another answer.
     if _depth(text) > MAX_ARGUMENT_NESTING:
         return None
     try:
@@ -77,6 +79,7 @@ _decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
 def _depth(text: str) -> int:
     """How deep *text* is nested at most; whether it can be read must not depend on how deep we are."""
     opened = text.count("{") + text.count("[")
+    # Brackets in strings are counted, too: this is only to spare most texts the search below.
     if opened <= MAX_ARGUMENT_NESTING:
         return opened
     depth = deepest = 0
@@ -196,6 +199,7 @@ def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Schem
 def _resolve(reference: str, root: dict[str, Json]) -> Json:
     here: Json = root
     for step in reference.removeprefix("#/").split("/"):
+        # A reference that leads nowhere allows everything: the tool has the last word.
         here = here.get(step, True) if isinstance(here, dict) else True
     return here
 
@@ -206,6 +210,7 @@ def _has_type(value: Json, declared: Json) -> bool:
         types = _TYPES.get(str(name))
         if types is None:
             return True
+        # To Python true is an integer, to JSON it is not.
         if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
             return True
         # Models write 3.0 where they mean 3, and JSON Schema takes it for an integer.
