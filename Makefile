@@ -98,7 +98,7 @@ fuzz: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m provers.fuzzing $(if $(WIRE),--seeds $(WIRE)) $(ARGS)
 
 golden: $(INSTALLED)
-	$(BIN)/python tests/golden/make.py $(ARGS)
+	PYTHONPATH=tests $(BIN)/python tests/golden/make.py $(ARGS)
 
 lock: $(BIN)/python
 	rm -rf .venv/installed-* build

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 # changes no old run.
 WHY = {
     Failure.LOST: "the process that waited for the answer is gone",
-    Failure.UNBEGUN: "no process had begun to ask",
+    Failure.UNBEGUN: "nobody had begun to ask here",
 }
 """The message of the failure after which a model is asked once more; journals have these texts."""
 

@@ -25,9 +25,11 @@ from turnwheel.effects.config import (
 )
 from turnwheel.effects.hooks import Hook, HookSpec
 from turnwheel.effects.notices import AgentNoticed, TextDelta
-from turnwheel.effects.permissions import Rule, Verdict
+from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.pieces import CallPiece, Rope, TextPiece
+from turnwheel.effects.records import SetMode
 from turnwheel.effects.usage import Usage
+from turnwheel.states.context import Memory, RunProgress, SessionMemory
 
 # Processes that a test starts find the provers where this one does.
 os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -150,6 +152,21 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     Config: configs,
     Rule: rules,
     HookSpec: hooks,
+    Memory: st.builds(
+        Memory,
+        run=text,
+        next_id=st.integers(1, 99),
+        session=st.builds(
+            SessionMemory,
+            model=text,
+            mode=st.sampled_from(PermissionMode),
+            chosen=st.lists(text, max_size=2).map(tuple),
+            granted=st.lists(rules, max_size=2).map(tuple),
+            received=st.lists(text, max_size=2).map(tuple),
+        ),
+        progress=st.builds(RunProgress, compactions=st.integers(0, 9), fallback=text),
+    ),
+    SetMode: st.builds(SetMode, mode=st.sampled_from(PermissionMode)),
     Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
     AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),
 }

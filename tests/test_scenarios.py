@@ -630,7 +630,7 @@ def test_an_exported_session_replays_equal(path: Path) -> None:
     entries = path.read_bytes().splitlines()
     kept = [decode_entry(entry) for entry in entries]
     if any(isinstance(entry, Branched | Forked | HandedOver) for entry in kept):
-        with pytest.raises(ConfigError, match="is no one line of events"):
+        with pytest.raises(ConfigError, match="went back, was handed over or is a fork"):
             scenario_of(entries, "s")
         return
     scenario = read_scenario(scenario_of(entries, "s"))

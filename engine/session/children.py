@@ -176,8 +176,8 @@ class Children:
 
 CHILD_SYSTEM = """\
 You are {name}, a helper of another agent. {description}
-Do what you are asked, with the tools you have, and end with a summary of your findings. No person can
-answer questions."""
+Do what you are asked, with the tools you have, and end with a summary of your findings. Nobody can answer
+questions."""
 
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED})
 """Reasons after which a child's answer counts as a failure. After a limit, its findings are worth reading."""

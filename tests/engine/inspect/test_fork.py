@@ -540,7 +540,7 @@ async def refusal(step: Any, instead: Any) -> str:
 
 
 RANGE = "session 's' cannot be forked at step {}: it has 11 steps, the first is 0"
-NOTHING = "at step {} nothing has been said yet in session 's': fork at 2 or later"
+NOTHING = "session 's' cannot be forked at step {}: no prompt yet; fork at 2 or later"
 
 
 @pytest.mark.parametrize(

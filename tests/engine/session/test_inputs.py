@@ -99,8 +99,8 @@ NONE = r"decision must be Approve\(\), ApproveAlways\(\) or Deny\(\); got "
         (Approve(arguments=None), "", PARTS),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong
         (Deny(message=MISTAKEN), "ann", f"{PARTS}.*message: dict"),
         (Deny(interrupt="yes"), "", PARTS),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # wrong
-        (MISTAKEN, "ann", f"{NONE}a dict"),
-        ("hunter2", "ann", f"{NONE}a str"),
+        (MISTAKEN, "ann", f"{NONE}dict"),
+        ("hunter2", "ann", f"{NONE}str"),
         *[(wrong, "", NONE) for wrong in (True, None, Approve)],
         *[(Approve(), wrong, f"must be text; got {wrong}") for wrong in (None, 5)],
     ],

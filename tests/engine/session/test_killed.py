@@ -227,7 +227,7 @@ def test_terminated_twice_while_a_tool_runs(desk: Desk) -> None:
     command = int(fifo.read_text("utf-8"))
     first.terminate()
     assert first.stderr is not None
-    assert "terminated: what is at work may end, within 10 s" in first.stderr.readline()
+    assert "terminated: open work may end within 10 s" in first.stderr.readline()
     first.terminate()
     code, _, err = finish(first)
     assert (code, "turnwheel run --resume s" in err) == (143, True)
@@ -244,7 +244,7 @@ def test_drained_while_a_tool_runs(desk: Desk) -> None:
     fifo.read_text("utf-8")
     first.terminate()
     assert first.stderr is not None
-    assert "terminated: what is at work may end" in first.stderr.readline()
+    assert "terminated: open work may end" in first.stderr.readline()
     gate.write_text("now", "utf-8")
     code, _, err = finish(first)
     assert (code, "the run can be resumed" in err, desk.ran()) == (143, True, "one\n")

@@ -88,7 +88,10 @@ async def test_a_journal_that_does_not_follow_is_refused(one: House) -> None:
     (*_, last) = await one.steps()
     store = MemoryStore()
     await store.append("s", 0, [*entries[:-1], encode_entry(Stepped(event=last, label="executing"))])
-    with pytest.raises(JournalError, match=r"entry 4 of session 's': ModelFinished leads to done here"):
+    with pytest.raises(
+        JournalError,
+        match=r"entry 4 of session 's': ModelFinished leads to done, but the journal says executing",
+    ):
         await House(store).session().load()
 
 
