@@ -17,7 +17,7 @@ from turnwheel.effects.records import Record, WithdrawTool
 from turnwheel.effects.requests import Cancel, Request
 from turnwheel.effects.usage import Spent
 from turnwheel.engine.rendering import WORDING, line_of, memory_lines, message_line, quoted, state_line
-from turnwheel.states.context import Mail, Memory
+from turnwheel.states.context import ConversationMemory, Mail, Memory, RunProgress, SessionMemory
 from turnwheel.states.state import State
 
 WORDS = [*get_args(Event), *get_args(Request), *get_args(Record), *get_args(Notice), Cancel]
@@ -52,16 +52,16 @@ def several(kind: type[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
 MEMORIES = st.builds(
     Memory,
     run=st.text(),
-    model=st.text(),
-    history=several(Message).map(lambda messages: History.of(*messages)),
     spent=st.from_type(Spent),
     earlier=st.from_type(Spent),
-    mail=several(Mail),
-    granted=several(Rule),
-    withdrawn=several(WithdrawTool),
-    pending_context=several(str),
-    fallback=st.text(),
-    cleared=st.integers(0, 3),
+    session=st.builds(SessionMemory, model=st.text(), mail=several(Mail), granted=several(Rule)),
+    conversation=st.builds(
+        ConversationMemory,
+        history=several(Message).map(lambda messages: History.of(*messages)),
+        pending_context=several(str),
+        cleared=st.integers(0, 3),
+    ),
+    progress=st.builds(RunProgress, withdrawn=several(WithdrawTool), fallback=st.text()),
 )
 
 

@@ -227,8 +227,8 @@ def test_a_snapshot_of_another_version_is_refused() -> None:
     """An older one is not migrated, since its journal leads to the same machine; other bytes are none."""
     machine = run_at("streaming").machine
     known = json.loads(machine.snapshot())
-    known = f"known here is {SNAPSHOT_VERSION}: upgrade turnwheel"
-    newer = f"this snapshot has version {SNAPSHOT_VERSION + 1}, {known}"
+    refused = f"known here is {SNAPSHOT_VERSION}: upgrade turnwheel"
+    newer = f"this snapshot has version {SNAPSHOT_VERSION + 1}, {refused}"
     for more in ({}, {"mood": "good"}):
         with pytest.raises(NewerVersion, match=newer):
             restored(machine, {**known, "version": SNAPSHOT_VERSION + 1, **more})
