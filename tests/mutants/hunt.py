@@ -49,7 +49,19 @@ NEEDED = (attrs, cattrs, httpx, hypothesis, msgspec, pytest_asyncio, structlog)
 Job = dict[str, Any]
 
 IMPORTED = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
-QUIET = ("-q", "-x", "--no-header", "--tb=line", "-p", "no:randomly", "-p", "no:cacheprovider", *IMPORTED)
+# Plain asserts: pytest rewrites the package of an installed plugin, which turnwheel is, past the swapped module.
+QUIET = (
+    "-q",
+    "-x",
+    "--assert=plain",
+    "--no-header",
+    "--tb=line",
+    "-p",
+    "no:randomly",
+    "-p",
+    "no:cacheprovider",
+    *IMPORTED,
+)
 CRASHED = 70
 SECONDS = 100.0
 """No finder takes so long."""
