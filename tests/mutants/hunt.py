@@ -49,7 +49,8 @@ NEEDED = (attrs, cattrs, httpx, hypothesis, msgspec, pytest_asyncio, structlog)
 Job = dict[str, Any]
 
 IMPORTED = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
-# Plain asserts: pytest rewrites the package of an installed plugin, which turnwheel is, past the swapped module.
+# Plain asserts: pytest rewrites the package of an installed plugin, which turnwheel is, and so would load the
+# module as its file says.
 QUIET = (
     "-q",
     "-x",
