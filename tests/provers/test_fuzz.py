@@ -95,8 +95,8 @@ def test_a_run_that_takes_too_long_is_told(wait: Callable[[], None], monkeypatch
     reader = READERS["refusal"].__class__(name="refusal", reads=reads, seeds=list, share=1)
     monkeypatch.setitem(READERS, "refusal", reader)
     assert (SECONDS, HANGS, MEMORY) == (2.0, 20.0, 1024**3)
-    monkeypatch.setattr("provers.fuzzing.SECONDS", 0.05)
-    monkeypatch.setattr("provers.fuzzing.HANGS", 0.3)
+    monkeypatch.setattr("provers.fuzzing.__main__.SECONDS", 0.05)
+    monkeypatch.setattr("provers.fuzzing.__main__.HANGS", 0.3)
     before = {kind: signal.signal(kind, late) for kind in (signal.SIGPROF, signal.SIGALRM)}
     try:
         assert tried("refusal", 1, b"")[1] == "TooSlow"
