@@ -157,27 +157,82 @@ def litellm_program() -> str:
 # Running
 
 
-@contextmanager
-def running(command: Sequence[str], ready: str, folder: Path, env: Mapping[str, str]) -> Generator[None]:
-    """The server that *command* starts in *folder*, once *ready*, an address, answers; stopped at the end."""
-    log = folder / "log"
-    # Nothing else of the environment: keys, proxies and addresses in it would change what the server does.
-    clean = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), **env}
-    with (
-        log.open("wb") as out,
-        subprocess.Popen(
-            command, cwd=folder, env=clean, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-        ) as server,
-    ):
+class Server:
+    """A server that *command* starts in *folder*; it serves once *ready*, an address, answers."""
+
+    def __init__(self, command: Sequence[str], ready: str, folder: Path, env: Mapping[str, str]) -> None:
+        self.command, self.ready, self.folder = command, ready, folder
+        # Nothing else of the environment: keys, proxies and addresses in it would change what it does.
+        self.env = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), **env}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it was started and has ended by itself."""
+        return self.process is not None and self.process.poll() is not None
+
+    def start(self) -> None:
+        """Start it unless it is at work, and return when it serves; it may crash twice at that."""
+        crashes = 0
+        while self.process is None or self.crashed:
+            with (self.folder / "log").open("ab") as out:
+                self.process = subprocess.Popen(
+                    self.command,
+                    cwd=self.folder,
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
+            try:
+                wait(self.process, self.ready, self.folder / "log")
+            except pytest.fail.Exception:
+                crashes += self.crashed
+                if not self.crashed or crashes > 2:
+                    raise
+
+    @contextmanager
+    def serving(self) -> Generator[None]:
+        """It serves in the block, and is stopped at its end."""
         try:
-            wait(server, ready, log)
+            self.start()
             yield
         finally:
-            server.terminate()
-            try:
-                server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
+            if self.process is not None:
+                self.process.terminate()
+                try:
+                    self.process.wait(10)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+
+
+class ServerCrashed(Exception):
+    """A server ended by itself while a test was asking it, so the test shows nothing."""
+
+
+PROXIES: list[Server] = []
+"""The LiteLLM proxies of this process: one, once a test asked for it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a test again in whose time LiteLLM crashed: its native code segfaults now and then."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[ServerCrashed.__name__]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Name the crash where it is the reason that a test failed."""
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception) as error:
+        if any(proxy.crashed for proxy in PROXIES):
+            msg = "LiteLLM ended by itself"
+            raise ServerCrashed(msg) from error
+        raise
 
 
 def wait(server: subprocess.Popen[bytes], ready: str, log: Path) -> None:
@@ -211,13 +266,15 @@ def aimock(aimock_program: tuple[str, ...], tmp_path_factory: pytest.TempPathFac
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = (*aimock_program, "--port", str(port), "--fixtures", str(script), "--strict")
-    with running(command, f"{url}/__aimock/health", folder, {"AIMOCK_STRICT_TURN_INDEX": "1"}):
+    with Server(command, f"{url}/__aimock/health", folder, {"AIMOCK_STRICT_TURN_INDEX": "1"}).serving():
         yield url
 
 
 @pytest.fixture(scope="session")
-def litellm(tap: Tap, litellm_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running LiteLLM proxy in front of aimock."""
+def proxy(
+    tap: Tap, litellm_program: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, str]]:
+    """A LiteLLM proxy in front of aimock, and its address."""
     folder = tmp_path_factory.mktemp("litellm")
     config = folder / "config.yaml"
     config.write_text(PROXY.format(tap=tap.url, key=KEY), "utf-8")
@@ -225,8 +282,18 @@ def litellm(tap: Tap, litellm_program: str, tmp_path_factory: pytest.TempPathFac
     url = f"http://127.0.0.1:{port}"
     command = (litellm_program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port))
     env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False", "NO_PROXY": "127.0.0.1"}
-    with running(command, f"{url}/health/liveliness", folder, env):
-        yield url
+    server = Server(command, f"{url}/health/liveliness", folder, env)
+    PROXIES.append(server)
+    with server.serving():
+        yield server, url
+
+
+@pytest.fixture
+def litellm(proxy: tuple[Server, str]) -> str:
+    """The address of a LiteLLM proxy that is at work, started again if it crashed."""
+    server, url = proxy
+    server.start()
+    return url
 
 
 # Listening in
