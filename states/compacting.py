@@ -50,9 +50,9 @@ from ..effects.pieces import TextPiece
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
 from ..effects.requests import CallModel, Cancel, Purpose, SetTimer, Transcript
 from .batch.batch import Stopping
-from .builder import Draft, ask_hooks, received
+from .builder import Draft, ask_hooks, hooks_at, received
 from .rules import compaction, model_messages
-from .rules.hooks import asked_at, opinion, told
+from .rules.hooks import opinion, told
 from .rules.limits import may_not_go_on
 from .rules.retry import fall_back, may_fall_back, wait
 from .rules.token_estimates import history_size, message_size, saved, usage_of
@@ -135,7 +135,7 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
         return _failed(state, "there is nothing old enough to summarise", draft, ctx, asked=False)
     # Hooks are asked last, when all else speaks for a summary: they are told what is going to happen, and
     # not what might.
-    names = asked_at(config, Hook.PRE_COMPACT)
+    names = hooks_at(Hook.PRE_COMPACT, ctx)
     if not names:
         return _summarise(state, _plan(cut, (), ctx), draft, ctx)
     request = ask_hooks(

@@ -65,10 +65,10 @@ class Row:
 
 
 # A row without the state that it stands under.
-Way = tuple[type[Event], str, str]
+Move = tuple[type[Event], str, str]
 
 
-def on(event: type[Event], why: str) -> tuple[Way, ...]:
+def on(event: type[Event], why: str) -> tuple[Move, ...]:
     """Where a batch can go on after *event*, because of *why*: under whichever name fits, or back."""
     return (
         (event, "executing", f"{why}; tools are at work"),
@@ -78,7 +78,7 @@ def on(event: type[Event], why: str) -> tuple[Way, ...]:
     )
 
 
-def winds_down(event: type[Event], why: str, child: str = "") -> tuple[Way, ...]:
+def winds_down(event: type[Event], why: str, child: str = "") -> tuple[Move, ...]:
     """Where a batch that is being given up can go after *event*, because of *why*; to a child for *child*."""
     return (
         (event, "executing.stopping", f"{why}; tools are still at work"),
@@ -90,7 +90,7 @@ def winds_down(event: type[Event], why: str, child: str = "") -> tuple[Way, ...]
 # Why a batch that is being given up can come to wait for a child.
 APPROVED = "a child that was approved is started after all"
 
-WAYS: Mapping[str, tuple[Way, ...]] = {
+WAYS: Mapping[str, tuple[Move, ...]] = {
     # Thinking: between model calls
     "thinking.start": (
         (events.Entered, "thinking.reading", "the session begins; its instructions are read"),

@@ -47,9 +47,9 @@ from ..effects.records import (
     WithdrawTool,
 )
 from ..effects.requests import CallModel, Cancel, Conversation, ReadInstructions
-from .builder import Draft, ask_hooks, ignore, received, record_answers
+from .builder import Draft, ask_hooks, hooks_at, ignore, received, record_answers
 from .rules import compaction, loops, model_messages
-from .rules.hooks import asked_at, told
+from .rules.hooks import told
 from .rules.inputs import messages, next_prompt
 from .rules.limits import may_not_go_on
 from .rules.token_estimates import saved
@@ -176,7 +176,7 @@ def _begin(ctx: Context) -> ThinkingStep:
 
 
 def _greet(instructions: str, draft: Draft, ctx: Context) -> ThinkingStep:
-    names = asked_at(ctx.config, Hook.SESSION_START)
+    names = hooks_at(Hook.SESSION_START, ctx)
     if not names:
         # Set even where the text is empty: it also says that the session has begun.
         draft.add(SetInstructions(text=instructions))
@@ -207,7 +207,7 @@ def _greeted(stage: Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
 def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
     """The inputs *ids* become messages, where no hook is to be asked first."""
     draft = Draft(ctx)
-    names = asked_at(ctx.config, Hook.USER_PROMPT_SUBMIT) if ids else ()
+    names = hooks_at(Hook.USER_PROMPT_SUBMIT, ctx) if ids else ()
     if not names:
         return _let_in(ids, state, draft, ctx)
     # The inputs stay in the mail until the hooks have answered. If the process is lost meanwhile, the answer
@@ -373,7 +373,7 @@ def _end(stage: End, ctx: Context) -> ThinkingStep:
     # A steer that came while the last words were streamed has no other run to go to.
     if ctx.memory.waiting(MailKind.STEER):
         return draft.to(Thinking(stage=Go()))
-    names = asked_at(ctx.config, _stop_hook(ctx))
+    names = hooks_at(_stop_hook(ctx), ctx)
     if not names:
         return _done(stage, draft, ctx)
     if continues >= policy.continues:

@@ -173,6 +173,12 @@ Phase = (
     | Settled
 )
 
+# Phases of a call that has not started.
+Unstarted = Queued | AwaitingHooks | Asked | AllowedAwaitingHooks | Allowed
+
+# Phases of a call whose tool or child is at work.
+Working = Running | RunningChild
+
 # Phases that wait for an answer to their *request*.
 AtWork = AwaitingHooks | Asked | AllowedAwaitingHooks | Running | RunningChild | Reviewed
 

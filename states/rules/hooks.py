@@ -68,9 +68,6 @@ def asked_at(
     config: Config, hook: Hook, tool: str = "", arguments: Mapping[str, object] | None = None
 ) -> tuple[str, ...]:
     """The names of the hooks that are asked at *hook*, about a call of *tool* where it is about one."""
-    # Most runs have none, and this is asked for each call.
-    if not config.hooks:
-        return ()
     return tuple([spec.name for spec in config.hooks if spec.matches(hook, tool, arguments or {})])
 
 
