@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, final
+from collections.abc import Mapping
+from typing import final
 
 import attrs
 
+from ...effects.config import Config
 from ...effects.hooks import Hook, HookSaid
+from ...effects.messages import ToolResult
 from ...effects.permissions import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...effects.config import Config
-    from ...effects.messages import ToolResult
 
 # Of several answers the strictest holds.
 STRENGTH = {None: 0, Verdict.ALLOW: 1, Verdict.ASK: 2, Verdict.DENY: 3}

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TypeVar, final
 
 import attrs
 
-from ...effects.config import Approval, Limits, SideEffect, ToolKind
+from ...effects.config import Approval, ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
 from ...effects.notices import DoneReason
+from ...effects.usage import Spent
 from ...effects.validators import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from ...effects.config import ChildSpec, Config, ToolSpec
-    from ...effects.usage import Spent
-
 
 N = TypeVar("N", int, float, Decimal)
 

@@ -16,22 +16,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
-from ...effects.config import SideEffect
+from ...effects.config import Config, Loops, SideEffect
+from ...effects.history import History
 from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
 from ...effects.notices import LoopStage
+from ...effects.records import WithdrawTool
 from .schema import arguments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ...effects.config import Config, Loops
-    from ...effects.history import History
-    from ...effects.records import WithdrawTool
 
 # When two calls of one tool are alike, by their arguments.
 
