@@ -52,9 +52,7 @@ WHOLE_SUMMARY = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 CompactingStep = tuple[Compacting | Thinking, tuple[Effect, ...]]
 
 
-def handle(  # noqa: PLR0911  # one return for each kind of event
-    state: Compacting, ctx: Context
-) -> CompactingStep:
+def handle(state: Compacting, ctx: Context) -> CompactingStep:  # noqa: PLR0911  # one return for each kind of event
     """What *ctx*'s event does while the context is being shrunk."""
     event, stage = ctx.event, state.stage
     match stage, event:
@@ -69,7 +67,7 @@ def handle(  # noqa: PLR0911  # one return for each kind of event
         case Summary(), ModelFinished() | ModelFailed() if event.request == stage.request:
             return _answered(state, stage, event, ctx)
         case stages.Consulting(), events.HookAnswered() if event.request == stage.request:
-            return _heard(state, stage, event, ctx)
+            return _heard(state, stage.cut, event, ctx)
         case Summary(), events.Interrupted():
             return _interrupted(state, stage, ctx)
         case stages.Pausing(), events.TimerFired() if event.request == stage.request:
@@ -118,9 +116,7 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
     return draft.to(Compacting(reason=state.reason, stage=stages.Consulting(request=request, cut=cut)))
 
 
-def _heard(
-    state: Compacting, stage: stages.Consulting, event: events.HookAnswered, ctx: Context
-) -> CompactingStep:
+def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context) -> CompactingStep:
     """The hooks answered: what they add is for the summary; one may be against it, or end the run."""
     draft = Draft(ctx)
     said = opinion(event.said)
@@ -130,7 +126,7 @@ def _heard(
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     if said.verdict is Verdict.DENY:
         return _failed(state, f"a hook denied it: {said.because}", draft, ctx, asked=False)
-    return _summarise(state, _plan(stage.cut, said.context, ctx), draft, ctx)
+    return _summarise(state, _plan(cut, said.context, ctx), draft, ctx)
 
 
 def _plan(cut: int, wishes: tuple[str, ...], ctx: Context) -> Plan:

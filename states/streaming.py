@@ -19,7 +19,7 @@ import attrs
 from ..effects import Effect, messages, notices
 from ..effects.config import Steering
 from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
-from ..effects.messages import Finish, Message, Outcome, Role, StopReason, Text, ToolCall, ToolResult
+from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
 
 # By name, as all that each piece of an answer needs: a look-up less, a hundred times a second.
 from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
@@ -27,7 +27,7 @@ from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
-from .batch.settle import UNSTARTED, tell
+from .batch.settle import UNSTARTED, result_of, tell
 from .builder import Draft, received
 from .context import Context
 from .rules import model_messages
@@ -174,9 +174,9 @@ def _keep(piece: CallPiece, stop: StopReason, offered: tuple[str, ...]) -> bool:
     return piece.name in offered and bool(piece.arguments) and arguments_of(piece.arguments) is not None
 
 
-def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[messages.Part, ...]:
+def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Part, ...]:
     """The parts of the message, in the order in which they began; *calls* are the kept ones by index."""
-    parts: list[messages.Part] = []
+    parts: list[Part] = []
     for piece in pieces:
         if isinstance(piece, CallPiece):
             if piece.index in calls:
@@ -191,9 +191,7 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[me
     return tuple(parts) if any(isinstance(part, Text | ToolCall) for part in parts) else ()
 
 
-def _append(
-    state: Streaming, parts: tuple[messages.Part, ...], finish: Finish, draft: Draft, ctx: Context
-) -> None:
+def _append(state: Streaming, parts: tuple[Part, ...], finish: Finish, draft: Draft, ctx: Context) -> None:
     # An empty answer counts as a turn, since it was paid for, and is not kept: no provider takes it back.
     if parts:
         message = Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
@@ -218,10 +216,7 @@ def _answer_unrun(
     outcome, content = Outcome.SKIPPED, model_messages.CUT_OFF
     if stop is StopReason.INTERRUPTED:
         outcome, content = UNSTARTED[state.stopping or Stopping.INTERRUPTED]
-    results = [
-        ToolResult(call=call.id, wire_id=call.wire_id, name=call.name, content=content, outcome=outcome)
-        for call in calls
-    ]
+    results = [result_of(Call(call=call), outcome, content) for call in calls]
     for result in results:
         tell(result, 0.0, draft)
     draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results), at=ctx.now)))

@@ -221,9 +221,7 @@ def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _block(
-    stage: stages.Reading | stages.Opening | stages.Admitting, why: str, draft: Draft, ctx: Context
-) -> None:
+def _block(stage: stages.Waiting, why: str, draft: Draft, ctx: Context) -> None:
     """Take the inputs that this run was to begin with out of the mail, unread."""
     if isinstance(stage, stages.Admitting):
         ids = stage.ids
@@ -281,13 +279,14 @@ def _clear(before: int, state: Thinking, ctx: Context) -> ThinkingStep:
 def _break_loop(loop: loops.Loop, state: Thinking, ctx: Context) -> ThinkingStep:
     """The model was warned before; now its tools are taken away for a while, or the run ends."""
     draft = Draft(ctx)
-    draft.add(notices.LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text))
-    if loop.stage is notices.LoopStage.STOPPED:
-        return draft.to(Thinking(stage=End(reason=DoneReason.LOOP_DETECTED, detail=loop.text)))
+    seen = loop.notice
+    draft.add(seen)
+    if seen.stage is notices.LoopStage.STOPPED:
+        return draft.to(Thinking(stage=End(reason=DoneReason.LOOP_DETECTED, detail=seen.text)))
     # Taken away for some turns and not for good: the same tool may be what is needed once the model has
     # tried something else. It goes on in `Go`, where the loop now counts as done and the call is made.
     until = ctx.memory.spent.turns + ctx.config.loops.turns
-    draft.add(*[records.WithdrawTool(tool=tool, until=until, count=loop.count) for tool in loop.tools])
+    draft.add(*[records.WithdrawTool(tool=tool, until=until, count=seen.count) for tool in seen.tools])
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
@@ -297,12 +296,10 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingSte
     now, said = memory.conversation, memory.conversation.pending_context
     if loop is not None:
         if not loop.done and state.attempt == 1:  # a retry is no second detection
-            draft.add(
-                notices.LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text)
-            )
+            draft.add(loop.notice)
         # In the instructions of this request only. A warning in the history would stay there, be summarised
         # and confuse the model long after it has stopped repeating itself.
-        said = (*said, loop.text)
+        said = (*said, loop.notice.text)
     offered = tuple([tool.name for tool in ctx.config.tools])
     if memory.progress.withdrawn:
         away = loops.away(memory.progress.withdrawn, memory.spent.turns)

@@ -263,8 +263,3 @@ class Batch:
     def with_calls(self, calls: list[Call], stopping: Stopping) -> Batch:
         """This batch with *calls* in place of its own, and *stopping*."""
         return Batch(calls=tuple(calls), offered=self.offered, stopping=stopping)
-
-    @property
-    def suffix(self) -> str:
-        """What a state's label gets where the batch is being given up."""
-        return ".stopping" if self.stopping else ""

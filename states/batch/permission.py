@@ -37,7 +37,12 @@ def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, d
     # said. Hooks that looked at its arguments have done so.
     if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.session.mode is PermissionMode.DONT_ASK:
         return None
-    if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
+    spec = spec_of(batch, call, ctx)
+    if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or spec is None:
+        return None
+    # A person is not asked to run again what would be refused the moment they said yes.
+    denied = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {})
+    if denied is not None or fault_in(call.call, spec, batch.offered):
         return None
     tell_judged(call, RUN_AGAIN, draft)
     # Marked for good: whatever becomes of the question, no result may say that the call has not run.
@@ -48,15 +53,6 @@ def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, d
 def _as_heard(call: Call, ctx: Context) -> HookRound:
     """All hooks that are asked before *call* runs, as if they had been."""
     return HookRound(asked=hooks_at(Hook.PRE_TOOL_USE, ctx, call.call))
-
-
-def _may_run(call: Call, batch: Batch, ctx: Context, draft: Draft) -> bool:
-    """Whether the tool of *call* is there, takes its arguments, and nothing denies it."""
-    spec = spec_of(batch, call, ctx)
-    # A person is not asked to run again what would be refused the moment they said yes.
-    if spec is None or fault_in(call.call, spec, batch.offered):
-        return False
-    return law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}) is None
 
 
 def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:

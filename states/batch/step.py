@@ -45,16 +45,11 @@ BatchStep = tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect,
 # What a tool or a child at work reports.
 Progress = events.ToolProgressed | events.AgentProgressed
 
-# The events that answer a request of a call, and those of work that goes on.
-Answered = (
-    events.ToolFinished
-    | events.ToolLost
-    | events.AgentFinished
-    | events.ApprovalGiven
-    | events.HookAnswered
-    | events.TimerFired
-    | Progress
-)
+# What ends the work of one.
+Ended = events.ToolFinished | events.AgentFinished
+
+# The events that are for a request of a call.
+Answered = Ended | Progress | events.ToolLost | events.ApprovalGiven | events.HookAnswered | events.TimerFired
 
 
 def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep:
@@ -160,9 +155,7 @@ def _within(result: ToolResult, config: Config) -> ToolResult:
 # Answers: what a tool, a child, a hook or a person makes of one call
 
 
-def _answered(  # noqa: PLR0911  # one return for each kind of answer
-    batch: Batch, index: int, event: Answered, ctx: Context, draft: Draft
-) -> Batch | None:
+def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Draft) -> Batch | None:  # noqa: PLR0911  # one return for each kind of answer
     """*batch* after *event*, for the call at *index*; None where that call has asked something else."""
     call = batch.calls[index]
     match event, call.phase:
@@ -197,13 +190,7 @@ def _answered(  # noqa: PLR0911  # one return for each kind of answer
             return None
 
 
-def _ran(
-    batch: Batch,
-    index: int,
-    event: events.ToolFinished | events.AgentFinished,
-    ctx: Context,
-    draft: Draft,
-) -> Batch:
+def _ran(batch: Batch, index: int, event: Ended, ctx: Context, draft: Draft) -> Batch:
     """*batch*, in which a call is over, and its use is known."""
     call = batch.calls[index]
     if isinstance(event, events.ToolFinished):

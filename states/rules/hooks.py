@@ -70,20 +70,16 @@ def asked_at(
 
 def told_of_call(tool: str, arguments: Mapping[str, object]) -> str:
     """What a hook is told of a call that has not run."""
-    return _json({"tool_name": tool, "tool_input": arguments})
+    return told(tool_name=tool, tool_input=arguments)
 
 
 def told_of_result(result: ToolResult, arguments: Mapping[str, object]) -> str:
     """What a hook is told of a call that ran."""
     end = {"error" if result.is_error else "tool_response": result.content}
-    return _json({"tool_name": result.name, "tool_input": arguments, **end})
+    return told(tool_name=result.name, tool_input=arguments, **end)
 
 
 def told(**facts: object) -> str:
-    """What a hook is told that is about no call."""
-    return _json(facts)
-
-
-def _json(facts: object) -> str:
+    """What a hook is told: these *facts*."""
     # As it would be typed: a hook that greps its input for a word finds it.
     return json.dumps(facts, ensure_ascii=False)

@@ -38,20 +38,19 @@ def exceeded(limits: Limits, spent: Spent) -> DoneReason | None:
     return over_budget(limits, spent)
 
 
+# What of a run's or a session's limits is reached.
+LimitCheck = Callable[[Limits, Spent], DoneReason | None]
+
+
 def out_of_budget(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
     """Which budget of *config* a run has reached that *spent* so much, in a session that spent *earlier*."""
-    return _reached(over_budget, config, spent, earlier)
+    return may_not_go_on(config, spent, earlier, over_budget)
 
 
-def may_not_go_on(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
-    """As `out_of_budget`, with the turns: why no further model call may be made."""
-    return _reached(exceeded, config, spent, earlier)
-
-
-def _reached(
-    check: Callable[[Limits, Spent], DoneReason | None], config: Config, spent: Spent, earlier: Spent
+def may_not_go_on(
+    config: Config, spent: Spent, earlier: Spent, check: LimitCheck = exceeded
 ) -> DoneReason | None:
-    """What *check* says of the run's limits, else of its session's."""
+    """As `out_of_budget`, with the turns unless *check* leaves them out: why no model call may be made."""
     # The run's own limits first: they are the closer reason, and what a person can change for the next run.
     if reason := check(config.limits, spent):
         return reason
