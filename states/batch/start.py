@@ -22,7 +22,7 @@ from ...effects.usage import Spent
 from ..builder import Draft
 from ..context import Context
 from ..rules import model_messages
-from ..rules.limits import child_prompt, child_tools, granted, left, out_of_budget
+from ..rules.limits import child_prompt, child_tools, granted, left, may_not_go_on, over_budget
 from ..rules.schema import arguments_of
 from .batch import Allowed, Batch, Call, Queued, Running, RunningChild, Settled, Stopping, Working
 from .permission import doubted, judge_queued, spec_of
@@ -43,7 +43,7 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch*, given up where the budget is used up."""
     # What has not started never will; what runs is let finish, since it is paid for.
-    if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
+    if may_not_go_on(ctx.config, _account(ctx, draft), ctx.memory.earlier, over_budget) is None:
         return batch
     # The turn that made these calls is paid for; what they would cost on top is not.
     return give_up(batch, Stopping.OVER_BUDGET, draft)

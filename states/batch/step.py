@@ -32,7 +32,7 @@ from ..rules.permission import NO_ANSWER, said_no
 from ..rules.schema import arguments_of
 from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
 from . import batch as phases
-from .batch import Batch, Call, HookRound, Phase, PriorAttempt, Stopping, Timer
+from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
 from .permission import approved, asked_again, cleared, law, spec_of, tell_judged, vetted
 from .settle import abandon, account_of, give_up, result_of, settled, tell, told_to_stop, unstarted, withdraw
 from .start import start, within_budget
@@ -197,8 +197,12 @@ def _ran(batch: Batch, index: int, event: Ended, ctx: Context, draft: Draft) -> 
         # Never below 0: a clock may be set back while the tool runs.
         spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
     else:
+        # A child that broke may end with less than it had told before. By tokens: they only grow, and the
+        # money is not known for each model.
+        told = call.phase.spent if isinstance(call.phase, phases.RunningChild) else Spent()
+        most = event.spent if event.spent.usage.total >= told.usage.total else told
         # A child's turns are its own. Its tokens, money and time are its parent's, who gave them.
-        spent, files = account_of(_all_of(call.phase, event)), ()
+        spent, files = account_of(most), ()
     result = result_of(call, event.outcome, event.content, files)
     tell(result, spent.seconds, draft)
     if spent != Spent():
@@ -218,13 +222,6 @@ def _lost(call: Call, phase: phases.Running, batch: Batch, ctx: Context, draft: 
     return _over(call, result, batch, ctx, draft)
 
 
-def _all_of(phase: Phase, event: events.AgentFinished) -> Spent:
-    """What a child used in all: one that broke may end with less than it had told before."""
-    told = phase.spent if isinstance(phase, phases.RunningChild) else Spent()
-    # By tokens: they only grow, and the money is not known for each model.
-    return event.spent if event.spent.usage.total >= told.usage.total else told
-
-
 def _over(call: Call, result: ToolResult, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, which ended with *result*; hooks look at that first, unless the run is being interrupted."""
     hook = Hook.POST_TOOL_USE_FAILURE if result.is_error else Hook.POST_TOOL_USE
@@ -240,8 +237,7 @@ def _over(call: Call, result: ToolResult, batch: Batch, ctx: Context, draft: Dra
 def _decided(
     batch: Batch, index: int, phase: phases.Asked, event: events.ApprovalGiven, ctx: Context, draft: Draft
 ) -> Batch:
-    """*batch* after a person's answer. A yes only allows: when the call runs, its turn decides."""
-    # "Always" is about calls to come, and none of them was asked about where a call may have run before.
+    """*batch* after a person's answer."""
     # A yes only allows: when the call runs is for its turn to decide, and a denial may still come in between.
     call, decision = batch.calls[index], event.decision
     # The process may have been down when the time ran out, so the timer has not fired. A yes from an
@@ -255,6 +251,7 @@ def _decided(
     match decision:
         case events.Approve(arguments=edited):
             return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))
+        # "Always" is about calls to come, and none of them was asked about where a call may have run before.
         case events.ApproveAlways() if call.tried is PriorAttempt.LOST:
             return batch.with_call(index, approved(call, phase, "", batch, ctx, draft))
         case events.ApproveAlways(where=where):
@@ -320,7 +317,7 @@ def _denied(batch: Batch, tried: PriorAttempt, ctx: Context, draft: Draft, *, en
 
 
 def _stop_run(batch: Batch, draft: Draft) -> Batch:
-    """*batch*, given up because a no ends the run."""
+    """*batch*, given up because the run is to end."""
     # Once: a hook and a person may both end the run, and watchers hear of one interrupt.
     if batch.stopping is not Stopping.INTERRUPTED:
         draft.add(InterruptRequested())

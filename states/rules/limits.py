@@ -42,15 +42,14 @@ def exceeded(limits: Limits, spent: Spent) -> DoneReason | None:
 LimitCheck = Callable[[Limits, Spent], DoneReason | None]
 
 
-def out_of_budget(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
-    """Which budget of *config* a run has reached that *spent* so much, in a session that spent *earlier*."""
-    return may_not_go_on(config, spent, earlier, over_budget)
-
-
 def may_not_go_on(
     config: Config, spent: Spent, earlier: Spent, check: LimitCheck = exceeded
 ) -> DoneReason | None:
-    """As `out_of_budget`, with the turns unless *check* leaves them out: why no model call may be made."""
+    """
+    Why a run that *spent* so much, in a session that spent *earlier*, may make no further model call.
+
+    None where it may. *check* is `over_budget` where its turns do not matter.
+    """
     # The run's own limits first: they are the closer reason, and what a person can change for the next run.
     if reason := check(config.limits, spent):
         return reason

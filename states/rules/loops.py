@@ -5,8 +5,9 @@
 # Three things are repetitions:
 #
 # - The same call: a tool with equal arguments, whatever stands between and whatever came of it.
-# - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and
-# - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are
+# - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and it
+#   failed each time or read the same.
+# - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are named.
 #
 # A call that differs only in where a page begins or ends is no repetition but reading on. A model is told
 # of any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again
