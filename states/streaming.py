@@ -27,7 +27,7 @@ from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
-from .batch.settle import UNSTARTED, result_of, tell
+from .batch.settle import UNSTARTED, result_of
 from .builder import Draft, received
 from .context import Context
 from .rules import model_messages
@@ -216,9 +216,7 @@ def _answer_unrun(
     outcome, content = Outcome.SKIPPED, model_messages.CUT_OFF
     if stop is StopReason.INTERRUPTED:
         outcome, content = UNSTARTED[state.stopping or Stopping.INTERRUPTED]
-    results = [result_of(Call(call=call), outcome, content) for call in calls]
-    for result in results:
-        tell(result, 0.0, draft)
+    results = [result_of(Call(call=call), outcome, content, draft) for call in calls]
     draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results), at=ctx.now)))
 
 

@@ -31,16 +31,26 @@ UNSTARTED = {
 
 def settled(call: Call, outcome: Outcome, content: str, draft: Draft) -> Call:
     """*call* with its result, which watchers see."""
-    result = result_of(call, outcome, content)
-    tell(result, 0.0, draft)
-    return call.at(phases.Settled(result=result))
+    return call.at(phases.Settled(result=result_of(call, outcome, content, draft)))
 
 
-def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
-    """The result of *call*; where an earlier try of it may have run, it does not say that it did not."""
+def result_of(  # the two last are known of calls that ran
+    call: Call,
+    outcome: Outcome,
+    content: str,
+    draft: Draft,
+    seconds: float = 0.0,
+    files: tuple[Binary, ...] = (),
+) -> ToolResult:
+    """
+    The result of *call*, which watchers see.
+
+    Where an earlier try of it may have run, it does not say that it did not.
+    """
     wish = call.call
     if call.tried is PriorAttempt.LOST:
         outcome, content = _doubtful(call.phase, outcome, content)
+    draft.add(CallSettled(call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds))
     return ToolResult(
         call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
     )
@@ -53,19 +63,6 @@ def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, st
         return Outcome.UNKNOWN, model_messages.not_run_again(content)
     # The second try was cut off, and the first may have done its work all the same.
     return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, model_messages.run_again(content)
-
-
-def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
-    """Show watchers that a call is over."""
-    draft.add(
-        CallSettled(
-            call=result.call,
-            tool=result.name,
-            outcome=result.outcome,
-            content=result.content,
-            seconds=seconds,
-        )
-    )
 
 
 def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:

@@ -34,7 +34,7 @@ from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
 from . import batch as phases
 from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
 from .permission import approved, asked_again, cleared, law, spec_of, tell_judged, vetted
-from .settle import abandon, account_of, give_up, result_of, settled, tell, told_to_stop, unstarted, withdraw
+from .settle import abandon, account_of, give_up, result_of, settled, told_to_stop, unstarted, withdraw
 from .start import start, within_budget
 
 # Where a batch can lead, with the effects.
@@ -203,8 +203,7 @@ def _ran(batch: Batch, index: int, event: Ended, ctx: Context, draft: Draft) -> 
         most = event.spent if event.spent.usage.total >= told.usage.total else told
         # A child's turns are its own. Its tokens, money and time are its parent's, who gave them.
         spent, files = account_of(most), ()
-    result = result_of(call, event.outcome, event.content, files)
-    tell(result, spent.seconds, draft)
+    result = result_of(call, event.outcome, event.content, draft, spent.seconds, files)
     if spent != Spent():
         draft.add(AddUsage(spent=spent))
     ended = _over(call, result, batch, ctx, draft)
@@ -217,8 +216,7 @@ def _lost(call: Call, phase: phases.Running, batch: Batch, ctx: Context, draft: 
     # What it took is not known either, so no budget is looked at before the next call is over.
     if (asked := asked_again(call, phase, batch, ctx, draft)) is not None:
         return asked
-    result = result_of(call, Outcome.UNKNOWN, model_messages.LOST)
-    tell(result, 0.0, draft)
+    result = result_of(call, Outcome.UNKNOWN, model_messages.LOST, draft)
     return _over(call, result, batch, ctx, draft)
 
 
