@@ -6,21 +6,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TypeVar, final
 
-from ..effects.events import ControlReceived, UserSent, UserSteered
+from ..effects import Effect
+from ..effects.events import ControlReceived, HookAnswered, UserSent, UserSteered
+from ..effects.hooks import Hook
+from ..effects.messages import ToolCall
 from ..effects.notices import HookAsked, HookEnded, Ignored, InputReceived, SettingChanged, SettingRefused
 from ..effects.records import AddContext, UseIds
 from ..effects.requests import FireHook
+from .context import Context
 from .rules import inputs
-from .rules.hooks import Opinion, opinion
-
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from ..effects.events import HookAnswered
-    from ..effects.hooks import Hook
-    from .context import Context
-    from .state import State
+from .rules.hooks import Opinion, asked_at, opinion
+from .rules.schema import arguments_of
+from .state import State
 
 # Collecting the effects of one transition, and numbering its requests.
 
@@ -70,6 +69,16 @@ def ignore(state: State, ctx: Context) -> tuple[Ignored, ...]:
 
 
 # Asking hooks, and taking note of what they said: the same at every place where a host has a say.
+
+
+def hooks_at(hook: Hook, ctx: Context, call: ToolCall | None = None) -> tuple[str, ...]:
+    """The names of the hooks that are asked at *hook*, about *call* where it is about one."""
+    # Most runs have none, and this is asked for each call: its arguments are not even read.
+    if not ctx.config.hooks:
+        return ()
+    if call is None:
+        return asked_at(ctx.config, hook)
+    return asked_at(ctx.config, hook, call.name, arguments_of(call.arguments))
 
 
 def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, call: str = "") -> str:

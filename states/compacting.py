@@ -17,51 +17,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
-from ..effects.config import OnMaxTokens, Steering
-from ..effects.events import (
-    Entered,
-    Failure,
-    HookAnswered,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    UserSteered,
-)
+from ..effects import Effect, events, notices
+from ..effects.config import ModelSpec, OnMaxTokens, Steering
+from ..effects.events import Failure, ModelFailed, ModelFinished
 from ..effects.hooks import Hook
 from ..effects.messages import StopReason, user
-from ..effects.notices import (
-    Compacted,
-    CompactionFailed,
-    CompactionStarted,
-    DoneReason,
-    HookEnded,
-    InputReceived,
-    InterruptRequested,
-    RetryScheduled,
-)
+from ..effects.notices import DoneReason
 from ..effects.permissions import Verdict
 from ..effects.pieces import TextPiece
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
-from ..effects.requests import CallModel, Cancel, Purpose, SetTimer, Transcript
+from ..effects.requests import CallModel, Cancel, Purpose, Transcript
+from . import state as stages
 from .batch.batch import Stopping
-from .builder import Draft, ask_hooks, received
+from .builder import Draft, ask_hooks, hooks_at, received
+from .context import Context
 from .rules import compaction, model_messages
-from .rules.hooks import asked_at, opinion, told
+from .rules.hooks import opinion, told
 from .rules.limits import may_not_go_on
-from .rules.retry import fall_back, may_fall_back, wait
+from .rules.retry import fall_back, may_fall_back, try_later, wait
 from .rules.token_estimates import history_size, message_size, saved, usage_of
-from .state import Compacting, CompactReason, Consulting, End, Go, Pausing, Plan, Summary, Thinking, Weigh
-
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from ..effects.config import ModelSpec
-    from .context import Context
+from .state import Compacting, CompactReason, End, Go, Plan, Summary, Thinking
 
 # Compactions, without an answer in between, of a conversation that was refused for its size.
 TRIES_OF_LARGE = 2
@@ -72,43 +49,38 @@ SMALLER_TRIES = 3
 # Ends after which a summary is one; a refusal, a call or half a summary must not take a history's place.
 WHOLE_SUMMARY = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
 
-CompactingStep = tuple[Compacting | Thinking, tuple["Effect", ...]]
+CompactingStep = tuple[Compacting | Thinking, tuple[Effect, ...]]
 
 
-def handle(  # noqa: PLR0911  # one return for each kind of event
-    state: Compacting, ctx: Context
-) -> CompactingStep:
+def handle(state: Compacting, ctx: Context) -> CompactingStep:  # noqa: PLR0911  # one return for each kind of event
     """What *ctx*'s event does while the context is being shrunk."""
     event, stage = ctx.event, state.stage
-    match event:
-        case Entered() if isinstance(stage, Weigh):
-            return _weigh(state, ctx)
+    match stage, event:
         # As in `streaming`: pieces that repeat or skip some are of a stream that was taken up again.
-        case ModelStreamed(request=request) if (
-            isinstance(stage, Summary)
-            and request == stage.request
-            and event.before == stage.pieces.count
-            and event.fits
+        case Summary(), events.ModelStreamed() if (
+            event.request == stage.request and event.before == stage.pieces.count and event.fits
         ):
             gathered = attrs.evolve(stage, pieces=stage.pieces.extend(event.pieces, event.count))
             return attrs.evolve(state, stage=gathered), ()
-        case ModelFinished() | ModelFailed() if isinstance(stage, Summary) and event.request == stage.request:
+        case stages.Weigh(), events.Entered():
+            return _weigh(state, ctx)
+        case Summary(), ModelFinished() | ModelFailed() if event.request == stage.request:
             return _answered(state, stage, event, ctx)
-        case HookAnswered(request=request) if isinstance(stage, Consulting) and request == stage.request:
-            return _heard(state, stage, event, ctx)
-        case Interrupted() if isinstance(stage, Summary):
+        case stages.Consulting(), events.HookAnswered() if event.request == stage.request:
+            return _heard(state, stage.cut, event, ctx)
+        case Summary(), events.Interrupted():
             return _interrupted(state, stage, ctx)
-        case TimerFired(request=request) if isinstance(stage, Pausing) and request == stage.request:
+        case stages.Pausing(), events.TimerFired() if event.request == stage.request:
             return _summarise(state, stage.plan, Draft(ctx), ctx)
         # A steer waits for a summary that is being written, since it can only be read after it. It does not
         # wait for a pause between two tries.
-        case UserSteered(how=Steering.NOW) if isinstance(stage, Pausing):
+        case stages.Pausing(), events.UserSteered(how=Steering.NOW):
             draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
+            draft.add(Cancel(request=stage.request), notices.InputReceived(id=event.id))
             return _summarise(state, stage.plan, draft, ctx)
-        case Interrupted() if isinstance(stage, Consulting | Pausing):
+        case stages.Consulting() | stages.Pausing(), events.Interrupted():
             draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), InterruptRequested())
+            draft.add(Cancel(request=stage.request), notices.InterruptRequested())
             return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
         case _:
             return state, received(state, ctx)
@@ -135,26 +107,26 @@ def _weigh(state: Compacting, ctx: Context) -> CompactingStep:
         return _failed(state, "there is nothing old enough to summarise", draft, ctx, asked=False)
     # Hooks are asked last, when all else speaks for a summary: they are told what is going to happen, and
     # not what might.
-    names = asked_at(config, Hook.PRE_COMPACT)
+    names = hooks_at(Hook.PRE_COMPACT, ctx)
     if not names:
         return _summarise(state, _plan(cut, (), ctx), draft, ctx)
     request = ask_hooks(
         Hook.PRE_COMPACT, names, told(reason=state.reason, size=memory.conversation.size), draft
     )
-    return draft.to(Compacting(reason=state.reason, stage=Consulting(request=request, cut=cut)))
+    return draft.to(Compacting(reason=state.reason, stage=stages.Consulting(request=request, cut=cut)))
 
 
-def _heard(state: Compacting, stage: Consulting, event: HookAnswered, ctx: Context) -> CompactingStep:
+def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context) -> CompactingStep:
     """The hooks answered: what they add is for the summary; one may be against it, or end the run."""
     draft = Draft(ctx)
     said = opinion(event.said)
-    draft.add(HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
+    draft.add(notices.HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
     if said.interrupt:
-        draft.add(InterruptRequested())
+        draft.add(notices.InterruptRequested())
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     if said.verdict is Verdict.DENY:
         return _failed(state, f"a hook denied it: {said.because}", draft, ctx, asked=False)
-    return _summarise(state, _plan(stage.cut, said.context, ctx), draft, ctx)
+    return _summarise(state, _plan(cut, said.context, ctx), draft, ctx)
 
 
 def _plan(cut: int, wishes: tuple[str, ...], ctx: Context) -> Plan:
@@ -175,7 +147,7 @@ def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Com
     request = draft.new_id()
     # Only the first try is news: a watcher learns of a retry from `RetryScheduled`.
     if plan.attempt == 1:
-        draft.add(CompactionStarted(size=memory.conversation.size, reason=state.reason))
+        draft.add(notices.CompactionStarted(size=memory.conversation.size, reason=state.reason))
     draft.add(
         CallModel(
             id=request,
@@ -253,11 +225,8 @@ def _refused(
     if delay is None or (not forced and delay > ctx.config.retries.fallback_after):
         return _failed(state, f"{event.failure}: {event.message}", draft, ctx)
     timer, due = draft.new_id(), ctx.now + delay
-    draft.add(
-        SetTimer(id=timer, due=due),
-        RetryScheduled(attempt=again.attempt, due=due, failure=event.failure, message=event.message),
-    )
-    return draft.to(Compacting(reason=state.reason, stage=Pausing(request=timer, due=due, plan=again)))
+    draft.add(*try_later(timer, due, event, again.attempt))
+    return draft.to(Compacting(reason=state.reason, stage=stages.Pausing(request=timer, due=due, plan=again)))
 
 
 def _read(stage: Summary, ctx: Context) -> int:
@@ -282,7 +251,7 @@ def _summarised(state: Compacting, stage: Summary, text: str, draft: Draft, ctx:
         ReplaceHistory(head=(summary,), keep=cut),
         # One success ends the row of failures, and still counts as a try until a turn is completed.
         CountCompaction(attempts=memory.progress.compactions + 1, failures=0),
-        Compacted(before=shown, after=shown - old + message_size(summary)),
+        notices.Compacted(before=shown, after=shown - old + message_size(summary)),
     )
     if state.reason is CompactReason.MAX_TOKENS:
         # The history ends with what the model got out; it goes on when it is asked to.
@@ -296,7 +265,7 @@ def _failed(state: Compacting, why: str, draft: Draft, ctx: Context, *, asked: b
     # none has failed: another time it may be worth one.
     attempts = ctx.memory.progress.compactions + 1
     failures = ctx.memory.session.compaction_failures + asked
-    draft.add(CompactionFailed(reason=why), CountCompaction(attempts=attempts, failures=failures))
+    draft.add(notices.CompactionFailed(reason=why), CountCompaction(attempts=attempts, failures=failures))
     match state.reason:
         case CompactReason.THRESHOLD:
             return draft.to(Thinking(stage=Go()))
@@ -316,5 +285,5 @@ def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> CompactingS
         used = usage_of(None, _read(stage, ctx), pieces, begun=bool(pieces))
         draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, 0.0)))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-    draft.add(Cancel(request=stage.request), InterruptRequested())
+    draft.add(Cancel(request=stage.request), notices.InterruptRequested())
     return draft.to(Compacting(reason=state.reason, stage=stage, stopping=Stopping.INTERRUPTED))

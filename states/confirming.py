@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .batch.step import BatchStep, step
+from .context import Context
+from .state import Confirming
 
-if TYPE_CHECKING:
-    from .context import Context
-    from .state import Confirming
-
-
-def handle(state: Confirming, ctx: Context) -> BatchStep:
-    """What *ctx*'s event does while a question is open."""
-    return step(state, ctx)
+handle: Callable[[Confirming, Context], BatchStep] = step

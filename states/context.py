@@ -12,45 +12,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterable
+from typing import final
 
 import attrs
 
-from ..effects import is_record
+from ..effects import Effect, is_record, records
 from ..effects.config import Config, ModelSpec, Steering
 from ..effects.events import ControlReceived, Event, UserSent, UserSteered
 from ..effects.history import History
 from ..effects.messages import Binary, Role
 from ..effects.permissions import PermissionMode, Rule
-from ..effects.records import (
-    AddContext,
-    AddUsage,
-    AppendMessage,
-    ClearContext,
-    ClearResults,
-    CountCompaction,
-    CountContinue,
-    GrantRule,
-    MailKind,
-    Record,
-    ReplaceHistory,
-    SetInstructions,
-    SetMode,
-    SetModel,
-    SetThinking,
-    TakeMail,
-    UseFallback,
-    UseIds,
-    WithdrawTool,
-)
+from ..effects.records import MailKind, Record, SetInstructions, SetThinking
 from ..effects.usage import Spent, Usage, cost
 from .rules.compaction import cut_of
 from .rules.token_estimates import history_size, message_size, results_in, saved
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..effects import Effect
 
 # How many inputs are remembered by their id, so that a repeated post is one input.
 # A bounded number: a session that lives for years would carry the id of each message it was ever sent.
@@ -76,18 +52,10 @@ class Mail:
     @classmethod
     def of(cls, event: UserSent | UserSteered) -> Mail:
         """The input that *event* brings."""
-        if isinstance(event, UserSent):
-            return cls(
-                lane=MailKind.PROMPT,
-                id=event.id,
-                text=event.text,
-                at=event.at,
-                files=event.files,
-                sender=event.sender,
-            )
-        return cls(
-            lane=MailKind.STEER, id=event.id, text=event.text, at=event.at, files=event.files, how=event.how
-        )
+        mail = cls(lane=MailKind.STEER, id=event.id, text=event.text, at=event.at, files=event.files)
+        if isinstance(event, UserSteered):
+            return attrs.evolve(mail, how=event.how)
+        return attrs.evolve(mail, lane=MailKind.PROMPT, sender=event.sender)
 
 
 @final
@@ -162,7 +130,7 @@ class RunProgress:
     compactions: int = 0
     continues: int = 0
     fallback: str = ""
-    withdrawn: tuple[WithdrawTool, ...] = ()
+    withdrawn: tuple[records.WithdrawTool, ...] = ()
 
 
 @final
@@ -211,16 +179,16 @@ class Memory:
 
     def record(self, effects: Iterable[Effect]) -> Memory:
         """This memory after the records among *effects*, in their order."""
-        records = [effect for effect in effects if is_record(effect)]
-        if not records:
+        folded = [effect for effect in effects if is_record(effect)]
+        if not folded:
             return self  # a piece of an answer has none, and comes a hundred times a second
         next_id, spent = self.next_id, self.spent
         conversation, session, progress = self.conversation, self.session, self.progress
-        for record in records:
+        for record in folded:
             match record:
-                case UseIds():
+                case records.UseIds():
                     next_id = record.next
-                case AddUsage():
+                case records.AddUsage():
                     spent += record.spent
                 case _:
                     session = _fold_session(session, record)
@@ -241,34 +209,34 @@ class Memory:
 
 def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationMemory:  # noqa: PLR0911  # one return for each kind of record
     match record:
-        case AppendMessage(message=message):
+        case records.AppendMessage(message=message):
             return attrs.evolve(
                 now,
                 history=now.history.append(message),
                 size=now.size + message_size(message),
                 results=now.results + (len(message.parts) if message.role is Role.TOOL else 0),
             )
-        case AddUsage(context=context) if context:
+        case records.AddUsage(context=context) if context:
             # A model's own count is better than our estimate, which only bridges to the next one.
             return attrs.evolve(now, size=context)
         # The size is counted anew and not subtracted from: estimates add up, and a summary is the moment to
         # begin again.
-        case ReplaceHistory():
+        case records.ReplaceHistory():
             history = now.history.replace(record.head, record.keep)
             # Indexes have shifted: the mark has to stand before the same message as it did.
             cleared = max(0, now.cleared - record.keep + len(record.head))
             size = history_size(history) - saved(history, 0, cleared)
             results = results_in(history.slice(cleared, len(history)))
             return attrs.evolve(now, history=history, size=size, cleared=cleared, results=results)
-        case ClearResults(before=before):
+        case records.ClearResults(before=before):
             # The old size may be a model's own count, so what was saved by estimate may be more than all of
             # it.
             size = max(0, now.size - saved(now.history, now.cleared, before))
             results = now.results - results_in(now.history.slice(now.cleared, before))
             return attrs.evolve(now, size=size, cleared=before, results=results)
-        case AddContext():
+        case records.AddContext():
             return attrs.evolve(now, pending_context=(*now.pending_context, record.text))
-        case ClearContext():
+        case records.ClearContext():
             return attrs.evolve(now, pending_context=())
         case _:
             return now
@@ -276,21 +244,21 @@ def _fold_conversation(now: ConversationMemory, record: Record) -> ConversationM
 
 def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa: PLR0911  # one return for each kind of record
     match record:
-        case TakeMail():
+        case records.TakeMail():
             # By id: both lanes share the mail, so what is taken need not stand in front.
             return attrs.evolve(now, mail=tuple([mail for mail in now.mail if mail.id not in record.ids]))
-        case SetModel():
+        case records.SetModel():
             return attrs.evolve(now, model=record.model, chosen=_with(now.chosen, "model"))
-        case SetMode():
+        case records.SetMode():
             return attrs.evolve(now, mode=record.mode, chosen=_with(now.chosen, "mode"))
-        case SetThinking():
+        case records.SetThinking():
             return attrs.evolve(now, thinking=record)
-        case SetInstructions():
+        case records.SetInstructions():
             return attrs.evolve(now, instructions=record)
-        case GrantRule():
+        case records.GrantRule():
             # Behind the others, never in place of one: a grant can only add to what is allowed.
             return attrs.evolve(now, granted=(*now.granted, record.rule))
-        case CountCompaction():
+        case records.CountCompaction():
             return attrs.evolve(now, compaction_failures=record.failures)
         case _:
             return now
@@ -298,17 +266,17 @@ def _fold_session(now: SessionMemory, record: Record) -> SessionMemory:  # noqa:
 
 def _fold_progress(now: RunProgress, record: Record) -> RunProgress:  # one return for each kind of record
     match record:
-        case CountCompaction():
+        case records.CountCompaction():
             # One record for two groups: the attempts end with the run, the failures do not.
             return attrs.evolve(now, compactions=record.attempts)
-        case CountContinue():
+        case records.CountContinue():
             return attrs.evolve(now, continues=now.continues + 1)
-        case UseFallback():
+        case records.UseFallback():
             return attrs.evolve(now, fallback=record.model)
-        case SetModel():
+        case records.SetModel():
             # A person's choice beats the model that took over when another failed.
             return attrs.evolve(now, fallback="")
-        case WithdrawTool():
+        case records.WithdrawTool():
             # A tool that is taken away again begins a new term; two entries for it would end at different
             # turns.
             others = [one for one in now.withdrawn if one.tool != record.tool]

@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .batch.step import BatchStep, step
+from .context import Context
+from .state import Dispatching
 
-if TYPE_CHECKING:
-    from .context import Context
-    from .state import Dispatching
-
-
-def handle(state: Dispatching, ctx: Context) -> BatchStep:
-    """What *ctx*'s event does while a child is at work."""
-    return step(state, ctx)
+handle: Callable[[Dispatching, Context], BatchStep] = step

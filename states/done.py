@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ..effects import Effect
 from .builder import ignore
+from .context import Context
 from .state import Done
-
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from .context import Context
 
 
 def handle(state: Done, ctx: Context) -> tuple[Done, tuple[Effect, ...]]:

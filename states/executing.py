@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .batch.step import BatchStep, step
+from .context import Context
+from .state import Executing
 
-if TYPE_CHECKING:
-    from .context import Context
-    from .state import Executing
-
-
-def handle(state: Executing, ctx: Context) -> BatchStep:
-    """What *ctx*'s event does while tools are at work."""
-    return step(state, ctx)
+handle: Callable[[Executing, Context], BatchStep] = step

@@ -169,7 +169,7 @@ class _OfBatch:
     @property
     def label(self) -> str:
         """The table's name for this."""
-        return f"{type(self).__name__.lower()}{self.batch.suffix}"
+        return f"{type(self).__name__.lower()}{'.stopping' if self.batch.stopping else ''}"
 
     @property
     def open(self) -> tuple[str, ...]:

@@ -12,52 +12,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import attrs
 
+from ..effects import Effect, messages, notices
 from ..effects.config import Steering
 from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
-from ..effects.messages import (
-    Finish,
-    Message,
-    Outcome,
-    Part,
-    Reasoning,
-    Role,
-    StopReason,
-    Text,
-    ToolCall,
-    ToolResult,
-)
-from ..effects.notices import (
-    AnswerDropped,
-    DoneReason,
-    InputReceived,
-    InterruptRequested,
-    ReasoningDelta,
-    RetryScheduled,
-    TextDelta,
-    TurnEnded,
-    Warned,
-)
+from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
+
+# By name, as all that each piece of an answer needs: a look-up less, a hundred times a second.
+from ..effects.notices import DoneReason, ReasoningDelta, TextDelta
 from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction
-from ..effects.requests import Cancel, SetTimer
+from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Stopping
-from .batch.settle import tell
+from .batch.settle import UNSTARTED, result_of
 from .builder import Draft, received
+from .context import Context
 from .rules import model_messages
-from .rules.retry import fall_back, may_fall_back, wait
+from .rules.retry import fall_back, may_fall_back, try_later, wait
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
 from .state import Compacting, CompactReason, End, Executing, Go, Retry, Streaming, Thinking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ..effects import Effect
-    from .context import Context
 
 # Ends after which calls may run. A finish reason is no reliable sign of calls, in either direction: some
 # servers say `stop` and send calls. So calls that are there win over an `END_TURN`. After a cut or a refusal
@@ -70,7 +47,7 @@ MAX_CALLS = 128
 # Names of dropped calls in a warning; there may be thousands of others.
 NAMED_CALLS = 10
 
-StreamingStep = tuple[Streaming | Executing | Compacting | Thinking, tuple["Effect", ...]]
+StreamingStep = tuple[Streaming | Executing | Compacting | Thinking, tuple[Effect, ...]]
 
 
 def handle(state: Streaming, ctx: Context) -> StreamingStep:
@@ -90,7 +67,7 @@ def handle(state: Streaming, ctx: Context) -> StreamingStep:
         case UserSteered(how=Steering.NOW) if state.stopping is Stopping.NONE:
             # The answer's own end is still waited for: it says what was used, and that was paid for.
             draft = Draft(ctx)
-            draft.add(InputReceived(id=event.id), Cancel(request=state.request))
+            draft.add(notices.InputReceived(id=event.id), Cancel(request=state.request))
             return draft.to(attrs.evolve(state, stopping=Stopping.HURRIED))
         case _:
             return state, received(state, ctx)
@@ -144,7 +121,9 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     made = tuple(calls.values())
     draft.add(
         AddUsage(spent=spent, context=0 if usage.estimated else usage.total),
-        TurnEnded(turn=memory.spent.turns + 1, stop=stop, usage=usage, calls=made, sequence=event.sequence),
+        notices.TurnEnded(
+            turn=memory.spent.turns + 1, stop=stop, usage=usage, calls=made, sequence=event.sequence
+        ),
     )
     if memory.conversation.pending_context:
         # Not when it was sent: an answer that failed is asked for again, and needs it as much.
@@ -203,7 +182,9 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
             if piece.index in calls:
                 parts.append(calls[piece.index])
         elif isinstance(piece, ReasoningPiece):
-            parts.append(Reasoning(text=piece.text, signature=piece.signature, redacted=piece.redacted))
+            parts.append(
+                messages.Reasoning(text=piece.text, signature=piece.signature, redacted=piece.redacted)
+            )
         elif piece.text:
             parts.append(Text(text=piece.text))
     # Thinking alone is no message: providers reject one when it is sent back.
@@ -223,9 +204,9 @@ def _warn(dropped: list[CallPiece], stop: StopReason, draft: Draft) -> None:
         names = ", ".join(piece.name or "(no name)" for piece in dropped[:NAMED_CALLS])
         if (more := len(dropped) - NAMED_CALLS) > 0:
             names += f" and {more:,} more"
-        draft.add(Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
+        draft.add(notices.Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
     if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
-        draft.add(Warned(text=f"the model's answer ended with {stop}"))
+        draft.add(notices.Warned(text=f"the model's answer ended with {stop}"))
 
 
 def _answer_unrun(
@@ -233,16 +214,9 @@ def _answer_unrun(
 ) -> None:
     """Whole calls that will not run get their results at once, so the history stays valid."""
     outcome, content = Outcome.SKIPPED, model_messages.CUT_OFF
-    if stop is StopReason.INTERRUPTED and state.stopping is Stopping.HURRIED:
-        content = model_messages.SKIPPED_AFTER_STEER
-    elif stop is StopReason.INTERRUPTED:
-        outcome, content = Outcome.CANCELLED, model_messages.CANCELLED
-    results = [
-        ToolResult(call=call.id, wire_id=call.wire_id, name=call.name, content=content, outcome=outcome)
-        for call in calls
-    ]
-    for result in results:
-        tell(result, 0.0, draft)
+    if stop is StopReason.INTERRUPTED:
+        outcome, content = UNSTARTED[state.stopping or Stopping.INTERRUPTED]
+    results = [result_of(Call(call=call), outcome, content, draft) for call in calls]
     draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=tuple(results), at=ctx.now)))
 
 
@@ -259,7 +233,7 @@ def _stopped(state: Streaming) -> Thinking:
 def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
     draft, lost = Draft(ctx), event.failure is Failure.LOST
     if state.pieces.count:
-        draft.add(AnswerDropped(request=state.request))
+        draft.add(notices.AnswerDropped(request=state.request))
     _account(state, event, draft, ctx)
     if event.failure is Failure.UNBEGUN:
         # A worker that drains hands the request over before it is sent. That is no failure, so no attempt is
@@ -279,14 +253,9 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
     if delay is None:
         detail = f"{event.failure}: {event.message}"
         return draft.to(Thinking(stage=End(reason=DoneReason.ERROR, detail=detail)))
-    # The wait is a request of its own and not a sleep in the driver, so it survives the process, a person can
-    # end it, and a test need not sit it out.
-    timer, due = draft.new_id(), ctx.now + delay
     attempt = state.attempt if lost else state.attempt + 1
-    draft.add(
-        SetTimer(id=timer, due=due),
-        RetryScheduled(attempt=attempt, due=due, failure=event.failure, message=event.message),
-    )
+    timer, due = draft.new_id(), ctx.now + delay
+    draft.add(*try_later(timer, due, event, attempt))
     return draft.to(Thinking(stage=Retry(request=timer, due=due), attempt=attempt))
 
 
@@ -320,5 +289,5 @@ def _interrupted(state: Streaming, ctx: Context) -> StreamingStep:
     draft = Draft(ctx)
     if state.stopping is Stopping.NONE:  # a steer that could not wait has cancelled it already
         draft.add(Cancel(request=state.request))
-    draft.add(InterruptRequested())
+    draft.add(notices.InterruptRequested())
     return draft.to(attrs.evolve(state, stopping=Stopping.INTERRUPTED))

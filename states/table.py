@@ -30,56 +30,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final, get_args
+from collections.abc import Mapping
+from typing import final, get_args
 
 import attrs
 
-from ..effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    ApprovalGiven,
-    CallCancelled,
-    ControlReceived,
-    Entered,
-    Event,
-    HookAnswered,
-    InstructionsRead,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    ToolFinished,
-    ToolLost,
-    ToolProgressed,
-    UserSent,
-    UserSteered,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from ..effects import events
+from ..effects.events import Event
 
 # What the table is written in: a row, and the ways that come again in many states.
 
 # What may come in at any time and leaves a state as it is, with what becomes of it.
 WELCOME: Mapping[type[Event], str] = {
-    UserSent: "the prompt waits for a run of its own",
-    UserSteered: "it waits for the next model call",
-    ControlReceived: "it holds from now on",
-}
-
-# Where a hook leads that ends the run while a question is open.
-ENDED_BY_HOOK: Mapping[str, str] = {
-    "executing.stopping": "a hook ends the run; tools are cancelled",
-    "dispatching.stopping": "a hook ends the run; a child is cancelled",
-    "thinking.end": "a hook ends the run",
-}
-
-# Where an interrupt leads while a question is open.
-WITHDRAWN: Mapping[str, str] = {
-    "executing.stopping": "questions are withdrawn, tools cancelled",
-    "dispatching.stopping": "questions are withdrawn, a child cancelled",
-    "thinking.end": "questions are withdrawn, nothing ran",
+    events.UserSent: "the prompt waits for a run of its own",
+    events.UserSteered: "it waits for the next model call",
+    events.ControlReceived: "it holds from now on",
 }
 
 
@@ -99,341 +64,284 @@ class Row:
         return self.state == self.target and self.event in WELCOME
 
 
-def on(why: str, **more: str) -> Mapping[str, str]:
-    """Where a batch can go on after *why*: under whichever name fits, or back; and *more* ways."""
-    return {
-        "executing": f"{why}; tools are at work",
-        "confirming": f"{why}; a question is open",
-        "dispatching": f"{why}; a child is at work",
-        "thinking.go": f"{why}; every call has its result",
-        **{target.replace("_", "."): reason for target, reason in more.items()},
-    }
+# A row without the state that it stands under.
+Move = tuple[type[Event], str, str]
 
 
-def winds_down(why: str, **more: str) -> Mapping[str, str]:
-    """Where a batch that is being given up can go on after *why*; and *more* ways."""
-    return {
-        "executing.stopping": f"{why}; tools are still at work",
-        "dispatching.stopping": f"{why}; a child is still at work",
-        "thinking.go": f"{why}; the rest was skipped",
-        **{target.replace("_", "."): reason for target, reason in more.items()},
-    }
+def on(event: type[Event], why: str) -> tuple[Move, ...]:
+    """Where a batch can go on after *event*, because of *why*: under whichever name fits, or back."""
+    return (
+        (event, "executing", f"{why}; tools are at work"),
+        (event, "confirming", f"{why}; a question is open"),
+        (event, "dispatching", f"{why}; a child is at work"),
+        (event, "thinking.go", f"{why}; every call has its result"),
+    )
 
 
-def refused(why: str) -> Mapping[str, str]:
-    """More ways `on` from an open question where the call is given up, because of *why*."""
-    return {
-        "executing_stopping": f"{why}; tools are still at work",
-        "confirming_stopping": f"{why}; other questions stay open",
-        "dispatching_stopping": f"{why}; a child is still at work",
-        "thinking_end": f"{why}, which ends the run",
-    }
+def winds_down(event: type[Event], why: str, child: str = "") -> tuple[Move, ...]:
+    """Where a batch that is being given up can go after *event*, because of *why*; to a child for *child*."""
+    return (
+        (event, "executing.stopping", f"{why}; tools are still at work"),
+        (event, "dispatching.stopping", child or f"{why}; a child is still at work"),
+        (event, "thinking.go", f"{why}; the rest was skipped"),
+    )
 
 
-def progress(state: str) -> Mapping[type[Event], Mapping[str, str]]:
-    """What a tool or a child at work reports, which leaves *state* as it is."""
-    return {
-        ToolProgressed: {state: "a tool said something"},
-        AgentProgressed: {state: "a child told what it has spent"},
-    }
+# Why a batch that is being given up can come to wait for a child.
+APPROVED = "a child that was approved is started after all"
 
-
-WAYS: Mapping[str, Mapping[type[Event], Mapping[str, str]]] = {
+WAYS: Mapping[str, tuple[Move, ...]] = {
     # Thinking: between model calls
-    "thinking.start": {
-        Entered: {
-            "thinking.reading": "the session begins; its instructions are read",
-            "thinking.opening": "the session begins; hooks are asked",
-            "thinking.prompt": "the run begins",
-        }
-    },
-    "thinking.reading": {
-        InstructionsRead: {
-            "thinking.opening": "hooks are asked",
-            # Not read again by later runs: a system prompt that changes loses the provider's cache.
-            "thinking.prompt": "they hold for the whole session",
-        },
-        Interrupted: {"thinking.end": "the prompt does not come in"},
-    },
-    "thinking.opening": {
-        HookAnswered: {
-            "thinking.prompt": "the session may begin",
-            "thinking.end": "it may not; the prompt does not come in",
-        },
-        Interrupted: {"thinking.end": "the prompt does not come in"},
-    },
-    "thinking.prompt": {
-        Entered: {
-            "thinking.admitting": "hooks are asked about the prompt",
-            "thinking.go": "the prompt becomes a message",
-        }
-    },
-    "thinking.steer": {
-        Entered: {
-            "thinking.admitting": "hooks are asked about what was said",
-            "thinking.go": "what was said becomes messages",
-        }
-    },
-    "thinking.admitting": {
-        HookAnswered: {
-            "thinking.go": "it comes in, or it goes on without",
-            "thinking.end": "it does not come in, and without it nothing goes on",
-        },
-        Interrupted: {"thinking.end": "it does not come in"},
-    },
-    "thinking.go": {
-        Entered: {
-            "streaming": "the model is called",
-            "thinking.steer": "a person said something",
-            "compacting.weigh": "the context is over its threshold",
-            # It comes back to itself after each of these, to look again at all that stands before a call.
-            "thinking.go": "old results are left out, or a tool is taken away",
-            "thinking.end": "a limit is reached, or it goes in circles",
-        }
-    },
-    "thinking.retry": {
-        TimerFired: {"thinking.go": "the wait is over"},
+    "thinking.start": (
+        (events.Entered, "thinking.reading", "the session begins; its instructions are read"),
+        (events.Entered, "thinking.opening", "the session begins; hooks are asked"),
+        (events.Entered, "thinking.prompt", "the run begins"),
+    ),
+    "thinking.reading": (
+        (events.InstructionsRead, "thinking.opening", "hooks are asked"),
+        # Not read again by later runs: a system prompt that changes loses the provider's cache.
+        (events.InstructionsRead, "thinking.prompt", "they hold for the whole session"),
+        (events.Interrupted, "thinking.end", "the prompt does not come in"),
+    ),
+    "thinking.opening": (
+        (events.HookAnswered, "thinking.prompt", "the session may begin"),
+        (events.HookAnswered, "thinking.end", "it may not; the prompt does not come in"),
+        (events.Interrupted, "thinking.end", "the prompt does not come in"),
+    ),
+    "thinking.prompt": (
+        (events.Entered, "thinking.admitting", "hooks are asked about the prompt"),
+        (events.Entered, "thinking.go", "the prompt becomes a message"),
+    ),
+    "thinking.steer": (
+        (events.Entered, "thinking.admitting", "hooks are asked about what was said"),
+        (events.Entered, "thinking.go", "what was said becomes messages"),
+    ),
+    "thinking.admitting": (
+        (events.HookAnswered, "thinking.go", "it comes in, or it goes on without"),
+        (events.HookAnswered, "thinking.end", "it does not come in, and without it nothing goes on"),
+        (events.Interrupted, "thinking.end", "it does not come in"),
+    ),
+    "thinking.go": (
+        (events.Entered, "streaming", "the model is called"),
+        (events.Entered, "thinking.steer", "a person said something"),
+        (events.Entered, "compacting.weigh", "the context is over its threshold"),
+        # It comes back to itself after each of these, to look again at all that stands before a call.
+        (events.Entered, "thinking.go", "old results are left out, or a tool is taken away"),
+        (events.Entered, "thinking.end", "a limit is reached, or it goes in circles"),
+    ),
+    "thinking.retry": (
+        (events.TimerFired, "thinking.go", "the wait is over"),
         # Only where the steer says so. Any other one waits in the mail for the call that comes anyway.
-        UserSteered: {"thinking.go": "a person cannot wait"},
-        Interrupted: {"thinking.end": "the timer is cancelled"},
-    },
-    "thinking.end": {
-        Entered: {
-            "done": "the account is complete",
-            "thinking.ending": "hooks are asked whether it may end",
-            # A steer is for this run, and this is the last moment at which the run can read it.
-            "thinking.go": "a person said something before the end",
-        }
-    },
-    "thinking.ending": {
-        HookAnswered: {
-            "done": "it may end",
-            "thinking.go": "a hook makes it go on, or a person said something",
-        },
-        Interrupted: {"thinking.end": "the hooks are not waited for"},
-    },
+        (events.UserSteered, "thinking.go", "a person cannot wait"),
+        (events.Interrupted, "thinking.end", "the timer is cancelled"),
+    ),
+    "thinking.end": (
+        (events.Entered, "done", "the account is complete"),
+        (events.Entered, "thinking.ending", "hooks are asked whether it may end"),
+        # A steer is for this run, and this is the last moment at which the run can read it.
+        (events.Entered, "thinking.go", "a person said something before the end"),
+    ),
+    "thinking.ending": (
+        (events.HookAnswered, "done", "it may end"),
+        (events.HookAnswered, "thinking.go", "a hook makes it go on, or a person said something"),
+        (events.Interrupted, "thinking.end", "the hooks are not waited for"),
+    ),
     # Streaming: a model answers
-    "streaming": {
-        ModelStreamed: {"streaming": "pieces are gathered"},
-        ModelFinished: {
-            "executing": "the answer has calls",
-            "thinking.end": "the answer is the end",
-            "compacting.weigh": "the answer was cut at its token limit",
-        },
-        ModelFailed: {
-            "thinking.retry": "it may go better the next time",
-            "thinking.go": "it may go better with another model, or it was never asked",
-            "compacting.weigh": "the conversation is too large",
-            "thinking.end": "it cannot go better",
-        },
+    "streaming": (
+        (events.ModelStreamed, "streaming", "pieces are gathered"),
+        (events.ModelFinished, "executing", "the answer has calls"),
+        (events.ModelFinished, "thinking.end", "the answer is the end"),
+        (events.ModelFinished, "compacting.weigh", "the answer was cut at its token limit"),
+        (events.ModelFailed, "thinking.retry", "it may go better the next time"),
+        (events.ModelFailed, "thinking.go", "it may go better with another model, or it was never asked"),
+        (events.ModelFailed, "compacting.weigh", "the conversation is too large"),
+        (events.ModelFailed, "thinking.end", "it cannot go better"),
         # What has come of the answer is kept and ends with a mark that it was cut: a person has read it.
-        UserSteered: {"streaming.stopping": "a person cannot wait; the answer is cancelled"},
-        Interrupted: {"streaming.stopping": "the answer is cancelled"},
-    },
-    "streaming.stopping": {
-        ModelStreamed: {"streaming.stopping": "pieces that were under way"},
-        ModelFinished: {
-            # A cancellation may come too late. The answer was paid for and read, so it is kept.
-            "thinking.end": "the answer came all the same; its calls do not run",
-            "thinking.go": "the answer came all the same; now to what was said",
-        },
-        ModelFailed: {
-            "thinking.end": "the text that was read is kept",
-            "thinking.go": "the text that was read is kept; now to what was said",
-        },
-        Interrupted: {
-            "streaming.stopping": "the run is to end after all",
-            "thinking.end": "nothing is waited for",
-        },
-    },
+        (events.UserSteered, "streaming.stopping", "a person cannot wait; the answer is cancelled"),
+        (events.Interrupted, "streaming.stopping", "the answer is cancelled"),
+    ),
+    "streaming.stopping": (
+        (events.ModelStreamed, "streaming.stopping", "pieces that were under way"),
+        # A cancellation may come too late. The answer was paid for and read, so it is kept.
+        (events.ModelFinished, "thinking.end", "the answer came all the same; its calls do not run"),
+        (events.ModelFinished, "thinking.go", "the answer came all the same; now to what was said"),
+        (events.ModelFailed, "thinking.end", "the text that was read is kept"),
+        (events.ModelFailed, "thinking.go", "the text that was read is kept; now to what was said"),
+        (events.Interrupted, "streaming.stopping", "the run is to end after all"),
+        (events.Interrupted, "thinking.end", "nothing is waited for"),
+    ),
     # Executing: tools are at work
-    "executing": {
-        Entered: on("calls are judged and started"),
-        ToolFinished: on(
-            "a tool ended", executing_stopping="the budget is used up; other tools are still at work"
-        ),
+    "executing": (
+        *on(events.Entered, "calls are judged and started"),
+        *on(events.ToolFinished, "a tool ended"),
+        (events.ToolFinished, "executing.stopping", "the budget is used up; other tools are still at work"),
         # Not `ToolFinished` with an error: the tool may have done its work, and an error invites a model to
         # repeat it.
-        ToolLost: on("a tool may have run; that is told, or asked about"),
-        HookAnswered: on(
-            "hooks answered",
-            executing_stopping="a hook ends the run; tools are cancelled",
-            thinking_end="a hook ends the run",
-        ),
-        ToolProgressed: {"executing": "a tool said something"},
-        CallCancelled: on("a call is given up"),
-        UserSteered: {
-            "executing.stopping": "the rest is skipped; tools are still at work",
-            # Where nothing was at work, there is nothing to wait for.
-            "thinking.go": "the rest is skipped",
-        },
-        Interrupted: {"executing.stopping": "tools are cancelled", "thinking.end": "nothing was at work"},
-    },
-    "executing.stopping": {
-        ToolFinished: winds_down(
-            "a tool ended",
-            dispatching_stopping="a child that was approved is started after all",
-            thinking_end="the interrupt is complete",
-        ),
-        ToolLost: winds_down(
-            "a tool may have run",
-            confirming_stopping="a tool may have run, which is asked about",
-            dispatching_stopping="a child that was approved is started after all",
-            thinking_end="the interrupt is complete",
-        ),
-        HookAnswered: winds_down(
-            "hooks answered",
-            dispatching_stopping="a child that was approved is started after all",
-            thinking_end="a hook ends the run",
-        ),
-        ToolProgressed: {"executing.stopping": "a tool said something"},
-        CallCancelled: winds_down(
-            "a call is given up", dispatching_stopping="a child that was approved is started after all"
-        ),
-        UserSteered: {"thinking.go": "the rest is skipped"},
-        Interrupted: {
-            "executing.stopping": "tools are cancelled after all",
-            "thinking.end": "what still ran may have run",
-        },
-    },
+        *on(events.ToolLost, "a tool may have run; that is told, or asked about"),
+        *on(events.HookAnswered, "hooks answered"),
+        (events.HookAnswered, "executing.stopping", "a hook ends the run; tools are cancelled"),
+        (events.HookAnswered, "thinking.end", "a hook ends the run"),
+        (events.ToolProgressed, "executing", "a tool said something"),
+        *on(events.CallCancelled, "a call is given up"),
+        (events.UserSteered, "executing.stopping", "the rest is skipped; tools are still at work"),
+        # Where nothing was at work, there is nothing to wait for.
+        (events.UserSteered, "thinking.go", "the rest is skipped"),
+        (events.Interrupted, "executing.stopping", "tools are cancelled"),
+        (events.Interrupted, "thinking.end", "nothing was at work"),
+    ),
+    "executing.stopping": (
+        *winds_down(events.ToolFinished, "a tool ended", APPROVED),
+        (events.ToolFinished, "thinking.end", "the interrupt is complete"),
+        *winds_down(events.ToolLost, "a tool may have run", APPROVED),
+        (events.ToolLost, "confirming.stopping", "a tool may have run, which is asked about"),
+        (events.ToolLost, "thinking.end", "the interrupt is complete"),
+        *winds_down(events.HookAnswered, "hooks answered", APPROVED),
+        (events.HookAnswered, "thinking.end", "a hook ends the run"),
+        (events.ToolProgressed, "executing.stopping", "a tool said something"),
+        *winds_down(events.CallCancelled, "a call is given up", APPROVED),
+        (events.UserSteered, "thinking.go", "the rest is skipped"),
+        (events.Interrupted, "executing.stopping", "tools are cancelled after all"),
+        (events.Interrupted, "thinking.end", "what still ran may have run"),
+    ),
     # Confirming: a question is open
-    "confirming": {
-        ApprovalGiven: on("a question was answered", **refused("denied")),
+    "confirming": (
+        *on(events.ApprovalGiven, "a question was answered"),
+        (events.ApprovalGiven, "executing.stopping", "denied; tools are still at work"),
+        (events.ApprovalGiven, "confirming.stopping", "denied; other questions stay open"),
+        (events.ApprovalGiven, "dispatching.stopping", "denied; a child is still at work"),
+        (events.ApprovalGiven, "thinking.end", "denied, which ends the run"),
         # The deadline of a question is a timer, a request like any other. So a no by silence is an event in
         # the journal.
-        TimerFired: on("no answer came in time", **refused("so it is denied")),
-        HookAnswered: {"confirming": "hooks answered", **ENDED_BY_HOOK},
-        ToolFinished: {"confirming": "a tool ended", **winds_down("the budget is used up")},
-        ToolLost: {"confirming": "a tool may have run; that is told, or asked about"},
-        AgentFinished: {"confirming": "a child ended", **winds_down("the budget is used up")},
-        **progress("confirming"),
-        CallCancelled: on("a call is given up"),
-        UserSteered: winds_down("questions are withdrawn"),
-        Interrupted: WITHDRAWN,
-    },
-    "confirming.stopping": {
-        ApprovalGiven: winds_down(
-            "the last question is answered",
-            confirming_stopping="other questions stay open",
-            thinking_end="denied, which ends the run",
-        ),
-        TimerFired: winds_down(
-            "no answer to the last question came in time",
-            confirming_stopping="other questions stay open",
-            thinking_end="so it is denied, which ends the run",
-        ),
-        HookAnswered: {"confirming.stopping": "hooks answered", **ENDED_BY_HOOK},
-        ToolFinished: {"confirming.stopping": "a tool ended", **winds_down("the budget is used up")},
-        ToolLost: {"confirming.stopping": "a tool may have run; that is told, or asked about"},
-        AgentFinished: {"confirming.stopping": "a child ended", **winds_down("the budget is used up")},
-        **progress("confirming.stopping"),
-        CallCancelled: winds_down("a call is given up", confirming_stopping="other questions stay open"),
-        UserSteered: winds_down("questions are withdrawn"),
-        Interrupted: WITHDRAWN,
-    },
+        *on(events.TimerFired, "no answer came in time"),
+        (events.TimerFired, "executing.stopping", "so it is denied; tools are still at work"),
+        (events.TimerFired, "confirming.stopping", "so it is denied; other questions stay open"),
+        (events.TimerFired, "dispatching.stopping", "so it is denied; a child is still at work"),
+        (events.TimerFired, "thinking.end", "so it is denied, which ends the run"),
+        (events.HookAnswered, "confirming", "hooks answered"),
+        (events.HookAnswered, "executing.stopping", "a hook ends the run; tools are cancelled"),
+        (events.HookAnswered, "dispatching.stopping", "a hook ends the run; a child is cancelled"),
+        (events.HookAnswered, "thinking.end", "a hook ends the run"),
+        (events.ToolFinished, "confirming", "a tool ended"),
+        *winds_down(events.ToolFinished, "the budget is used up"),
+        (events.ToolLost, "confirming", "a tool may have run; that is told, or asked about"),
+        (events.AgentFinished, "confirming", "a child ended"),
+        *winds_down(events.AgentFinished, "the budget is used up"),
+        (events.ToolProgressed, "confirming", "a tool said something"),
+        (events.AgentProgressed, "confirming", "a child told what it has spent"),
+        *on(events.CallCancelled, "a call is given up"),
+        *winds_down(events.UserSteered, "questions are withdrawn"),
+        (events.Interrupted, "executing.stopping", "questions are withdrawn, tools cancelled"),
+        (events.Interrupted, "dispatching.stopping", "questions are withdrawn, a child cancelled"),
+        (events.Interrupted, "thinking.end", "questions are withdrawn, nothing ran"),
+    ),
+    "confirming.stopping": (
+        *winds_down(events.ApprovalGiven, "the last question is answered"),
+        (events.ApprovalGiven, "confirming.stopping", "other questions stay open"),
+        (events.ApprovalGiven, "thinking.end", "denied, which ends the run"),
+        *winds_down(events.TimerFired, "no answer to the last question came in time"),
+        (events.TimerFired, "confirming.stopping", "other questions stay open"),
+        (events.TimerFired, "thinking.end", "so it is denied, which ends the run"),
+        (events.HookAnswered, "confirming.stopping", "hooks answered"),
+        (events.HookAnswered, "executing.stopping", "a hook ends the run; tools are cancelled"),
+        (events.HookAnswered, "dispatching.stopping", "a hook ends the run; a child is cancelled"),
+        (events.HookAnswered, "thinking.end", "a hook ends the run"),
+        (events.ToolFinished, "confirming.stopping", "a tool ended"),
+        *winds_down(events.ToolFinished, "the budget is used up"),
+        (events.ToolLost, "confirming.stopping", "a tool may have run; that is told, or asked about"),
+        (events.AgentFinished, "confirming.stopping", "a child ended"),
+        *winds_down(events.AgentFinished, "the budget is used up"),
+        (events.ToolProgressed, "confirming.stopping", "a tool said something"),
+        (events.AgentProgressed, "confirming.stopping", "a child told what it has spent"),
+        *winds_down(events.CallCancelled, "a call is given up"),
+        (events.CallCancelled, "confirming.stopping", "other questions stay open"),
+        *winds_down(events.UserSteered, "questions are withdrawn"),
+        (events.Interrupted, "executing.stopping", "questions are withdrawn, tools cancelled"),
+        (events.Interrupted, "dispatching.stopping", "questions are withdrawn, a child cancelled"),
+        (events.Interrupted, "thinking.end", "questions are withdrawn, nothing ran"),
+    ),
     # Dispatching: a child is at work
-    "dispatching": {
-        AgentFinished: on(
-            "a child ended",
-            executing_stopping="the budget is used up; tools are still at work",
-            dispatching_stopping="the budget is used up; another child is at work",
-        ),
-        ToolFinished: {
-            "dispatching": "a tool ended",
-            "confirming": "a tool ended, and what was allowed is asked about after all",
-            "dispatching.stopping": "the budget is used up; the child is still at work",
-        },
-        ToolLost: {
-            "dispatching": "a tool may have run, which is told",
-            "confirming": "a tool may have run, which is asked about, or the next one is",
-        },
-        HookAnswered: {
-            "dispatching": "hooks answered",
-            "confirming": "hooks answered; a question is open",
-            "dispatching.stopping": "a hook ends the run; the child is cancelled",
-        },
-        **progress("dispatching"),
-        CallCancelled: {
-            "dispatching": "a call is given up",
-            "confirming": "a call is given up, and the next one asked about",
-        },
+    "dispatching": (
+        *on(events.AgentFinished, "a child ended"),
+        (events.AgentFinished, "executing.stopping", "the budget is used up; tools are still at work"),
+        (events.AgentFinished, "dispatching.stopping", "the budget is used up; another child is at work"),
+        (events.ToolFinished, "dispatching", "a tool ended"),
+        (events.ToolFinished, "confirming", "a tool ended, and what was allowed is asked about after all"),
+        (events.ToolFinished, "dispatching.stopping", "the budget is used up; the child is still at work"),
+        (events.ToolLost, "dispatching", "a tool may have run, which is told"),
+        (events.ToolLost, "confirming", "a tool may have run, which is asked about, or the next one is"),
+        (events.HookAnswered, "dispatching", "hooks answered"),
+        (events.HookAnswered, "confirming", "hooks answered; a question is open"),
+        (events.HookAnswered, "dispatching.stopping", "a hook ends the run; the child is cancelled"),
+        (events.ToolProgressed, "dispatching", "a tool said something"),
+        (events.AgentProgressed, "dispatching", "a child told what it has spent"),
+        (events.CallCancelled, "dispatching", "a call is given up"),
+        (events.CallCancelled, "confirming", "a call is given up, and the next one asked about"),
         # A child is let finish, unless the steer cannot wait: what it has done so far is paid for.
-        UserSteered: {"dispatching.stopping": "the rest is skipped; the child is still at work"},
-        Interrupted: {"dispatching.stopping": "the child is cancelled"},
-    },
-    "dispatching.stopping": {
-        AgentFinished: winds_down("a child ended", thinking_end="the interrupt is complete"),
-        ToolFinished: {"dispatching.stopping": "a tool ended"},
-        ToolLost: {
-            "dispatching.stopping": "a tool may have run, which is told",
-            "confirming.stopping": "a tool may have run, which is asked about",
-        },
-        HookAnswered: {"dispatching.stopping": "hooks answered"},
-        **progress("dispatching.stopping"),
-        CallCancelled: {"dispatching.stopping": "a call is given up"},
-        Interrupted: {
-            "dispatching.stopping": "the child is cancelled after all",
-            "thinking.end": "what still ran may have run",
-        },
-    },
+        (events.UserSteered, "dispatching.stopping", "the rest is skipped; the child is still at work"),
+        (events.Interrupted, "dispatching.stopping", "the child is cancelled"),
+    ),
+    "dispatching.stopping": (
+        *winds_down(events.AgentFinished, "a child ended"),
+        (events.AgentFinished, "thinking.end", "the interrupt is complete"),
+        (events.ToolFinished, "dispatching.stopping", "a tool ended"),
+        (events.ToolLost, "dispatching.stopping", "a tool may have run, which is told"),
+        (events.ToolLost, "confirming.stopping", "a tool may have run, which is asked about"),
+        (events.HookAnswered, "dispatching.stopping", "hooks answered"),
+        (events.ToolProgressed, "dispatching.stopping", "a tool said something"),
+        (events.AgentProgressed, "dispatching.stopping", "a child told what it has spent"),
+        (events.CallCancelled, "dispatching.stopping", "a call is given up"),
+        (events.Interrupted, "dispatching.stopping", "the child is cancelled after all"),
+        (events.Interrupted, "thinking.end", "what still ran may have run"),
+    ),
     # Compacting: the context is being shrunk
-    "compacting.weigh": {
-        Entered: {
-            "compacting.consulting": "hooks are asked",
-            "compacting.summary": "the old part is summarised",
-            # At the threshold there is still room for an answer. Only a context that cannot be sent ends
-            # the run.
-            "thinking.go": "nothing to cut; it goes on as it is",
-            "thinking.end": "nothing to cut, and it cannot go on as it is",
-        }
-    },
-    "compacting.consulting": {
-        HookAnswered: {
-            "compacting.summary": "the old part is summarised",
-            "thinking.go": "a hook is against it; it goes on as it is",
-            "thinking.end": "a hook is against it, and without it nothing goes on",
-        },
-        Interrupted: {"thinking.end": "the hooks are not waited for"},
-    },
-    "compacting.summary": {
-        ModelStreamed: {"compacting.summary": "pieces are gathered"},
-        ModelFinished: {
-            "thinking.go": "the summary takes the old part's place, or failed",
-            "thinking.end": "no use, and it cannot go on as it is",
-        },
-        ModelFailed: {
-            # Weighed again and not only asked again: another model may read less than the plan has room
-            # for.
-            "compacting.weigh": "it was lost or never asked for, or another model is asked; once more",
-            "compacting.pausing": "it may go better the next time",
-            "compacting.summary": "it was too much to read; once more with less",
-            "thinking.go": "it goes on as it is",
-            "thinking.end": "it cannot go on as it is",
-        },
-        Interrupted: {"compacting.stopping": "the summary is cancelled"},
-    },
-    "compacting.pausing": {
-        TimerFired: {"compacting.summary": "the wait is over"},
-        UserSteered: {"compacting.summary": "a person cannot wait"},
-        Interrupted: {"thinking.end": "the timer is cancelled"},
-    },
-    "compacting.stopping": {
-        ModelStreamed: {"compacting.stopping": "pieces that were under way"},
+    "compacting.weigh": (
+        (events.Entered, "compacting.consulting", "hooks are asked"),
+        (events.Entered, "compacting.summary", "the old part is summarised"),
+        # At the threshold there is still room for an answer. Only a context that cannot be sent ends the run.
+        (events.Entered, "thinking.go", "nothing to cut; it goes on as it is"),
+        (events.Entered, "thinking.end", "nothing to cut, and it cannot go on as it is"),
+    ),
+    "compacting.consulting": (
+        (events.HookAnswered, "compacting.summary", "the old part is summarised"),
+        (events.HookAnswered, "thinking.go", "a hook is against it; it goes on as it is"),
+        (events.HookAnswered, "thinking.end", "a hook is against it, and without it nothing goes on"),
+        (events.Interrupted, "thinking.end", "the hooks are not waited for"),
+    ),
+    "compacting.summary": (
+        (events.ModelStreamed, "compacting.summary", "pieces are gathered"),
+        (events.ModelFinished, "thinking.go", "the summary takes the old part's place, or failed"),
+        (events.ModelFinished, "thinking.end", "no use, and it cannot go on as it is"),
+        # Weighed again and not only asked again: another model may read less than the plan has room for.
+        (
+            events.ModelFailed,
+            "compacting.weigh",
+            "it was lost or never asked for, or another model is asked; once more",
+        ),
+        (events.ModelFailed, "compacting.pausing", "it may go better the next time"),
+        (events.ModelFailed, "compacting.summary", "it was too much to read; once more with less"),
+        (events.ModelFailed, "thinking.go", "it goes on as it is"),
+        (events.ModelFailed, "thinking.end", "it cannot go on as it is"),
+        (events.Interrupted, "compacting.stopping", "the summary is cancelled"),
+    ),
+    "compacting.pausing": (
+        (events.TimerFired, "compacting.summary", "the wait is over"),
+        (events.UserSteered, "compacting.summary", "a person cannot wait"),
+        (events.Interrupted, "thinking.end", "the timer is cancelled"),
+    ),
+    "compacting.stopping": (
+        (events.ModelStreamed, "compacting.stopping", "pieces that were under way"),
         # A summary that comes after an interrupt is dropped; only its cost is kept.
-        ModelFinished: {"thinking.end": "the interrupt is complete"},
-        ModelFailed: {"thinking.end": "the interrupt is complete"},
-        Interrupted: {"thinking.end": "nothing is waited for"},
-    },
+        (events.ModelFinished, "thinking.end", "the interrupt is complete"),
+        (events.ModelFailed, "thinking.end", "the interrupt is complete"),
+        (events.Interrupted, "thinking.end", "nothing is waited for"),
+    ),
 }
 
-
-def _rows(state: str) -> Iterable[Row]:
-    for event, targets in WAYS[state].items():
-        yield from [Row(state, event, target, why) for target, why in targets.items()]
-    yield from [Row(state, event, state, why) for event, why in WELCOME.items()]
-
-
-TABLE: tuple[Row, ...] = tuple(row for state in WAYS for row in _rows(state))
+TABLE: tuple[Row, ...] = tuple(
+    Row(state, *way)
+    for state, ways in WAYS.items()
+    for way in (*ways, *[(event, state, why) for event, why in WELCOME.items()])
+)
 
 
 # What follows from the table: which transitions are legal, and what a state does not act on.

@@ -16,67 +16,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ..effects import Effect, notices, records
 from ..effects.config import Steering
 from ..effects.events import Entered, HookAnswered, InstructionsRead, Interrupted, TimerFired, UserSteered
 from ..effects.hooks import Hook
 from ..effects.messages import Finish, Role, StopReason, user
-from ..effects.notices import (
-    DoneReason,
-    InputBlocked,
-    InputReceived,
-    InputTaken,
-    InterruptRequested,
-    LoopDetected,
-    LoopStage,
-    ModelCalled,
-    ResultsCleared,
-    RunEnded,
-    RunStarted,
-    Warned,
-)
+from ..effects.notices import DoneReason
 from ..effects.permissions import Verdict
-from ..effects.records import (
-    AppendMessage,
-    ClearResults,
-    CountContinue,
-    MailKind,
-    SetInstructions,
-    TakeMail,
-    WithdrawTool,
-)
 from ..effects.requests import CallModel, Cancel, Conversation, ReadInstructions
-from .builder import Draft, ask_hooks, ignore, received, record_answers
+from . import state as stages
+from .builder import Draft, ask_hooks, hooks_at, ignore, received, record_answers
+from .context import Context, Memory
 from .rules import compaction, loops, model_messages
-from .rules.hooks import asked_at, told
+from .rules.hooks import told
 from .rules.inputs import messages, next_prompt
 from .rules.limits import may_not_go_on
 from .rules.token_estimates import saved
-from .state import (
-    Admitting,
-    Compacting,
-    CompactReason,
-    Done,
-    End,
-    Ending,
-    Go,
-    Opening,
-    Prompt,
-    Reading,
-    Retry,
-    Start,
-    Steer,
-    Streaming,
-    Thinking,
-    Waiting,
-)
+from .state import Compacting, CompactReason, Done, End, Go, Streaming, Thinking
 
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from .context import Context, Memory
-
-ThinkingStep = tuple[Thinking | Streaming | Compacting | Done, tuple["Effect", ...]]
+ThinkingStep = tuple[Thinking | Streaming | Compacting | Done, tuple[Effect, ...]]
 
 # Ends that nothing forces. Before one of these a steer that came late is still answered, and a hook may make
 # the run go on; a limit, an error or an interrupt is not to be talked out of.
@@ -88,14 +46,14 @@ def handle(state: Thinking, ctx: Context) -> ThinkingStep:
     event, stage = ctx.event, state.stage
     if isinstance(event, Entered):
         return _entered(state, ctx)
-    if isinstance(stage, Waiting):
+    if isinstance(stage, stages.Waiting):
         if isinstance(event, Interrupted):
             return _interrupted(stage, ctx)
-        if isinstance(stage, Retry) and isinstance(event, UserSteered) and event.how is Steering.NOW:
+        if isinstance(stage, stages.Retry) and isinstance(event, UserSteered) and event.how is Steering.NOW:
             # A wait for a provider may be an hour long. A person who says something now has a reason not to
             # sit it out, so it is tried at once; the attempt is still counted.
             draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), InputReceived(id=event.id))
+            draft.add(Cancel(request=stage.request), notices.InputReceived(id=event.id))
             return draft.to(Thinking(stage=Go(), attempt=state.attempt))
         # By its id and not by its type: a late answer to a request of an earlier stage is for nothing here.
         if getattr(event, "request", None) == stage.request:
@@ -105,44 +63,44 @@ def handle(state: Thinking, ctx: Context) -> ThinkingStep:
 
 def _entered(state: Thinking, ctx: Context) -> ThinkingStep:
     match state.stage:
-        case Start():
+        case stages.Start():
             return _begin(ctx)
-        case Prompt():
+        case stages.Prompt():
             return _admit(next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce), state, ctx)
-        case Steer():
-            return _admit(tuple([mail.id for mail in ctx.memory.waiting(MailKind.STEER)]), state, ctx)
+        case stages.Steer():
+            return _admit(tuple([mail.id for mail in ctx.memory.waiting(records.MailKind.STEER)]), state, ctx)
         case Go():
             return _go(state, ctx)
         case End():
             return _end(state.stage, ctx)
-        case Reading() | Opening() | Admitting() | Retry() | Ending():
+        case stages.Reading() | stages.Opening() | stages.Admitting() | stages.Retry() | stages.Ending():
             return state, ignore(state, ctx)
 
 
-def _answered(state: Thinking, stage: Waiting, ctx: Context) -> ThinkingStep:
+def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     """What the answer to *stage*'s request leads to, if *ctx*'s event is one."""
     match stage, ctx.event:
-        case Retry(), TimerFired():
+        case stages.Retry(), TimerFired():
             return Draft(ctx).to(Thinking(stage=Go(), attempt=state.attempt))
-        case Reading(), InstructionsRead() as event:
+        case stages.Reading(), InstructionsRead() as event:
             draft = Draft(ctx)
             # A file that is missing is no reason not to work: it is said, and the others hold.
-            draft.add(*[Warned(text=fault) for fault in event.faults])
+            draft.add(*[notices.Warned(text=fault) for fault in event.faults])
             return _greet(event.text, draft, ctx)
-        case Opening(), HookAnswered() as event:
+        case stages.Opening(), HookAnswered() as event:
             return _greeted(stage, event, ctx)
-        case Admitting(), HookAnswered() as event:
+        case stages.Admitting(), HookAnswered() as event:
             return _admitted(state, stage, event, ctx)
-        case Ending(), HookAnswered() as event:
+        case stages.Ending(), HookAnswered() as event:
             return _may_end(stage, event, ctx)
         case _:
             return state, ignore(state, ctx)
 
 
-def _interrupted(stage: Waiting, ctx: Context) -> ThinkingStep:
+def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
-    draft.add(Cancel(request=stage.request), InterruptRequested())
-    if isinstance(stage, Reading | Opening | Admitting):
+    draft.add(Cancel(request=stage.request), notices.InterruptRequested())
+    if isinstance(stage, stages.Reading | stages.Opening | stages.Admitting):
         # A prompt that had not come in yet never will. Left in the mail it would begin the next run, which
         # is the last thing that a person wants who has just said stop.
         _block(stage, model_messages.INTERRUPTED_BEFORE, draft, ctx)
@@ -155,7 +113,7 @@ def _interrupted(stage: Waiting, ctx: Context) -> ThinkingStep:
 def _begin(ctx: Context) -> ThinkingStep:
     draft, config, memory = Draft(ctx), ctx.config, ctx.memory
     draft.add(
-        RunStarted(
+        notices.RunStarted(
             run=memory.run,
             model=memory.session.model,
             tools=tuple([tool.name for tool in config.tools]),
@@ -164,25 +122,25 @@ def _begin(ctx: Context) -> ThinkingStep:
             cwd=config.cwd,
         )
     )
-    if isinstance(memory.session.instructions, SetInstructions):
+    if isinstance(memory.session.instructions, records.SetInstructions):
         # An earlier run has begun the session. Files are not read again: a system prompt that changes in the
         # middle of a conversation costs the provider's cache of all that came before.
-        return draft.to(Thinking(stage=Prompt()))
+        return draft.to(Thinking(stage=stages.Prompt()))
     if not config.instructions:
         return _greet("", draft, ctx)
     request = draft.new_id()
     draft.add(ReadInstructions(id=request, files=config.instructions))
-    return draft.to(Thinking(stage=Reading(request=request)))
+    return draft.to(Thinking(stage=stages.Reading(request=request)))
 
 
 def _greet(instructions: str, draft: Draft, ctx: Context) -> ThinkingStep:
-    names = asked_at(ctx.config, Hook.SESSION_START)
+    names = hooks_at(Hook.SESSION_START, ctx)
     if not names:
         # Set even where the text is empty: it also says that the session has begun.
-        draft.add(SetInstructions(text=instructions))
-        return draft.to(Thinking(stage=Prompt()))
+        draft.add(records.SetInstructions(text=instructions))
+        return draft.to(Thinking(stage=stages.Prompt()))
     request = ask_hooks(Hook.SESSION_START, names, told(source=source_of(ctx.memory)), draft)
-    return draft.to(Thinking(stage=Opening(request=request, instructions=instructions)))
+    return draft.to(Thinking(stage=stages.Opening(request=request, instructions=instructions)))
 
 
 def source_of(memory: Memory) -> str:
@@ -190,13 +148,13 @@ def source_of(memory: Memory) -> str:
     return "resume" if len(memory.history) else "startup"
 
 
-def _greeted(stage: Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
+def _greeted(stage: stages.Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
     said = record_answers(Hook.SESSION_START, event, draft)
     if said.verdict is not Verdict.DENY:
         # Only now has the session begun: one that was refused asks again in its next run.
-        draft.add(SetInstructions(text=stage.instructions))
-        return draft.to(Thinking(stage=Prompt()))
+        draft.add(records.SetInstructions(text=stage.instructions))
+        return draft.to(Thinking(stage=stages.Prompt()))
     _block(stage, said.because, draft, ctx)
     return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
 
@@ -207,30 +165,32 @@ def _greeted(stage: Opening, event: HookAnswered, ctx: Context) -> ThinkingStep:
 def _admit(ids: tuple[str, ...], state: Thinking, ctx: Context) -> ThinkingStep:
     """The inputs *ids* become messages, where no hook is to be asked first."""
     draft = Draft(ctx)
-    names = asked_at(ctx.config, Hook.USER_PROMPT_SUBMIT) if ids else ()
+    names = hooks_at(Hook.USER_PROMPT_SUBMIT, ctx) if ids else ()
     if not names:
         return _let_in(ids, state, draft, ctx)
     # The inputs stay in the mail until the hooks have answered. If the process is lost meanwhile, the answer
     # is asked for again about the same ids, and no word of a person is gone.
     prompts = [mail.text for mail in ctx.memory.session.mail if mail.id in ids]
     request = ask_hooks(Hook.USER_PROMPT_SUBMIT, names, told(prompts=prompts), draft)
-    return draft.to(Thinking(stage=Admitting(request=request, ids=ids), attempt=state.attempt))
+    return draft.to(Thinking(stage=stages.Admitting(request=request, ids=ids), attempt=state.attempt))
 
 
-def _admitted(state: Thinking, stage: Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
+def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """The hooks let the inputs in, or not."""
     draft = Draft(ctx)
     said = record_answers(Hook.USER_PROMPT_SUBMIT, event, draft)
     if said.verdict is not Verdict.DENY:
         return _let_in(stage.ids, state, draft, ctx)
     _block(stage, said.because, draft, ctx)
-    prompted = any(mail.lane is MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids)
+    prompted = any(
+        mail.lane is records.MailKind.PROMPT for mail in ctx.memory.session.mail if mail.id in stage.ids
+    )
     if prompted or not ctx.memory.history:
         # Without its prompt a run has nothing to do, nor has one that would begin a conversation with a steer
         # that was blocked: no provider answers an empty list of messages.
         return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
     if said.interrupt:
-        draft.add(InterruptRequested())
+        draft.add(notices.InterruptRequested())
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     return _without(state, draft, ctx)
 
@@ -247,7 +207,7 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
             reason = DoneReason.STOP_SEQUENCE if stopped else DoneReason.END_TURN
             return draft.to(Thinking(stage=End(reason=reason)))
         # The steer cut this answer off. It is not to be lost for words that never came in.
-        draft.add(AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
+        draft.add(records.AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
@@ -256,19 +216,19 @@ def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -
         made = messages(ctx.memory.session.mail, ids)
         # Record and notice in one transition: a watcher never sees an input taken that a crash could still
         # lose.
-        draft.add(*[AppendMessage(message=message) for message in made])
-        draft.add(TakeMail(ids=ids), InputTaken(ids=ids, messages=made))
+        draft.add(*[records.AppendMessage(message=message) for message in made])
+        draft.add(records.TakeMail(ids=ids), notices.InputTaken(ids=ids, messages=made))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
-def _block(stage: Reading | Opening | Admitting, why: str, draft: Draft, ctx: Context) -> None:
+def _block(stage: stages.Waiting, why: str, draft: Draft, ctx: Context) -> None:
     """Take the inputs that this run was to begin with out of the mail, unread."""
-    if isinstance(stage, Admitting):
+    if isinstance(stage, stages.Admitting):
         ids = stage.ids
     else:
         # No input was looked at yet. It is the one that `Prompt` would have taken, by the same rule.
         ids = next_prompt(ctx.memory.session.mail, ctx.config.policy.coalesce)
-    draft.add(TakeMail(ids=ids), InputBlocked(ids=ids, reason=why))
+    draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
 
 
 # The one place from which a turn's request leaves.
@@ -282,8 +242,8 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     config, memory, draft = ctx.config, ctx.memory, Draft(ctx)
     if reason := may_not_go_on(config, memory.spent, memory.earlier):
         return draft.to(Thinking(stage=End(reason=reason)))
-    if memory.session.mail and memory.waiting(MailKind.STEER):
-        return draft.to(Thinking(stage=Steer(), attempt=state.attempt))
+    if memory.session.mail and memory.waiting(records.MailKind.STEER):
+        return draft.to(Thinking(stage=stages.Steer(), attempt=state.attempt))
     talk = memory.conversation
     before = compaction.before(config.compaction, talk.history, talk.cleared, talk.results)
     if before is not None:
@@ -309,23 +269,24 @@ def _clear(before: int, state: Thinking, ctx: Context) -> ThinkingStep:
     """From now on leave out old results, those in the messages before index *before*."""
     draft, now = Draft(ctx), ctx.memory.conversation
     if count := compaction.count(now.history, now.cleared, before):
-        draft.add(ResultsCleared(count=count, tokens=saved(now.history, now.cleared, before)))
+        draft.add(notices.ResultsCleared(count=count, tokens=saved(now.history, now.cleared, before)))
     # Recorded even where all of them were short and nothing is left out. Otherwise the next round would look
     # at the same messages again, and the one after it.
-    draft.add(ClearResults(before=before))
+    draft.add(records.ClearResults(before=before))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
 def _break_loop(loop: loops.Loop, state: Thinking, ctx: Context) -> ThinkingStep:
     """The model was warned before; now its tools are taken away for a while, or the run ends."""
     draft = Draft(ctx)
-    draft.add(LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text))
-    if loop.stage is LoopStage.STOPPED:
-        return draft.to(Thinking(stage=End(reason=DoneReason.LOOP_DETECTED, detail=loop.text)))
+    seen = loop.notice
+    draft.add(seen)
+    if seen.stage is notices.LoopStage.STOPPED:
+        return draft.to(Thinking(stage=End(reason=DoneReason.LOOP_DETECTED, detail=seen.text)))
     # Taken away for some turns and not for good: the same tool may be what is needed once the model has
     # tried something else. It goes on in `Go`, where the loop now counts as done and the call is made.
     until = ctx.memory.spent.turns + ctx.config.loops.turns
-    draft.add(*[WithdrawTool(tool=tool, until=until, count=loop.count) for tool in loop.tools])
+    draft.add(*[records.WithdrawTool(tool=tool, until=until, count=seen.count) for tool in seen.tools])
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
@@ -335,10 +296,10 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingSte
     now, said = memory.conversation, memory.conversation.pending_context
     if loop is not None:
         if not loop.done and state.attempt == 1:  # a retry is no second detection
-            draft.add(LoopDetected(stage=loop.stage, tools=loop.tools, count=loop.count, text=loop.text))
+            draft.add(loop.notice)
         # In the instructions of this request only. A warning in the history would stay there, be summarised
         # and confuse the model long after it has stopped repeating itself.
-        said = (*said, loop.text)
+        said = (*said, loop.notice.text)
     offered = tuple([tool.name for tool in ctx.config.tools])
     if memory.progress.withdrawn:
         away = loops.away(memory.progress.withdrawn, memory.spent.turns)
@@ -358,7 +319,7 @@ def _call(state: Thinking, loop: loops.Loop | None, ctx: Context) -> ThinkingSte
             instructions="\n".join(said),
             attempt=state.attempt,
         ),
-        ModelCalled(request=request, model=model, attempt=state.attempt),
+        notices.ModelCalled(request=request, model=model, attempt=state.attempt),
     )
     return draft.to(Streaming(request=request, model=model, attempt=state.attempt, offered=offered))
 
@@ -371,38 +332,38 @@ def _end(stage: End, ctx: Context) -> ThinkingStep:
     if stage.reason not in NATURAL_ENDS:
         return _done(stage, draft, ctx)
     # A steer that came while the last words were streamed has no other run to go to.
-    if ctx.memory.waiting(MailKind.STEER):
+    if ctx.memory.waiting(records.MailKind.STEER):
         return draft.to(Thinking(stage=Go()))
-    names = asked_at(ctx.config, _stop_hook(ctx))
+    names = hooks_at(_stop_hook(ctx), ctx)
     if not names:
         return _done(stage, draft, ctx)
     if continues >= policy.continues:
         # A hook that always wants one more round would keep the run, and its bill, going for ever.
-        draft.add(Warned(text=f"hooks made this run go on {continues} times; it ends now"))
+        draft.add(notices.Warned(text=f"hooks made this run go on {continues} times; it ends now"))
         return _done(stage, draft, ctx)
     request = ask_hooks(_stop_hook(ctx), names, told(reason=stage.reason, continued=continues), draft)
-    return draft.to(Thinking(stage=Ending(request=request, reason=stage.reason, detail=stage.detail)))
+    return draft.to(Thinking(stage=stages.Ending(request=request, reason=stage.reason, detail=stage.detail)))
 
 
 def _stop_hook(ctx: Context) -> Hook:
     return Hook.SUBAGENT_STOP if ctx.config.agent else Hook.STOP
 
 
-def _may_end(stage: Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
+def _may_end(stage: stages.Ending, event: HookAnswered, ctx: Context) -> ThinkingStep:
     """Go on where a hook wants to or a person has said something meanwhile, and end otherwise."""
     draft = Draft(ctx)
     said = record_answers(_stop_hook(ctx), event, draft)
     if said.go_on is not None:
         # The history ends with the model's own answer. It has to read something to have something to answer.
         more = user(said.go_on or model_messages.CONTINUE, ctx.now)
-        draft.add(AppendMessage(message=more), CountContinue())
+        draft.add(records.AppendMessage(message=more), records.CountContinue())
         return draft.to(Thinking(stage=Go()))
-    if ctx.memory.waiting(MailKind.STEER):
+    if ctx.memory.waiting(records.MailKind.STEER):
         return draft.to(Thinking(stage=Go()))
     return _done(stage, draft, ctx)
 
 
-def _done(stage: End | Ending, draft: Draft, ctx: Context) -> ThinkingStep:
+def _done(stage: End | stages.Ending, draft: Draft, ctx: Context) -> ThinkingStep:
     run, spent = ctx.memory.run, ctx.memory.spent
-    draft.add(RunEnded(run=run, reason=stage.reason, spent=spent, at=ctx.now, detail=stage.detail))
+    draft.add(notices.RunEnded(run=run, reason=stage.reason, spent=spent, at=ctx.now, detail=stage.detail))
     return draft.to(Done(reason=stage.reason, spent=spent, detail=stage.detail))

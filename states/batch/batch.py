@@ -173,6 +173,12 @@ Phase = (
     | Settled
 )
 
+# Phases of a call that has not started.
+Unstarted = Queued | AwaitingHooks | Asked | AllowedAwaitingHooks | Allowed
+
+# Phases of a call whose tool or child is at work.
+Working = Running | RunningChild
+
 # Phases that wait for an answer to their *request*.
 AtWork = AwaitingHooks | Asked | AllowedAwaitingHooks | Running | RunningChild | Reviewed
 
@@ -257,8 +263,3 @@ class Batch:
     def with_calls(self, calls: list[Call], stopping: Stopping) -> Batch:
         """This batch with *calls* in place of its own, and *stopping*."""
         return Batch(calls=tuple(calls), offered=self.offered, stopping=stopping)
-
-    @property
-    def suffix(self) -> str:
-        """What a state's label gets where the batch is being given up."""
-        return ".stopping" if self.stopping else ""

@@ -5,13 +5,9 @@
 # by the schema and by the denials. Otherwise an edit would be a way around both.
 #
 # None of the checks here is final before the call starts. It may wait for its turn for an hour, and
-# meanwhile the configuration, the mode or a grant may have changed; `start._doubted` looks once more.
+# meanwhile the configuration, the mode or a grant may have changed; `doubted` looks once more.
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-import attrs
 
 from ...effects.config import Gates, OnLost, ToolSpec
 from ...effects.hooks import Hook
@@ -20,37 +16,20 @@ from ...effects.notices import ApprovalRequested, CallJudged
 from ...effects.permissions import Basis, PermissionMode, Verdict
 from ...effects.records import GrantRule
 from ...effects.requests import AskApproval, SetTimer
-from ..builder import ask_hooks, record_answers
+from ..builder import Draft, ask_hooks, hooks_at
+from ..context import Context
 from ..rules import model_messages
-from ..rules.hooks import Opinion, asked_at, opinion, told_of_call
+from ..rules.hooks import Opinion, opinion, told_of_call
 from ..rules.permission import RUN_AGAIN, Judgement, PermissionPolicy, said_yes
 from ..rules.schema import arguments_of, problem
-from .batch import (
-    Allowed,
-    AllowedAwaitingHooks,
-    Asked,
-    AwaitingHooks,
-    Batch,
-    Call,
-    Forever,
-    HookRound,
-    Order,
-    PriorAttempt,
-    Running,
-    Stopping,
-    Timer,
-)
+from . import batch as phases
+from .batch import Batch, Call, Forever, HookRound, Order, PriorAttempt, Stopping, Timer
 from .settle import settled
-
-if TYPE_CHECKING:
-    from ...effects.events import HookAnswered
-    from ..builder import Draft
-    from ..context import Context
 
 # A call that may have run when the process was lost in which it was at work: whether it is asked about.
 
 
-def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: Draft) -> Call | None:
+def asked_again(call: Call, phase: phases.Running, batch: Batch, ctx: Context, draft: Draft) -> Call | None:
     """
     *call*, which was at work in *phase*, and a person asked whether it runs again; None where none is.
     """
@@ -58,21 +37,22 @@ def asked_again(call: Call, phase: Running, batch: Batch, ctx: Context, draft: D
     # said. Hooks that looked at its arguments have done so.
     if ctx.config.policy.on_lost is not OnLost.ASK or ctx.memory.session.mode is PermissionMode.DONT_ASK:
         return None
-    if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or not _may_run(call, batch, ctx, draft):
+    spec = spec_of(batch, call, ctx)
+    if batch.stopping > Stopping.DENIED or phase.told is Order.STOP or spec is None:
+        return None
+    # A person is not asked to run again what would be refused the moment they said yes.
+    denied = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {})
+    if denied is not None or fault_in(call.call, spec, batch.offered):
         return None
     tell_judged(call, RUN_AGAIN, draft)
     # Marked for good: whatever becomes of the question, no result may say that the call has not run.
     doubted = Call(call=call.call, phase=phase, tried=PriorAttempt.LOST)
-    return ask(doubted, RUN_AGAIN, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
+    return ask(doubted, RUN_AGAIN, _as_heard(call, ctx), ctx, draft)
 
 
-def _may_run(call: Call, batch: Batch, ctx: Context, draft: Draft) -> bool:
-    """Whether the tool of *call* is there, takes its arguments, and nothing denies it."""
-    spec = spec_of(batch, call, ctx)
-    # A person is not asked to run again what would be refused the moment they said yes.
-    if spec is None or fault_in(call.call, spec, batch.offered):
-        return False
-    return law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}) is None
+def _as_heard(call: Call, ctx: Context) -> HookRound:
+    """All hooks that are asked before *call* runs, as if they had been."""
+    return HookRound(asked=hooks_at(Hook.PRE_TOOL_USE, ctx, call.call))
 
 
 def spec_of(batch: Batch, call: Call, ctx: Context) -> ToolSpec | None:
@@ -114,34 +94,40 @@ def judge_queued(call: Call, batch: Batch, ctx: Context, draft: Draft) -> Call:
         return settled(call, Outcome.ERROR, fault, draft)
     # Hooks first: rules then judge the arguments that hooks have made of the model's. Rules first: a call
     # that is denied anyway troubles no hook.
-    if ctx.config.policy.gates is Gates.HOOKS_FIRST and (names := unheard(call.call, HookRound(), ctx)):
-        request, hooks = _ask_hooks(call.call, names, HookRound(), draft)
-        return call.at(AwaitingHooks(request=request, hooks=hooks))
+    if ctx.config.policy.gates is Gates.HOOKS_FIRST and (
+        asked := _hooks_asked(call, None, HookRound(), ctx, draft)
+    ):
+        return asked
     return judged(call, spec, HookRound(), ctx, draft)
 
 
-def unheard(wish: ToolCall, hooks: HookRound, ctx: Context) -> tuple[str, ...]:
-    """The hooks that are to be asked before *wish* runs with its arguments, and have not been."""
-    if not ctx.config.hooks:
-        return ()
-    names = asked_at(ctx.config, Hook.PRE_TOOL_USE, wish.name, arguments_of(wish.arguments))
-    return tuple([name for name in names if name not in hooks.asked])
+def _hooks_asked(
+    call: Call, ground: Basis | None, hooks: HookRound, ctx: Context, draft: Draft
+) -> Call | None:
+    """
+    *call*, of which the hooks are asked that are not among *hooks*; None where there are no others.
 
-
-def _ask_hooks(
-    wish: ToolCall, names: tuple[str, ...], hooks: HookRound, draft: Draft
-) -> tuple[str, HookRound]:
-    """Ask *names*; the id of the request, and whose opinions there will be then."""
+    It was allowed on *ground*, or has not been judged.
+    """
+    wish = call.call
+    names = tuple([name for name in hooks_at(Hook.PRE_TOOL_USE, ctx, wish) if name not in hooks.asked])
+    if not names:
+        return None
     # With the arguments as they are now: what an earlier hook has rewritten is what this one judges.
     payload = told_of_call(wish.name, arguments_of(wish.arguments) or {})
     request = ask_hooks(Hook.PRE_TOOL_USE, names, payload, draft, wish.id)
-    return request, HookRound(asked=(*hooks.asked, *names), said=hooks.said)
+    asked = HookRound(asked=(*hooks.asked, *names), said=hooks.said)
+    if ground is None:
+        return call.at(phases.AwaitingHooks(request=request, hooks=asked))
+    return call.at(phases.AllowedAwaitingHooks(request=request, ground=ground, hooks=asked))
 
 
 def judged(call: Call, spec: ToolSpec, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
     """*call* after the rules have spoken, in the light of what the *hooks* said."""
     arguments = arguments_of(call.call.arguments) or {}
-    found = law(ctx, draft).judge(spec, arguments, opinion(hooks.said))
+    # Most calls have no hooks to judge by.
+    said = opinion(hooks.said) if hooks.said else None
+    found = law(ctx, draft).judge(spec, arguments, said)
     tell_judged(call, found, draft)
     match found.verdict:
         case Verdict.DENY:
@@ -170,7 +156,7 @@ def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Dra
     # anew.
     deadline = Forever() if within is None else Timer(request=draft.new_id(), due=ctx.now + within)
     why = f"{found.ground}: {found.detail}"
-    phase = Asked(request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline)
+    phase = phases.Asked(request=request, ground=found.ground, why=why, hooks=hooks, deadline=deadline)
     asked = question(wish, phase)
     draft.add(asked)
     if isinstance(deadline, Timer):
@@ -188,7 +174,7 @@ def ask(call: Call, found: Judgement, hooks: HookRound, ctx: Context, draft: Dra
     return call.at(phase)
 
 
-def question(wish: ToolCall, asked: Asked) -> AskApproval:
+def question(wish: ToolCall, asked: phases.Asked) -> AskApproval:
     """The question whether *wish* may run, as it was *asked*."""
     return AskApproval(
         id=asked.request,
@@ -203,49 +189,50 @@ def question(wish: ToolCall, asked: Asked) -> AskApproval:
 def cleared(call: Call, ground: Basis, hooks: HookRound, ctx: Context, draft: Draft) -> Call:
     """*call*, which was allowed on *ground*; hooks that have not been heard are asked now."""
     # Rules first: hooks have their say about what rules and a person allowed, once each.
-    names = unheard(call.call, hooks, ctx)
-    if not names:
-        return call.at(Allowed(ground=ground))
-    request, asked = _ask_hooks(call.call, names, hooks, draft)
-    return call.at(AllowedAwaitingHooks(request=request, ground=ground, hooks=asked))
+    return _hooks_asked(call, ground, hooks, ctx, draft) or call.at(phases.Allowed(ground=ground))
 
 
-# The hooks answered
-
-
-def hooks_answered(
-    call: Call,
-    phase: AwaitingHooks | AllowedAwaitingHooks,
-    event: HookAnswered,
-    batch: Batch,
-    ctx: Context,
-    draft: Draft,
-) -> tuple[Call, Opinion]:
-    """*call* after the hooks answered, with the arguments they gave it, and what these said."""
+def vetted(call: Call, hooks: HookRound, given: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """*call* after its *hooks* answered, the latest of which have *given* it other arguments, if any."""
     # Hooks that are for other arguments than the model's are asked when it comes to have such.
     # All hooks of this call count, in however many rounds they were asked: a denial of the first round is
     # not outvoted in the second.
-    latest = record_answers(Hook.PRE_TOOL_USE, event, draft, call.call.id)
-    hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *event.said))
     said = opinion(hooks.said)
     # What is denied is denied as the model wrote it: it would not know what was wrong with anything else.
-    if latest.arguments and said.verdict is not Verdict.DENY:
-        call = call.given(latest.arguments)
+    if given and said.verdict is not Verdict.DENY:
+        call = call.given(given)
     spec = spec_of(batch, call, ctx)
     fault = fault_in(call.call, spec, batch.offered)
     if spec is None or fault:
-        return settled(call, Outcome.ERROR, fault, draft), latest
-    if isinstance(phase, AllowedAwaitingHooks) and phase.ground is Basis.PERSON:
+        return settled(call, Outcome.ERROR, fault, draft)
+    ground = call.phase.ground if isinstance(call.phase, phases.AllowedAwaitingHooks) else None
+    if ground is Basis.PERSON:
         # A person has said yes to it, and is not asked twice; a denial still holds.
-        denied = denied_now(call, spec, said, ctx, draft)
-        return denied or cleared(call, Basis.PERSON, hooks, ctx, draft), latest
-    if said.verdict is not Verdict.DENY and (names := unheard(call.call, hooks, ctx)):
-        request, asked = _ask_hooks(call.call, names, hooks, draft)
-        return call.at(attrs.evolve(phase, request=request, hooks=asked)), latest
-    return judged(call, spec, hooks, ctx, draft), latest
+        denied = _denied_now(call, spec, said, ctx, draft)
+        return denied or cleared(call, ground, hooks, ctx, draft)
+    if said.verdict is not Verdict.DENY and (again := _hooks_asked(call, ground, hooks, ctx, draft)):
+        return again
+    return judged(call, spec, hooks, ctx, draft)
 
 
-def denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
+def doubted(call: Call, ground: Basis, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """*call*, which was allowed on *ground*; settled or asked about where it may not run any more."""
+    # Configuration and mode may be others than when it was judged. What a person or a hook has allowed only
+    # a denial takes back.
+    spec = spec_of(batch, call, ctx)
+    fault = fault_in(call.call, spec, batch.offered)
+    if spec is None or fault:
+        return settled(call, Outcome.ERROR, fault, draft)
+    if denied := _denied_now(call, spec, None, ctx, draft):
+        return denied
+    # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
+    if ground in {Basis.PERSON, Basis.HOOK}:
+        return call
+    found = law(ctx, draft).judge(spec, arguments_of(call.call.arguments) or {})
+    return call if found.verdict is Verdict.ALLOW else judged(call, spec, _as_heard(call, ctx), ctx, draft)
+
+
+def _denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, draft: Draft) -> Call | None:
     """*call*, settled, where a rule, a hook or the mode denies it although it was allowed; None where not."""
     found = law(ctx, draft).denial(spec, arguments_of(call.call.arguments) or {}, said)
     if found is None:
@@ -254,13 +241,7 @@ def denied_now(call: Call, spec: ToolSpec, said: Opinion | None, ctx: Context, d
     return settled(call, Outcome.DENIED, model_messages.denied(found), draft)
 
 
-def still_allowed(call: Call, spec: ToolSpec, ctx: Context, draft: Draft) -> bool:
-    """Whether rules, mode and tool allow *call* now, hooks aside."""
-    found = law(ctx, draft).judge(spec, arguments_of(call.call.arguments) or {})
-    return found.verdict is Verdict.ALLOW
-
-
-def approved(call: Call, phase: Asked, edited: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
+def approved(call: Call, phase: phases.Asked, edited: str, batch: Batch, ctx: Context, draft: Draft) -> Call:
     """*call*, to which a person said yes, with their arguments where they *edited* them."""
     # No second question is asked: arguments that do not fit are an error result, since the person has had
     # their say and the model can try again. Denials are looked up when it starts. The history keeps what

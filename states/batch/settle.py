@@ -5,61 +5,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
-from ...effects.config import SideEffect
+from ...effects.config import Config, SideEffect
 from ...effects.messages import Binary, Outcome, ToolResult
 from ...effects.notices import ApprovalWithdrawn, CallSettled
 from ...effects.permissions import Basis
 from ...effects.records import AddUsage
 from ...effects.requests import Cancel
 from ...effects.usage import Spent
+from ..builder import Draft
 from ..rules import model_messages
-from .batch import (
-    Allowed,
-    AllowedAwaitingHooks,
-    Asked,
-    AwaitingHooks,
-    Batch,
-    Call,
-    Order,
-    Phase,
-    PriorAttempt,
-    Queued,
-    Reviewed,
-    Running,
-    RunningChild,
-    Settled,
-    Stopping,
-)
+from . import batch as phases
+from .batch import Batch, Call, Order, Phase, PriorAttempt, Stopping
 
-if TYPE_CHECKING:
-    from ...effects.config import Config
-    from ..builder import Draft
+# What becomes of a call that does not start, by how much is given up.
+UNSTARTED = {
+    Stopping.DENIED: (Outcome.SKIPPED, model_messages.SKIPPED_AFTER_DENIAL),
+    Stopping.STEERED: (Outcome.SKIPPED, model_messages.SKIPPED_AFTER_STEER),
+    Stopping.HURRIED: (Outcome.SKIPPED, model_messages.SKIPPED_AFTER_STEER),
+    Stopping.OVER_BUDGET: (Outcome.CANCELLED, model_messages.OVER_BUDGET),
+    Stopping.INTERRUPTED: (Outcome.CANCELLED, model_messages.CANCELLED),
+}
 
 
-def settled(
+def settled(call: Call, outcome: Outcome, content: str, draft: Draft) -> Call:
+    """*call* with its result, which watchers see."""
+    return call.at(phases.Settled(result=result_of(call, outcome, content, draft)))
+
+
+def result_of(  # the two last are known of calls that ran
     call: Call,
     outcome: Outcome,
     content: str,
     draft: Draft,
-    *,
     seconds: float = 0.0,
     files: tuple[Binary, ...] = (),
-) -> Call:
-    """*call* with its result, which watchers see."""
-    result = result_of(call, outcome, content, files)
-    tell(result, seconds, draft)
-    return call.at(Settled(result=result))
+) -> ToolResult:
+    """
+    The result of *call*, which watchers see.
 
-
-def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
-    """The result of *call*; where an earlier try of it may have run, it does not say that it did not."""
+    Where an earlier try of it may have run, it does not say that it did not.
+    """
     wish = call.call
     if call.tried is PriorAttempt.LOST:
         outcome, content = _doubtful(call.phase, outcome, content)
+    draft.add(CallSettled(call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds))
     return ToolResult(
         call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
     )
@@ -68,23 +59,10 @@ def result_of(call: Call, outcome: Outcome, content: str, files: tuple[Binary, .
 def _doubtful(phase: Phase, outcome: Outcome, content: str) -> tuple[Outcome, str]:
     """*outcome* and *content* of a call that ends in *phase*, and may have run before."""
     # It did not start a second time, so only the first try is in doubt.
-    if not isinstance(phase, Running):
+    if not isinstance(phase, phases.Running):
         return Outcome.UNKNOWN, model_messages.not_run_again(content)
     # The second try was cut off, and the first may have done its work all the same.
     return Outcome.UNKNOWN if outcome is Outcome.CANCELLED else outcome, model_messages.run_again(content)
-
-
-def tell(result: ToolResult, seconds: float, draft: Draft) -> None:
-    """Show watchers that a call is over."""
-    draft.add(
-        CallSettled(
-            call=result.call,
-            tool=result.name,
-            outcome=result.outcome,
-            content=result.content,
-            seconds=seconds,
-        )
-    )
 
 
 def give_up(batch: Batch, level: Stopping, draft: Draft) -> Batch:
@@ -104,20 +82,20 @@ def _given_up(call: Call, level: Stopping, draft: Draft) -> Call:
     """*call* when its batch rises to *level*."""
     # A denial leaves alone what a person has allowed or is still being asked about.
     match call.phase:
-        case Queued() | AwaitingHooks():
+        case phases.Queued() | phases.AwaitingHooks():
             return unstarted(call, level, draft)
         # Next to a denied call, one to which a person has said yes still runs: that yes was about this call
         # and not about the answer.
-        case Allowed(ground=ground) | AllowedAwaitingHooks(ground=ground) if (
+        case phases.Allowed(ground=ground) | phases.AllowedAwaitingHooks(ground=ground) if (
             level > Stopping.DENIED or ground is not Basis.PERSON
         ):
             return unstarted(call, level, draft)
-        case Asked() if level > Stopping.DENIED:
+        case phases.Asked() if level > Stopping.DENIED:
             return unstarted(call, level, draft)
         # It has its result already; only the hooks that look at it are given up.
-        case Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
+        case phases.Reviewed(request=request, result=result) if level is Stopping.INTERRUPTED:
             draft.add(Cancel(request=request))
-            return call.at(Settled(result=result))
+            return call.at(phases.Settled(result=result))
         case _:
             return call
 
@@ -126,7 +104,7 @@ def told_to_stop(call: Call, draft: Draft) -> Call | None:
     """*call*, told to stop where it is at work and has not been told; None where that is not so."""
     phase = call.phase
     # Told once: a second `Cancel` would say nothing new, and stand in every journal.
-    if not isinstance(phase, Running | RunningChild) or phase.told is Order.STOP:
+    if not isinstance(phase, phases.Working) or phase.told is Order.STOP:
         return None
     draft.add(Cancel(request=phase.request))
     return call.at(attrs.evolve(phase, told=Order.STOP))
@@ -136,15 +114,7 @@ def unstarted(call: Call, level: Stopping, draft: Draft) -> Call:
     """*call*, which will not run, with the result that tells its model why; its questions are withdrawn."""
     # Before the result, so that an approval page closes the question before the call is over.
     withdraw(call, draft)
-    match level:
-        case Stopping.DENIED:
-            return settled(call, Outcome.SKIPPED, model_messages.SKIPPED_AFTER_DENIAL, draft)
-        case Stopping.STEERED | Stopping.HURRIED:
-            return settled(call, Outcome.SKIPPED, model_messages.SKIPPED_AFTER_STEER, draft)
-        case Stopping.OVER_BUDGET:
-            return settled(call, Outcome.CANCELLED, model_messages.OVER_BUDGET, draft)
-        case _:
-            return settled(call, Outcome.CANCELLED, model_messages.CANCELLED, draft)
+    return settled(call, *UNSTARTED[level], draft)
 
 
 def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) -> None:
@@ -153,12 +123,12 @@ def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) 
     """
     # A question that was not answered is shown as withdrawn, so that an approval page can close it.
     phase = call.phase
-    if not isinstance(phase, Asked | AwaitingHooks | AllowedAwaitingHooks):
+    if not isinstance(phase, phases.Asked | phases.AwaitingHooks | phases.AllowedAwaitingHooks):
         return
     # The deadline too: a timer that fires for a question that is over would be one event more in each
     # journal.
     draft.add(*[Cancel(request=request) for request in call.open if request != closed])
-    if isinstance(phase, Asked) and (late or closed != phase.request):
+    if isinstance(phase, phases.Asked) and (late or closed != phase.request):
         draft.add(ApprovalWithdrawn(request=phase.request, late=late))
 
 
@@ -170,17 +140,15 @@ def account_of(child: Spent) -> Spent:
 
 def abandon(batch: Batch, config: Config, draft: Draft) -> Batch:
     """*batch* with nothing waited for any more: what was at work may have done its work."""
-    calls = [
-        _abandoned(call, config, draft) if isinstance(call.phase, Running | RunningChild) else call
-        for call in batch.calls
-    ]
-    return batch.with_calls(calls, batch.stopping)
+    return batch.with_calls([_abandoned(call, config, draft) for call in batch.calls], batch.stopping)
 
 
 def _abandoned(call: Call, config: Config, draft: Draft) -> Call:
     """*call*, which is not waited for: a read did nothing, anything else may have run."""
+    if not isinstance(call.phase, phases.Working):
+        return call
     # The child's own end does not come any more, so its last report is the best account there is.
-    if isinstance(call.phase, RunningChild) and call.phase.spent != Spent():
+    if isinstance(call.phase, phases.RunningChild) and call.phase.spent != Spent():
         draft.add(AddUsage(spent=account_of(call.phase.spent)))
     # For anything but a read the model must not believe that nothing happened: it would do it again.
     spec = config.tool(call.call.name)

@@ -7,31 +7,26 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, final
+from collections.abc import Mapping, Sequence
+from typing import final
 
 import attrs
 
-from ...effects.config import Concurrency, SideEffect, ToolKind, ToolSpec
+from ...effects.config import ChildSpec, Concurrency, Config, Limits, SideEffect, ToolKind, ToolSpec
 from ...effects.messages import Outcome, ToolCall
 from ...effects.notices import AgentStarted, ToolStarted
-from ...effects.permissions import Basis, resolved
+from ...effects.permissions import PermissionMode, resolved
 from ...effects.records import AddUsage
 from ...effects.requests import RunAgent, RunTool
+from ...effects.usage import Spent
+from ..builder import Draft
+from ..context import Context
 from ..rules import model_messages
-from ..rules.limits import child_prompt, child_tools, granted, left, out_of_budget
+from ..rules.limits import child_prompt, child_tools, granted, left, may_not_go_on, over_budget
 from ..rules.schema import arguments_of
-from .batch import Allowed, Batch, Call, HookRound, Queued, Running, RunningChild, Settled, Stopping
-from .permission import denied_now, fault_in, judge_queued, judged, spec_of, still_allowed, unheard
+from .batch import Allowed, Batch, Call, Queued, Running, RunningChild, Settled, Stopping, Working
+from .permission import doubted, judge_queued, spec_of
 from .settle import give_up, settled
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ...effects.config import ChildSpec, Config, Limits
-    from ...effects.permissions import PermissionMode
-    from ...effects.usage import Spent
-    from ..builder import Draft
-    from ..context import Context
 
 
 def _account(ctx: Context, draft: Draft) -> Spent:
@@ -48,88 +43,58 @@ def _account(ctx: Context, draft: Draft) -> Spent:
 def within_budget(batch: Batch, ctx: Context, draft: Draft) -> Batch:
     """*batch*, given up where the budget is used up."""
     # What has not started never will; what runs is let finish, since it is paid for.
-    if out_of_budget(ctx.config, _account(ctx, draft), ctx.memory.earlier) is None:
+    if may_not_go_on(ctx.config, _account(ctx, draft), ctx.memory.earlier, over_budget) is None:
         return batch
     # The turn that made these calls is paid for; what they would cost on top is not.
     return give_up(batch, Stopping.OVER_BUDGET, draft)
 
 
-@final
-@attrs.frozen
-class _Room:
-    """
-    What other calls leave room for: the reach of those before this one that are not settled, and free places.
-
-    One pass in call order is enough: what a call may do depends on those before it, and a call that is
-    settled on the spot (no such tool, wrong arguments) makes room in the same pass. What is at work *behind*
-    it counts too: a hook or a person may have led this call, by other arguments, to where that one is.
-    """
-
-    concurrency: Concurrency
-    free: int
-    behind: tuple[ResourceUse, ...]
-    unsettled: tuple[ResourceUse, ...] = ()
-
-    @classmethod
-    def of(cls, batch: Batch, ctx: Context) -> _Room:
-        """The room for the first call of *batch*."""
-        policy = ctx.config.policy
-        at_work = [call for call in batch.calls if isinstance(call.phase, Running | RunningChild)]
-        reached = [_reach(call, spec_of(batch, call, ctx), policy.concurrency) for call in at_work]
-        return cls(policy.concurrency, policy.max_parallel - len(at_work), tuple(reached))
-
-    def may_be_judged(self) -> bool:
-        """Whether the next call's turn to be judged has come."""
+def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
+    """*batch* with everything judged and started whose turn it is."""
+    # One pass in call order is enough: what a call may do depends on those before it, and a call that is
+    # settled on the spot (no such tool, wrong arguments) makes room in the same pass. What is at work behind
+    # it counts too: a hook or a person may have led this call, by other arguments, to where that one is.
+    policy = ctx.config.policy
+    serial = policy.concurrency is Concurrency.SERIAL
+    calls = list(batch.calls)
+    before: list[ResourceUse] = []
+    at_work = {
+        place: _use_of(call, batch, ctx)
+        for place, call in enumerate(batch.calls)
+        if isinstance(call.phase, Working)
+    }
+    for place, queued in enumerate(batch.calls):
+        if isinstance(queued.phase, Settled):
+            continue
+        call, use = queued, _use_of(queued, batch, ctx)
         # One at a time also means one question at a time: the answer to the first may make the second
         # needless.
-        return self.concurrency is not Concurrency.SERIAL or not self.unsettled
-
-    def may_run(self, call: Call, spec: ToolSpec | None) -> bool:
-        """Whether *call*, of *spec*, may start now."""
-        others = (*self.unsettled, *self.behind)
+        if isinstance(call.phase, Queued) and not (serial and before):
+            call = judge_queued(call, batch, ctx, draft)
         # Free places are counted over the batch, so ten allowed reads do not open ten connections at once.
-        if self.free <= 0 or (others and self.concurrency is Concurrency.SERIAL):
-            return False
-        reached = _reach(call, spec, self.concurrency) if others else ResourceUse()
-        return all(reached.apart_from(other) for other in others)
-
-    def after(self, call: Call, spec: ToolSpec | None, *, newly: bool) -> _Room:
-        """What is left behind *call*, of *spec*, which was *newly* changed in this pass."""
-        if isinstance(call.phase, Settled):
-            return self
-        at_work = isinstance(call.phase, Running | RunningChild)
-        return _Room(
-            self.concurrency,
-            self.free - (at_work and newly),
-            self.behind[1:] if at_work and not newly else self.behind,
-            (*self.unsettled, _reach(call, spec, self.concurrency)),
-        )
+        if isinstance(call.phase, Allowed) and len(at_work) < policy.max_parallel:
+            others = [*before, *[each for other, each in at_work.items() if other > place]]
+            if all(use.apart_from(other) for other in others):
+                # A call that was judged in this very pass needs no second look.
+                if call is queued:
+                    call = doubted(call, call.phase.ground, batch, ctx, draft)
+                call = _run(call, batch, calls, ctx, draft)
+        calls[place] = call
+        if isinstance(call.phase, Working):
+            at_work[place] = use
+        if not isinstance(call.phase, Settled):
+            before.append(use)
+    return batch.with_calls(calls, batch.stopping)
 
 
-def _reach(call: Call, spec: ToolSpec | None, concurrency: Concurrency) -> ResourceUse:
+def _use_of(call: Call, batch: Batch, ctx: Context) -> ResourceUse:
+    concurrency = ctx.config.policy.concurrency
+    if concurrency is Concurrency.SERIAL:
+        return ResourceUse()  # it runs beside nothing
     # Resources count only where the policy lets writes run side by side. A read needs no key to be beside a
     # read.
     keyed = concurrency is Concurrency.PARALLEL
-    return resource_use(spec, arguments_of(call.call.arguments) if keyed else None)
-
-
-def start(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """*batch* with everything judged and started whose turn it is."""
-    room = _Room.of(batch, ctx)
-    calls: list[Call] = []
-    for index, queued in enumerate(batch.calls):
-        call = queued
-        spec = spec_of(batch, call, ctx)
-        if isinstance(call.phase, Queued) and room.may_be_judged():
-            call = judge_queued(call, batch, ctx, draft)
-        if isinstance(call.phase, Allowed) and room.may_run(call, spec):
-            # A call that was judged in this very pass needs no second look.
-            if call is queued:
-                call = _doubted(call, spec, call.phase.ground, batch, ctx, draft)
-            call = _run(call, spec, (*calls, *batch.calls[index + 1 :]), ctx, draft)
-        room = room.after(call, spec, newly=call is not queued)
-        calls.append(call)
-    return batch.with_calls(calls, batch.stopping)
+    return resource_use(spec_of(batch, call, ctx), arguments_of(call.call.arguments) if keyed else None)
 
 
 # The requests of a call: made when it starts, and again when a process that was lost left one open
@@ -156,32 +121,15 @@ def child_run(  # what a child gets of its parent
     )
 
 
-def _doubted(
-    call: Call, spec: ToolSpec | None, ground: Basis, batch: Batch, ctx: Context, draft: Draft
-) -> Call:
-    """*call*, which was allowed on *ground*; settled or asked about where it may not run any more."""
-    # Configuration and mode may be others than when it was judged. What a person or a hook has allowed only
-    # a denial takes back.
-    fault = fault_in(call.call, spec, batch.offered)
-    if spec is None or fault:
-        return settled(call, Outcome.ERROR, fault, draft)
-    if denied := denied_now(call, spec, None, ctx, draft):
-        return denied
-    # A yes that a person or a hook gave is not taken back by a rule that would only have asked.
-    if ground in {Basis.PERSON, Basis.HOOK} or still_allowed(call, spec, ctx, draft):
-        return call
-    return judged(call, spec, HookRound(asked=unheard(call.call, HookRound(), ctx)), ctx, draft)
-
-
-def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
-    """*call* at work beside *others*, if it may."""
+def _run(call: Call, batch: Batch, calls: Sequence[Call], ctx: Context, draft: Draft) -> Call:
+    """*call* of *batch* at work, if it may; *calls* are how all its calls are by now."""
+    wish, spec = call.call, spec_of(batch, call, ctx)
     # The id of its request is its idempotency key, also when it is run again.
-    wish = call.call
     if spec is None or not isinstance(call.phase, Allowed):
         return call
     # A child is started by the loop and not by a performer of tools: what it may use depends on this batch.
     if spec.kind is ToolKind.AGENT:
-        return _delegate(call, others, ctx, draft)
+        return _delegate(call, calls, ctx, draft)
     request = draft.new_id()
     draft.add(
         tool_run(wish, spec, request),
@@ -190,8 +138,8 @@ def _run(call: Call, spec: ToolSpec | None, others: Sequence[Call], ctx: Context
     return call.at(Running(request=request))
 
 
-def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) -> Call:
-    """*call* in the hands of a child, with a subset of the tools and no more than what *others* leave."""
+def _delegate(call: Call, calls: Sequence[Call], ctx: Context, draft: Draft) -> Call:
+    """*call* in the hands of a child, with a subset of the tools and no more than other *calls* leave."""
     wish = call.call
     name, prompt = child_prompt(arguments_of(wish.arguments) or {})
     # An error the model can read. It wrote the name, and it can pick another one.
@@ -203,7 +151,7 @@ def _delegate(call: Call, others: Sequence[Call], ctx: Context, draft: Draft) ->
         fault = model_messages.invalid_arguments(wish.name, "prompt must be a text that says what to do")
         return settled(call, Outcome.ERROR, fault, draft)
     # Also of children behind this call: they may have been approved first, and their share is not free.
-    held = [one.phase.limits for one in others if isinstance(one.phase, RunningChild)]
+    held = [one.phase.limits for one in calls if isinstance(one.phase, RunningChild)]
     # What this call was allowed says nothing about what is left: the budget is looked at when the child
     # starts.
     limits = granted(child.limits, left(ctx.config, _account(ctx, draft), ctx.memory.earlier), held)
@@ -246,15 +194,14 @@ def resource_use(spec: ToolSpec | None, arguments: Mapping[str, object] | None) 
     # itself.
     if spec.resources is None or arguments is None:
         return ResourceUse(reads)
-    keys = [_filled(key, arguments) for key in spec.resources]
-    return ResourceUse(reads, None if None in keys else frozenset(key for key in keys if key is not None))
+    try:
+        return ResourceUse(reads, frozenset([_filled(key, arguments) for key in spec.resources]))
+    except KeyError:  # a key names an argument that is not there
+        return ResourceUse(reads)
 
 
-def _filled(key: str, arguments: Mapping[str, object]) -> str | None:
-    """*key* with its ``{name}`` filled in; None where it names an argument that is not there."""
-    names = re.findall(r"\{(\w+)\}", key)
-    if any(name not in arguments for name in names):
-        return None
+def _filled(key: str, arguments: Mapping[str, object]) -> str:
+    """*key* with each ``{name}`` in it filled in."""
     return re.sub(r"\{(\w+)\}", lambda found: _plain(arguments[found[1]]), key)
 
 

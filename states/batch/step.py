@@ -4,125 +4,90 @@
 # (what may go on does) and named (a question open: confirming; else a child at work: dispatching; else
 # executing). When every call has its result, one message with all of them, in call order, enters the
 # history and the batch ends. So a call can never be left without a result.
+#
+# An answer names a request and never a call. The request is looked for among those that are open *now*, so
+# an answer that is late, doubled or meant for a process that is gone finds nothing and changes nothing.
+# That is all there is to races here: whichever of two answers comes first closes the request for the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import assert_never
 
 import attrs
 
-from ...effects.config import READER, Steering
-from ...effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    ApprovalGiven,
-    CallCancelled,
-    Entered,
-    HookAnswered,
-    Interrupted,
-    TimerFired,
-    ToolFinished,
-    ToolLost,
-    ToolProgressed,
-    UserSteered,
-)
-from ...effects.messages import Message, Role, ToolResult
-from ...effects.notices import DoneReason, InputReceived, InterruptRequested, ToolOutput
-from ...effects.records import AppendMessage
-from ..builder import Draft, received
+from ...effects import Effect, events
+from ...effects.config import READER, Config, OnDenial, Steering
+from ...effects.hooks import Hook
+from ...effects.messages import Message, Outcome, Role, ToolResult
+from ...effects.notices import ApprovalResolved, DoneReason, InputReceived, InterruptRequested, ToolOutput
+from ...effects.permissions import Basis, Rule, Verdict
+from ...effects.records import AddUsage, AppendMessage, GrantRule
+from ...effects.usage import Spent
+from ..builder import Draft, ask_hooks, hooks_at, received, record_answers
+from ..context import Context
 from ..rules import model_messages
+from ..rules.hooks import opinion, told_of_result
 from ..rules.inputs import skips_rest
+from ..rules.permission import NO_ANSWER, said_no
+from ..rules.schema import arguments_of
 from ..state import Confirming, Dispatching, End, Executing, Go, Thinking
-from .answers import answered
-from .batch import (
-    Allowed,
-    AllowedAwaitingHooks,
-    Asked,
-    AwaitingHooks,
-    Batch,
-    Queued,
-    Running,
-    RunningChild,
-    Settled,
-    Stopping,
-)
-from .settle import abandon, give_up, told_to_stop, unstarted
+from . import batch as phases
+from .batch import Batch, Call, HookRound, PriorAttempt, Stopping, Timer
+from .permission import approved, asked_again, cleared, law, spec_of, tell_judged, vetted
+from .settle import abandon, account_of, give_up, result_of, settled, told_to_stop, unstarted, withdraw
 from .start import start, within_budget
-
-if TYPE_CHECKING:
-    from ...effects import Effect
-    from ...effects.config import Config
-    from ...effects.usage import Spent
-    from ..context import Context
 
 # Where a batch can lead, with the effects.
 # Every handler of a batch can lead to each of these: which name fits depends on what is open then, not on
 # what was open before.
-BatchStep = tuple[Executing | Confirming | Dispatching | Thinking, tuple["Effect", ...]]
+BatchStep = tuple[Executing | Confirming | Dispatching | Thinking, tuple[Effect, ...]]
+
+# What a tool or a child at work reports.
+Progress = events.ToolProgressed | events.AgentProgressed
+
+# What ends the work of one.
+Ended = events.ToolFinished | events.AgentFinished
+
+# The events that are for a request of a call.
+Answered = Ended | Progress | events.ToolLost | events.ApprovalGiven | events.HookAnswered | events.TimerFired
 
 
 def step(state: Executing | Confirming | Dispatching, ctx: Context) -> BatchStep:
     """What *ctx*'s event does to the batch of *state*."""
-    # Call it from the handler of each of the three states, with nothing decided before: whether an answer
-    # is for an open call is found out here.
+    # It is the handler of each of the three states, with nothing decided before: whether an answer is for an
+    # open call is found out here.
     batch, draft = state.batch, Draft(ctx)
     changed = _changed(batch, ctx, draft)
     if changed is None:
         return state, received(state, ctx)
     # Progress starts nothing, so the pass over all calls is spared: a tool may report each line it prints.
-    if isinstance(ctx.event, ToolProgressed | AgentProgressed):
+    if isinstance(ctx.event, Progress):
         return draft.to(_named(changed))
     return _proceed(changed, ctx, draft)
 
 
-def _changed(  # noqa: PLR0911  # one return for each kind of event
-    batch: Batch, ctx: Context, draft: Draft
-) -> Batch | None:
+def _changed(batch: Batch, ctx: Context, draft: Draft) -> Batch | None:
     """*batch* after *ctx*'s event; None where that leaves it as it is."""
     match ctx.event:
-        case Entered() if not batch.open:
+        case events.Entered() if not batch.open:
             # The answer's usage is in the memory by now, so a budget is seen before its first tool runs.
-            return _steered(within_budget(batch, ctx, draft), ctx, draft)
-        case (
-            ToolFinished() | ToolLost() | AgentFinished() | ApprovalGiven() | HookAnswered() | TimerFired()
-        ) as event:
-            return answered(batch, event, ctx, draft)
-        case ToolProgressed(request=request, text=text):
-            return _progressed(batch, request, text, draft)
-        case AgentProgressed(request=request, spent=spent):
-            return _has_spent(batch, request, spent)
+            batch = within_budget(batch, ctx, draft)
+            # Where a person spoke while the model still answered, its calls are out of date.
+            return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.session.mail) else batch
+        case event if isinstance(event, Answered):
+            index = batch.waiting_for(event.request)
+            return None if index is None else _answered(batch, index, event, ctx, draft)
         # `WHEN_DONE` is no case of its own: it waits in the mail, and the calls of this answer run to the
         # last.
-        case UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
+        case events.UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
             draft.add(InputReceived(id=sender))
             return give_up(batch, Stopping.HURRIED if how is Steering.NOW else Stopping.STEERED, draft)
-        case CallCancelled(call=call):
+        case events.CallCancelled(call=call):
             return _call_cancelled(batch, call, draft)
-        case Interrupted():
+        case events.Interrupted():
             return _interrupted(batch, ctx, draft)
         case _:
             return None
-
-
-def _steered(batch: Batch, ctx: Context, draft: Draft) -> Batch:
-    """*batch*, given up where a person spoke while the model still answered: its calls are out of date."""
-    return give_up(batch, Stopping.STEERED, draft) if skips_rest(ctx.memory.session.mail) else batch
-
-
-def _progressed(batch: Batch, request: str, text: str, draft: Draft) -> Batch | None:
-    index = batch.waiting_for(request)
-    if index is None or not isinstance(batch.calls[index].phase, Running):
-        return None
-    draft.add(ToolOutput(call=batch.calls[index].call.id, text=text))
-    return batch
-
-
-def _has_spent(batch: Batch, request: str, spent: Spent) -> Batch | None:
-    index = batch.waiting_for(request)
-    phase = None if index is None else batch.calls[index].phase
-    if index is None or not isinstance(phase, RunningChild):
-        return None
-    return batch.with_call(index, batch.calls[index].at(attrs.evolve(phase, spent=spent)))
 
 
 def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:
@@ -130,13 +95,11 @@ def _call_cancelled(batch: Batch, name: str, draft: Draft) -> Batch | None:
     for index, call in enumerate(batch.calls):
         if call.call.id != name:
             continue
-        match call.phase:
-            case Queued() | AwaitingHooks() | Asked() | AllowedAwaitingHooks() | Allowed():
-                # The others go on: only this call was given up, so the level of the batch stays.
-                return batch.with_call(index, unstarted(call, Stopping.INTERRUPTED, draft))
-            case _:
-                stopped = told_to_stop(call, draft)
-                return None if stopped is None else batch.with_call(index, stopped)
+        if isinstance(call.phase, phases.Unstarted):
+            # The others go on: only this call was given up, so the level of the batch stays.
+            return batch.with_call(index, unstarted(call, Stopping.INTERRUPTED, draft))
+        stopped = told_to_stop(call, draft)
+        return None if stopped is None else batch.with_call(index, stopped)
     return None
 
 
@@ -146,17 +109,16 @@ def _interrupted(batch: Batch, ctx: Context, draft: Draft) -> Batch:
         # The second interrupt. What still runs may never answer, and a person has said twice that they will
         # not wait.
         return abandon(batch, ctx.config, draft)
-    draft.add(InterruptRequested())
-    return give_up(batch, Stopping.INTERRUPTED, draft)
+    return _stop_run(batch, draft)
 
 
 def _named(batch: Batch) -> Executing | Confirming | Dispatching:
     """*batch* under the name that answers "is it waiting for me?": a person comes first, then a child."""
-    phases = [call.phase for call in batch.calls]
+    now = [call.phase for call in batch.calls]
     # A question is the one thing that only a person can close, so it is named before all else.
-    if any(isinstance(phase, Asked) for phase in phases):
+    if any(isinstance(phase, phases.Asked) for phase in now):
         return Confirming(batch=batch)
-    if any(isinstance(phase, RunningChild) for phase in phases):
+    if any(isinstance(phase, phases.RunningChild) for phase in now):
         return Dispatching(batch=batch)
     return Executing(batch=batch)
 
@@ -167,7 +129,7 @@ def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
     # reject a history in which a call has no result right behind it. Back in `Go` the limits are read
     # again.
     batch = start(batch, ctx, draft)
-    results = [call.phase.result for call in batch.calls if isinstance(call.phase, Settled)]
+    results = [call.phase.result for call in batch.calls if isinstance(call.phase, phases.Settled)]
     if len(results) < len(batch.calls):
         return draft.to(_named(batch))
     parts = tuple([_within(result, ctx.config) for result in results])
@@ -188,3 +150,173 @@ def _within(result: ToolResult, config: Config) -> ToolResult:
     # `read_result`.
     reader = READER if config.tool(READER) is not None else ""
     return attrs.evolve(result, content=model_messages.shortened(result.content, limit, result.call, reader))
+
+
+# Answers: what a tool, a child, a hook or a person makes of one call
+
+
+def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Draft) -> Batch | None:  # noqa: PLR0911  # one return for each kind of answer
+    """*batch* after *event*, for the call at *index*; None where that call has asked something else."""
+    call = batch.calls[index]
+    match event, call.phase:
+        case events.ToolFinished(), phases.Running():
+            return _ran(batch, index, event, ctx, draft)
+        case events.AgentFinished(), phases.RunningChild():
+            return _ran(batch, index, event, ctx, draft)
+        # A tool that was lost while a person had already asked it to stop is asked about no more; see
+        # `asked_again`.
+        case events.ToolLost(), phases.Running() as phase:
+            return batch.with_call(index, _lost(call, phase, batch, ctx, draft))
+        case events.ToolProgressed(text=text), phases.Running():
+            draft.add(ToolOutput(call=call.call.id, text=text))
+            return batch
+        case events.AgentProgressed(spent=spent), phases.RunningChild() as phase:
+            return batch.with_call(index, call.at(attrs.evolve(phase, spent=spent)))
+        case events.ApprovalGiven(), phases.Asked() as phase if event.request == phase.request:
+            return _decided(batch, index, phase, event, ctx, draft)
+        # The one other request of a question is its deadline.
+        case events.TimerFired(), phases.Asked() as phase if event.request != phase.request:
+            return _late(batch, index, event.request, ctx, draft)
+        case events.HookAnswered(), phases.AwaitingHooks() | phases.AllowedAwaitingHooks() as phase:
+            said = record_answers(Hook.PRE_TOOL_USE, event, draft, call.call.id)
+            hooks = HookRound(asked=phase.hooks.asked, said=(*phase.hooks.said, *event.said))
+            batch = batch.with_call(index, vetted(call, hooks, said.arguments, batch, ctx, draft))
+            # Each hook may end the whole run, whatever the others said.
+            return _stop_run(batch, draft) if said.interrupt else batch
+        case events.HookAnswered(), phases.Reviewed() as phase:
+            record_answers(phase.hook, event, draft, call.call.id)
+            return batch.with_call(index, call.at(phases.Settled(result=phase.result)))
+        case _:
+            return None
+
+
+def _ran(batch: Batch, index: int, event: Ended, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, in which a call is over, and its use is known."""
+    call = batch.calls[index]
+    if isinstance(event, events.ToolFinished):
+        # Never below 0: a clock may be set back while the tool runs.
+        spent, files = Spent(seconds=max(0.0, event.seconds)), event.files
+    else:
+        # A child that broke may end with less than it had told before. By tokens: they only grow, and the
+        # money is not known for each model.
+        told = call.phase.spent if isinstance(call.phase, phases.RunningChild) else Spent()
+        most = event.spent if event.spent.usage.total >= told.usage.total else told
+        # A child's turns are its own. Its tokens, money and time are its parent's, who gave them.
+        spent, files = account_of(most), ()
+    result = result_of(call, event.outcome, event.content, draft, spent.seconds, files)
+    if spent != Spent():
+        draft.add(AddUsage(spent=spent))
+    ended = _over(call, result, batch, ctx, draft)
+    # Looked at after each call and not only between turns: ten calls of one answer could use ten budgets.
+    return within_budget(batch.with_call(index, ended), ctx, draft)
+
+
+def _lost(call: Call, phase: phases.Running, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """*call*, which may have run: a person is asked whether it runs again, or its model is told so."""
+    # What it took is not known either, so no budget is looked at before the next call is over.
+    if (asked := asked_again(call, phase, batch, ctx, draft)) is not None:
+        return asked
+    result = result_of(call, Outcome.UNKNOWN, model_messages.LOST, draft)
+    return _over(call, result, batch, ctx, draft)
+
+
+def _over(call: Call, result: ToolResult, batch: Batch, ctx: Context, draft: Draft) -> Call:
+    """*call*, which ended with *result*; hooks look at that first, unless the run is being interrupted."""
+    hook = Hook.POST_TOOL_USE_FAILURE if result.is_error else Hook.POST_TOOL_USE
+    names = hooks_at(hook, ctx, call.call)
+    # Hooks after a call are not asked in a run that is being interrupted: a person waits for its end.
+    if batch.stopping is Stopping.INTERRUPTED or not names:
+        return call.at(phases.Settled(result=result))
+    told = told_of_result(result, arguments_of(call.call.arguments) or {})
+    request = ask_hooks(hook, names, told, draft, call.call.id)
+    return call.at(phases.Reviewed(request=request, hook=hook, result=result))
+
+
+def _decided(
+    batch: Batch, index: int, phase: phases.Asked, event: events.ApprovalGiven, ctx: Context, draft: Draft
+) -> Batch:
+    """*batch* after a person's answer."""
+    # A yes only allows: when the call runs is for its turn to decide, and a denial may still come in between.
+    call, decision = batch.calls[index], event.decision
+    # The process may have been down when the time ran out, so the timer has not fired. A yes from an
+    # approval page that was open over night must not run anything. A no is never too late: it ends as the
+    # deadline would, and its message tells the model more.
+    timed = isinstance(phase.deadline, Timer) and event.at >= phase.deadline.due
+    if timed and not isinstance(decision, events.Deny):
+        return _late(batch, index, event.request, ctx, draft)
+    withdraw(call, draft, closed=event.request)
+    draft.add(ApprovalResolved(request=event.request, decision=decision, by=event.by))
+    match decision:
+        case events.Approve(arguments=edited):
+            return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))
+        # "Always" is about calls to come, and none of them was asked about where a call may have run before.
+        case events.ApproveAlways() if call.tried is PriorAttempt.LOST:
+            return batch.with_call(index, approved(call, phase, "", batch, ctx, draft))
+        case events.ApproveAlways(where=where):
+            # Exactly as wide as the person said. Without globs it is the whole tool, which is what the word
+            # says.
+            rule = Rule(verdict=Verdict.ALLOW, tool=call.call.name, where=where)
+            draft.add(GrantRule(rule=rule))
+            yes = approved(call, phase, "", batch, ctx, draft)
+            return _answered_too(batch.with_call(index, yes), rule, ctx, draft)
+        # The message of the person goes to the model as it is. It is the best hint there is what to do
+        # instead.
+        case events.Deny(message=message):
+            tell_judged(call, said_no(message), draft)
+            denied = settled(call, Outcome.DENIED, message or model_messages.DENIED, draft)
+            return _denied(batch.with_call(index, denied), denied.tried, ctx, draft, ends=decision.interrupt)
+        case _:
+            assert_never(decision)
+
+
+def _answered_too(batch: Batch, rule: Rule, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, with the open questions answered that *rule* covers, which a person has just granted."""
+    # A person who said "always" would otherwise have to say it again for each question that is open already.
+    for index, call in enumerate(batch.calls):
+        phase, arguments = call.phase, arguments_of(call.call.arguments) or {}
+        spec = spec_of(batch, call, ctx)
+        if spec is None or not isinstance(phase, phases.Asked) or not rule.covers(call.call.name, arguments):
+            continue
+        if call.tried is PriorAttempt.LOST:
+            continue
+        # A hook that asks for a person is not answered by a rule that a person made without seeing this call.
+        found = law(ctx, draft).judge(spec, arguments, opinion(phase.hooks.said))
+        if found.verdict is Verdict.ALLOW:
+            withdraw(call, draft)
+            tell_judged(call, found, draft)
+            batch = batch.with_call(index, cleared(call, Basis.PERSON, phase.hooks, ctx, draft))
+    return batch
+
+
+def _late(batch: Batch, index: int, closed: str, ctx: Context, draft: Draft) -> Batch:
+    """*batch*, in which a question was not answered in time: that counts as a no."""
+    call, within = batch.calls[index], ctx.config.policy.answer_within
+    withdraw(call, draft, closed=closed, late=True)
+    tell_judged(call, NO_ANSWER, draft)
+    denied = settled(call, Outcome.DENIED, model_messages.not_answered(within or 0.0), draft)
+    return _denied(batch.with_call(index, denied), call.tried, ctx, draft, ends=False)
+
+
+def _denied(batch: Batch, tried: PriorAttempt, ctx: Context, draft: Draft, *, ends: bool) -> Batch:
+    """*batch* after a no, by policy; other open questions stay open unless the run is to end."""
+    # A no to running again what was *tried* is none to what the model wanted: that may have run.
+    if ends:
+        return _stop_run(batch, draft)
+    if tried is PriorAttempt.LOST:
+        return batch
+    match ctx.config.policy.on_denial:
+        case OnDenial.GO_ON:
+            return batch
+        # The other calls of the answer were made in the belief that this one runs.
+        case OnDenial.SKIP_REST:
+            return give_up(batch, Stopping.DENIED, draft)
+        case OnDenial.INTERRUPT:
+            return _stop_run(batch, draft)
+
+
+def _stop_run(batch: Batch, draft: Draft) -> Batch:
+    """*batch*, given up because the run is to end."""
+    # Once: a hook and a person may both end the run, and watchers hear of one interrupt.
+    if batch.stopping is not Stopping.INTERRUPTED:
+        draft.add(InterruptRequested())
+    return give_up(batch, Stopping.INTERRUPTED, draft)

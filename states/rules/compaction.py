@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ...effects.history import placeholder_for
+from ...effects.config import Compaction, Config
+from ...effects.history import History, placeholder_for
 from ...effects.messages import Message, Role, user
 from .token_estimates import history_size, message_size
-
-if TYPE_CHECKING:
-    from ...effects.config import Compaction, Config
-    from ...effects.history import History
 
 # Which old tool results a model is no longer shown.
 

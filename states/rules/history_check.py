@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from ...effects.messages import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ...effects.messages import Message
+from ...effects.messages import Message, Role
 
 
 def history_faults(messages: Iterable[Message], open_calls: Sequence[str] = ()) -> list[str]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, final
+from collections.abc import Mapping
+from typing import final
 
 import attrs
 
+from ...effects.config import Config
 from ...effects.hooks import Hook, HookSaid
+from ...effects.messages import ToolResult
 from ...effects.permissions import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...effects.config import Config
-    from ...effects.messages import ToolResult
 
 # Of several answers the strictest holds.
 STRENGTH = {None: 0, Verdict.ALLOW: 1, Verdict.ASK: 2, Verdict.DENY: 3}
@@ -68,28 +65,21 @@ def asked_at(
     config: Config, hook: Hook, tool: str = "", arguments: Mapping[str, object] | None = None
 ) -> tuple[str, ...]:
     """The names of the hooks that are asked at *hook*, about a call of *tool* where it is about one."""
-    # Most runs have none, and this is asked for each call.
-    if not config.hooks:
-        return ()
     return tuple([spec.name for spec in config.hooks if spec.matches(hook, tool, arguments or {})])
 
 
 def told_of_call(tool: str, arguments: Mapping[str, object]) -> str:
     """What a hook is told of a call that has not run."""
-    return _json({"tool_name": tool, "tool_input": arguments})
+    return told(tool_name=tool, tool_input=arguments)
 
 
 def told_of_result(result: ToolResult, arguments: Mapping[str, object]) -> str:
     """What a hook is told of a call that ran."""
     end = {"error" if result.is_error else "tool_response": result.content}
-    return _json({"tool_name": result.name, "tool_input": arguments, **end})
+    return told(tool_name=result.name, tool_input=arguments, **end)
 
 
 def told(**facts: object) -> str:
-    """What a hook is told that is about no call."""
-    return _json(facts)
-
-
-def _json(facts: object) -> str:
+    """What a hook is told: these *facts*."""
     # As it would be typed: a hook that greps its input for a word finds it.
     return json.dumps(facts, ensure_ascii=False)

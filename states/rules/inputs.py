@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from ...effects.config import Steering
+from ...effects.config import Config, Steering
 from ...effects.messages import Message, user
-from ...effects.records import MailKind, SetModel, SetThinking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...effects.config import Config
-    from ...effects.records import Change
-    from ..context import Mail
+from ...effects.records import Change, MailKind, SetModel, SetThinking
+from ..context import Mail
 
 
 def prompt_group(mail: tuple[Mail, ...], window: float) -> tuple[Mail, ...]:

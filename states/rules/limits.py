@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TypeVar, final
 
 import attrs
 
-from ...effects.config import Approval, Limits, SideEffect, ToolKind
+from ...effects.config import Approval, ChildSpec, Config, Limits, SideEffect, ToolKind, ToolSpec
 from ...effects.notices import DoneReason
+from ...effects.usage import Spent
 from ...effects.validators import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from ...effects.config import ChildSpec, Config, ToolSpec
-    from ...effects.usage import Spent
-
 
 N = TypeVar("N", int, float, Decimal)
 
@@ -43,20 +38,18 @@ def exceeded(limits: Limits, spent: Spent) -> DoneReason | None:
     return over_budget(limits, spent)
 
 
-def out_of_budget(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
-    """Which budget of *config* a run has reached that *spent* so much, in a session that spent *earlier*."""
-    return _reached(over_budget, config, spent, earlier)
+# What of a run's or a session's limits is reached.
+LimitCheck = Callable[[Limits, Spent], DoneReason | None]
 
 
-def may_not_go_on(config: Config, spent: Spent, earlier: Spent) -> DoneReason | None:
-    """As `out_of_budget`, with the turns: why no further model call may be made."""
-    return _reached(exceeded, config, spent, earlier)
-
-
-def _reached(
-    check: Callable[[Limits, Spent], DoneReason | None], config: Config, spent: Spent, earlier: Spent
+def may_not_go_on(
+    config: Config, spent: Spent, earlier: Spent, check: LimitCheck = exceeded
 ) -> DoneReason | None:
-    """What *check* says of the run's limits, else of its session's."""
+    """
+    Why a run that *spent* so much, in a session that spent *earlier*, may make no further model call.
+
+    None where it may. *check* is `over_budget` where its turns do not matter.
+    """
     # The run's own limits first: they are the closer reason, and what a person can change for the next run.
     if reason := check(config.limits, spent):
         return reason

@@ -5,8 +5,9 @@
 # Three things are repetitions:
 #
 # - The same call: a tool with equal arguments, whatever stands between and whatever came of it.
-# - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and
-# - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are
+# - A similar call that brings nothing new, again and again: at least half of its arguments are equal, and it
+#   failed each time or read the same.
+# - A cycle: the same few calls over and over. Each of them is the same call, too; here all of them are named.
 #
 # A call that differs only in where a page begins or ends is no repetition but reading on. A model is told
 # of any repetition, but a tool is only taken away for those that bring nothing new: to run the tests again
@@ -16,22 +17,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
-from ...effects.config import SideEffect
+from ...effects.config import Config, Loops, SideEffect
+from ...effects.history import History
 from ...effects.messages import Message, Outcome, Role, ToolCall, ToolResult
-from ...effects.notices import LoopStage
+from ...effects.notices import LoopDetected, LoopStage
+from ...effects.records import WithdrawTool
 from .schema import arguments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ...effects.config import Config, Loops
-    from ...effects.history import History
-    from ...effects.records import WithdrawTool
 
 # When two calls of one tool are alike, by their arguments.
 
@@ -52,8 +49,14 @@ PAGES = frozenset(
 )
 
 
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
 # Made once: `json.dumps` would make one for every value.
 _encode = json.JSONEncoder(sort_keys=True).encode
+_with_whole_numbers = json.JSONDecoder(parse_float=_number).decode
 
 
 def alike(one: str, other: str) -> bool:
@@ -90,20 +93,8 @@ def _values(arguments: str) -> Mapping[str, str] | None:
     values = arguments_of(arguments)
     if values is None:
         return None
-    return {name: _encode(_whole(value)) for name, value in values.items()}
-
-
-def _whole(value: object) -> object:
-    """*value* with each number that is whole as an integer."""
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case list():
-            return [_whole(each) for each in value]
-        case dict():
-            return {name: _whole(each) for name, each in value.items()}
-        case _:
-            return value
+    # Read once more for its numbers: 3.0 and 3 are one argument.
+    return {name: _encode(value) for name, value in _with_whole_numbers(_encode(values)).items()}
 
 
 # Calls that are looked at, at least.
@@ -144,21 +135,18 @@ class Repeated:
 @attrs.frozen(kw_only=True)
 class Loop:
     """
-    *tools* were repeated *count* times, and what is done about it; *text* explains both.
+    A loop, and what is done about it, as watchers learn it from *notice*.
 
     *done* says that it was done when this count was reached: the tools are away.
     """
 
-    stage: LoopStage
-    tools: tuple[str, ...]
-    count: int
-    text: str
+    notice: LoopDetected
     done: bool = False
 
     @property
     def acts(self) -> bool:
         """Whether something is to be done about it now, besides telling the model."""
-        return not self.done and self.stage is not LoopStage.WARNED
+        return not self.done and self.notice.stage is not LoopStage.WARNED
 
 
 def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], turns: int) -> Loop | None:
@@ -171,18 +159,16 @@ def found(history: History, config: Config, withdrawn: Sequence[WithdrawTool], t
     # Looked for only right behind results. After a person's words the model deserves a fresh start.
     if loops.off or not history.length or history[-1].role is not Role.TOOL:
         return None
-    repeats = repeated(latest(history, window(loops)), config)
-    if not repeats:
-        return None
     judged: list[Loop] = []
-    for each in repeats:
+    for each in repeated(latest(history, window(loops)), config):
         stage = stage_of(each, loops)
         if stage is not None:
             done = stage is LoopStage.WITHDRAWN and _are_away(each, withdrawn, turns)
             text = explained(each, stage, loops)
-            judged.append(Loop(stage=stage, tools=each.tools, count=each.count, text=text, done=done))
+            notice = LoopDetected(stage=stage, tools=each.tools, count=each.count, text=text)
+            judged.append(Loop(notice=notice, done=done))
     # What is done about one of them is not all that is to be done.
-    return min(judged, key=lambda loop: (HARDEST.index(loop.stage), loop.done), default=None)
+    return min(judged, key=lambda loop: (HARDEST.index(loop.notice.stage), loop.done), default=None)
 
 
 # What is repeated

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...effects.permissions import Basis
-
-if TYPE_CHECKING:
-    from .permission import Judgement
+from .permission import Judgement
 
 # A model acts on these words. Each says what happened, whether the call may have run, and what to do next;
 # none says that a call did not run where that is not known.

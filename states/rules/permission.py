@@ -6,18 +6,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterable, Mapping
+from typing import final
 
 import attrs
 
-from ...effects.config import Approval, SideEffect
+from ...effects.config import Approval, SideEffect, ToolSpec
 from ...effects.permissions import Basis, PermissionMode, Rule, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ...effects.config import ToolSpec
-    from .hooks import Opinion
+from .hooks import Opinion
 
 
 @final

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ...effects.events import Failure
-from ...effects.notices import FallbackUsed
+from ...effects.config import Config, Retries
+from ...effects.events import Failure, ModelFailed
+from ...effects.notices import FallbackUsed, RetryScheduled
 from ...effects.records import UseFallback
-
-if TYPE_CHECKING:
-    from ...effects.config import Config, Retries
-    from ...effects.events import ModelFailed
+from ...effects.requests import SetTimer
 
 # The provider asks for patience: it is given more tries.
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
@@ -44,6 +40,16 @@ def fall_back(config: Config, model: str, failed: ModelFailed) -> tuple[UseFallb
     return (
         UseFallback(model=config.fallback),
         FallbackUsed(model=config.fallback, instead_of=model, failure=failed.failure, message=failed.message),
+    )
+
+
+def try_later(timer: str, due: float, failed: ModelFailed, attempt: int) -> tuple[SetTimer, RetryScheduled]:
+    """What *failed* is tried again at *due*, as attempt number *attempt*: *timer* is the id of the wait."""
+    # The wait is a request of its own and not a sleep in the driver, so it survives the process, a person can
+    # end it, and a test need not sit it out.
+    return (
+        SetTimer(id=timer, due=due),
+        RetryScheduled(attempt=attempt, due=due, failure=failed.failure, message=failed.message),
     )
 
 

@@ -6,17 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from ...effects.history import clear_results
+from ...effects.history import History, clear_results
 from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ...effects.pieces import CallPiece, Piece
 from ...effects.usage import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...effects.history import History
 
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4

@@ -250,7 +250,7 @@ def broken(mistake: tuple[str, ...], *command: str) -> subprocess.CompletedProce
 MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
     "on the way": (
         "look and write, serial, skip_rest",
-        ("states/batch/answers.py", "ends=decision.interrupt)", "ends=False)"),
+        ("states/batch/step.py", "ends=decision.interrupt)", "ends=False)"),
         "ends the run, and it goes on",
     ),
     "out of place": (

@@ -104,7 +104,7 @@ def seen(*answers: Answer | str, withdrawn: Sequence[WithdrawTool] = (), **loops
 
 def judged(*answers: Answer | str, **loops: Any) -> tuple[LoopStage, tuple[str, ...], int] | None:
     loop = seen(*answers, **loops)
-    return None if loop is None else (loop.stage, loop.tools, loop.count)
+    return None if loop is None else (loop.notice.stage, loop.notice.tools, loop.notice.count)
 
 
 # When arguments are alike
@@ -380,16 +380,16 @@ def test_eight_of_the_same_call_always_end_the_run(
         flat = flat[count:]
     loop = seen(*answers)
     assert loop is not None
-    assert loop.stage is STOPPED
+    assert loop.notice.stage is STOPPED
 
 
 @given(st.lists(st.lists(CALL, min_size=1, max_size=3), min_size=1, max_size=20), st.sampled_from([2, 3]))
 def test_what_is_found_is_true(answers: list[list[Made]], warn: int) -> None:
     history = said(*map(tuple, answers))
-    loop = found(history, config(loops=Loops(warn=warn)), (), 0)
-    if loop is None:
+    found_loop = found(history, config(loops=Loops(warn=warn)), (), 0)
+    if found_loop is None:
         return
-    names = [made.name for made, _ in latest(history, 40)]
+    names, loop = [made.name for made, _ in latest(history, 40)], found_loop.notice
     assert loop.count >= warn
     assert any(one.tool in loop.tools for one in answers[-1])
     assert all(loop.count <= names.count(tool) + (len(loop.tools) > 1) for tool in loop.tools)
@@ -411,7 +411,7 @@ def test_what_was_done_is_not_done_again_before_it_is_over() -> None:
     assert not then.acts
     more = seen(*calls, look("Tool not found", path="a"), withdrawn=again)
     assert more is not None
-    assert (more.stage, more.count, more.acts) == (WITHDRAWN, 6, True)
+    assert (more.notice.stage, more.notice.count, more.acts) == (WITHDRAWN, 6, True)
     back = found(said(*calls), config(), again, 8)
     assert back is not None
     assert back.acts
@@ -421,9 +421,9 @@ def test_of_two_that_are_to_be_withdrawn_the_one_that_is_still_there_comes_first
     both = [(look(path="a"), Made("peek", {"path": "b"}), OTHERS[n]) for n in range(4)]
     calls: list[Answer] = [look(path="a"), *both, (look("gone", path="a"), Made("peek", {"path": "b"}))]
     away = [WithdrawTool(tool="look", until=9, count=6)]
-    loop = found(said(*calls), config(loops=Loops(same=None)), away, 6)
-    assert loop is not None
-    assert (loop.stage, loop.tools, loop.count, loop.acts) == (WITHDRAWN, ("peek",), 5, True)
+    now = found(said(*calls), config(loops=Loops(same=None)), away, 6)
+    assert now is not None
+    assert (now.notice.stage, now.notice.tools, now.notice.count, now.acts) == (WITHDRAWN, ("peek",), 5, True)
 
 
 def test_a_tool_is_away_until_its_turn_has_come() -> None:
