@@ -12,20 +12,20 @@ either: `is_decodable` finds those before.
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
-from typing import final
+from typing import ClassVar, final
 
 import attrs
 import msgspec
 
 from ...effects.events import Failure
+from ...effects.messages import StopReason
 from ...effects.pieces import Piece
 from ...effects.usage import Usage
 from .errors import stream_error
-from .lenient_json import Object, SurrogateJoiner, as_object, objects
-from .wire import AnswerEnd, Broken
+from .lenient_json import Object, SurrogateJoiner, as_object, decode_leniently, objects
+from .wire import AnswerEnd, Broken, Complete
 
 # Server-sent events, sans-I/O: bytes in at any split, events out.
 
@@ -164,8 +164,12 @@ _decode = msgspec.json.Decoder().decode
 class BodyParser(ABC):
     """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
 
+    last: ClassVar[str]  # what a stream ends with
+
     def __init__(self) -> None:
         self.done = False  # the stream has ended or failed: anything behind that is not read
+        self._answered = False  # a part of the answer has come, however small
+        self._sequence = ""  # the stop sequence that was met
         self._broken: Broken | None = None
         self._head = b""
         self._started = False  # the body's first byte is known
@@ -183,8 +187,8 @@ class BodyParser(ABC):
         """Read *chunk*: add its pieces to *pieces*, call `_fail` for an error, and set `done` at the end."""
 
     @abstractmethod
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
-        """How an answer without an error ended; *cut* and *pieces* are as in `end` and in `Complete`."""
+    def _stop(self) -> StopReason | Broken | None:
+        """Why an answer without an error ended, or that it failed; None where it did not come to its end."""
 
     def feed(self, data: bytes) -> list[Piece]:
         """The pieces that *data*, the next bytes of the body, completes."""
@@ -209,19 +213,23 @@ class BodyParser(ABC):
         pieces = self._read(rest)
         if self._halves is not None:
             pieces += self._halves.rest()
-        ending = self._broken or self._ending(cut, tuple(pieces))
-        return attrs.evolve(ending, usage=self.usage) if isinstance(ending, Broken) else ending
+        ending = self._broken or self._stop()
+        if isinstance(ending, StopReason):
+            usage = self.usage or Usage()
+            return Complete(stop=ending, usage=usage, sequence=self._sequence, pieces=tuple(pieces))
+        broken = ending or (None if self.done else cut) or self._nothing()
+        return attrs.evolve(broken, usage=self.usage)
 
     def _fail(self, broken: Broken) -> None:
         """It failed as *broken* says."""
         self._broken, self.done = broken, True
 
-    def _nothing(self, missing: str) -> Broken:
-        """The ending of an answer that holds nothing, or, where *missing* names it, lacks its end."""
+    def _nothing(self) -> Broken:
+        """The ending of an answer that holds nothing, or lacks its end."""
         if not self._started:
             message = "the answer is empty"
-        elif missing:
-            message = f"the stream ended without {missing}"
+        elif self._answered:
+            message = f"the stream ended without {self.last}"
         else:
             message = f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}"
         return Broken(failure=Failure.CUT, message=message)
@@ -254,7 +262,7 @@ class BodyParser(ABC):
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
                     # msgspec refuses half a surrogate pair, which servers send that cut text by UTF-16 units.
-                    chunk = as_object(_decode_leniently(data))
+                    chunk = as_object(decode_leniently(data.decode("utf-8", "replace")))
                     self._halves = self._halves or SurrogateJoiner()
             else:
                 chunk = self._other(data)
@@ -277,7 +285,9 @@ class BodyParser(ABC):
             self.done = True
             return {}
         # Gemini's compatible endpoint wraps an error in a list.
-        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
+        value: object = (
+            decode_leniently(data.decode("utf-8", "replace")) if data.startswith((b"{", b"[")) else None
+        )
         return next(iter(objects(value)), as_object(value))
 
 
@@ -297,11 +307,3 @@ def is_decodable(data: bytes) -> bool:
             return True  # there are none any more, or they do not match
         brackets = outer
     return not brackets
-
-
-def _decode_leniently(data: bytes) -> object:
-    """What the standard library makes of *data*, or None: it takes NaN and half a surrogate pair."""
-    try:
-        return json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None

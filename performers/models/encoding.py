@@ -11,16 +11,21 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
-from typing import Generic, Protocol, TypeVar, final
+from itertools import accumulate, count
+from typing import Any, Generic, Protocol, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from ...effects.config import Config
 from ...effects.history import History, Log, clear_results, placeholder_for
-from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
+from ...effects.requests import CallModel, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
+from ..base import PerformContext
+from .wire import HTTPRequest
 
 # The headers of a request that asks for a streamed answer.
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -44,8 +49,6 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 _encode = msgspec.json.Encoder().encode
 
-E = TypeVar("E")
-
 
 class BufferMark(Protocol):
     """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
@@ -67,12 +70,13 @@ def to_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def is_json_object(text: str) -> bool:
-    """Whether *text* is a JSON object."""
+def arguments_of(call: ToolCall) -> str:
+    """The arguments of *call* as the model wrote them, or none where they are no JSON object."""
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        is_object = isinstance(msgspec.json.decode(call.arguments), dict)
     except (ValueError, RecursionError):
-        return False
+        is_object = False
+    return call.arguments if is_object else "{}"
 
 
 def tool_name(name: str) -> str:
@@ -93,6 +97,27 @@ def media_type(part: Binary) -> str:
 def attachment_note(part: Binary) -> str:
     """The text that stands for *part* where it cannot be sent itself."""
     return f"[attachment {part.name or part.media_type}{'' if part.data else ', which is empty'}]"
+
+
+# Parts of messages that both dialects write alike.
+
+
+def text_part(text: str) -> dict[str, Any]:
+    """*text* as a part of a message, which providers refuse where it is nothing but white space."""
+    return {"type": "text", "text": text}
+
+
+def thinking_part(thought: Reasoning) -> dict[str, str]:
+    """*thought* as Anthropic's API sent it, and proxies of it."""
+    if thought.redacted:
+        return {"type": "redacted_thinking", "data": thought.redacted}
+    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+
+
+def said_in(message: Message) -> list[Text | Binary]:
+    """The texts that *message* has, but for blank ones, and what is attached to it."""
+    said = [part for part in message.parts if isinstance(part, Text | Binary)]
+    return [part for part in said if isinstance(part, Binary) or part.text.strip()]
 
 
 @final
@@ -172,16 +197,40 @@ class EncodedConversation(ABC, Generic[P]):
                 break
 
 
-@final
-class EncodedCache(Generic[E]):
-    """What was made of each conversation, by its log; a log that is gone takes its own along."""
+E = TypeVar("E", bound=EncodedConversation[Any])
 
-    def __init__(self, make: Callable[[], E], limit: int = MAX_KEPT) -> None:
+
+class EncodingWire(ABC, Generic[E]):
+    """
+    The half of a wire that encodes: a dialect says how a request is made of encoded messages.
+
+    *prefix* is taken off the names of models. The messages of *limit* conversations are kept as *make* began
+    them, by their logs; a log that is gone takes its own along.
+    """
+
+    def __init__(self, make: Callable[[], E], prefix: str, limit: int) -> None:
         self._make = make
+        self._prefix = f"{prefix}:"
         self._limit = limit
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
 
-    def of(self, log: Log[Message]) -> E:
+    @abstractmethod
+    def _request(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> HTTPRequest:  # noqa: ANN401  # the mark of an E
+        """*request* of *model*, with the messages of *shown* up to *mark*."""
+
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
+        """The HTTP request that asks for the answer to *request*, streamed."""
+        view, history = request.view, scene.history
+        if isinstance(view, Transcript):  # sent only once, so it is not kept
+            shown = self._make()
+            text = transcript(history.slice(0, view.length), view.limit)
+            mark = shown.until(History.of(user(text)), 1)
+        else:
+            shown = self._of(history.log)
+            mark = shown.until(history, view.length, view.cleared)
+        return self._request(request, request.model.removeprefix(self._prefix), scene.config, shown, mark)
+
+    def _of(self, log: Log[Message]) -> E:
         """What is kept of the conversation in *log*, or a new one; the least recently used makes room."""
         kept = self._kept.pop(log, None)
         if kept is None:
@@ -214,7 +263,8 @@ def transcript(messages: Iterable[Message], limit: int | None = None) -> str:
     It has at most *limit* estimated tokens, None for any number. The beginning, where the task and an earlier
     summary stand, and the end, where the work stands, are what is kept then.
     """
-    blocks = [f"[{message.role}]\n{shown}" for message in messages if (shown := _shown(message))]
+    shown = [(message.role, "\n".join(filter(None, map(_line, message.parts)))) for message in messages]
+    blocks = [f"[{role}]\n{lines}" for role, lines in shown if lines]
     text = _framed(blocks)
     if limit is None or len(text) <= (most := max(limit, 1) * CHARACTERS_PER_TOKEN):
         return text
@@ -254,9 +304,9 @@ def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
         shorten_middle(block, (most if number else most_first) - len(BETWEEN))
         for number, block in enumerate(blocks)
     ]
-    begin = _fitting(short, room // 2)
-    left = room - sum(_cost(block) for block in short[:begin])
-    end = len(short) - _fitting(reversed(short[begin:]), left)
+    costs = [len(block) + len(BETWEEN) for block in short]
+    begin = _fitting(costs, room // 2)
+    end = len(short) - _fitting(reversed(costs[begin:]), room - sum(costs[:begin]))
     missing = blocks[begin:end]
     if not missing:
         return short
@@ -264,23 +314,9 @@ def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
     return [*short[:begin], mark, *short[end:]]
 
 
-def _fitting(blocks: Iterable[str], room: int) -> int:
-    """How many of *blocks*, taken one after the other, have *room*."""
-    count = 0
-    for block in blocks:
-        room -= _cost(block)
-        if room < 0:
-            break
-        count += 1
-    return count
-
-
-def _cost(block: str) -> int:
-    return len(block) + len(BETWEEN)
-
-
-def _shown(message: Message) -> str:
-    return "\n".join([line for part in message.parts if (line := _line(part))])
+def _fitting(costs: Iterable[int], room: int) -> int:
+    """How many of *costs*, taken one after the other, have *room*."""
+    return bisect_right(list(accumulate(costs)), room)
 
 
 def _line(part: Part) -> str:

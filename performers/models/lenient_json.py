@@ -7,14 +7,10 @@ delta of its own. A half is no character: it is held back until the other one co
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast, final
 
-from ...effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-)
+from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 
 # Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
 
@@ -27,6 +23,14 @@ MAX_NUMBER = 1_000_000_000
 
 # Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met.
 MAX_LABEL = 1_000
+
+
+def decode_leniently(text: str) -> object:
+    """What the standard library makes of *text*, or None: it takes NaN and half a surrogate pair."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def as_object(value: object) -> Object:
