@@ -19,13 +19,12 @@ from typing import ClassVar, final
 import attrs
 import msgspec
 
-from ...effects.events import Failure
 from ...effects.messages import StopReason
 from ...effects.pieces import Piece
 from ...effects.usage import Usage
 from .errors import stream_error
 from .lenient_json import Object, SurrogateJoiner, as_object, decode_leniently, objects
-from .wire import AnswerEnd, Broken, Complete
+from .wire import AnswerEnd, Broken, Complete, cut_short
 
 # Server-sent events, sans-I/O: bytes in at any split, events out.
 
@@ -201,8 +200,7 @@ class BodyParser(ABC):
         self._whole += data
         if len(self._whole) > MAX_UNSTREAMED:
             self._whole.clear()
-            message = f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"
-            self._fail(Broken(failure=Failure.CUT, message=message))
+            self._fail(cut_short(f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"))
         return []
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
@@ -227,12 +225,10 @@ class BodyParser(ABC):
     def _nothing(self) -> Broken:
         """The ending of an answer that holds nothing, or lacks its end."""
         if not self._started:
-            message = "the answer is empty"
-        elif self._answered:
-            message = f"the stream ended without {self.last}"
-        else:
-            message = f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}"
-        return Broken(failure=Failure.CUT, message=message)
+            return cut_short("the answer is empty")
+        if self._answered:
+            return cut_short(f"the stream ended without {self.last}")
+        return cut_short(f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}")
 
     def _start(self, data: bytes) -> bytes:
         if self._started:
@@ -275,8 +271,7 @@ class BodyParser(ABC):
         else:
             if self._events.oversized and not self.done:
                 # Passing over it would leave a gap in the answer that no reader of the pieces could see.
-                message = f"an event of the stream is larger than {MAX_EVENT} bytes"
-                self._fail(Broken(failure=Failure.CUT, message=message))
+                self._fail(cut_short(f"an event of the stream is larger than {MAX_EVENT} bytes"))
         return pieces if self._halves is None else self._halves.join(pieces)
 
     def _other(self, data: bytes) -> Object:

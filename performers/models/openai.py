@@ -19,7 +19,6 @@ import attrs
 import httpx
 
 from ...effects.config import Config, ToolSpec
-from ...effects.events import Failure
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 from ...effects.requests import CallModel, Purpose
@@ -32,7 +31,7 @@ from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, decode_leniently, first_text, number, objects, shorten_label
-from .wire import Broken, HTTPRequest
+from .wire import Broken, HTTPRequest, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 OPENAI_PREFIX = "openai"
@@ -365,7 +364,7 @@ class ChatParser(BodyParser):
             return None
         # OpenRouter ends an answer so when its upstream failed in the middle.
         if self._finish == "error":
-            return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
+            return cut_short("the provider ended the answer with an error")
         if self._refused:
             return StopReason.REFUSAL
         if self._sequence:
