@@ -29,7 +29,7 @@ from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
 from . import encoding
-from .body import BodyParser
+from .body import STOPS, BodyParser
 from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
@@ -91,13 +91,10 @@ class AnthropicMessages(HTTPModel):
         **options: Unpack[HTTPOptions],
     ) -> None:
         key = api_key_from(api_key, ANTHROPIC_KEY)
-        endpoint = Endpoint(
-            base_url=(base_url or ANTHROPIC).rstrip("/"),
-            headers={"anthropic-version": API_VERSION}
-            | ({"x-api-key": key} if key else {})
-            | ({"anthropic-beta": ",".join(betas)} if betas else {}),
-            login=f"set {ANTHROPIC_KEY} or pass api_key",
-        )
+        named = {"anthropic-version": API_VERSION, "x-api-key": key, "anthropic-beta": ",".join(betas)}
+        headers = {name: value for name, value in named.items() if value}
+        url, login = (base_url or ANTHROPIC).rstrip("/"), f"set {ANTHROPIC_KEY} or pass api_key"
+        endpoint = Endpoint(base_url=url, headers=headers, login=login)
         super().__init__(MessagesWire(prefix), endpoint, client, **options)
 
 
@@ -379,18 +376,6 @@ def _base64(kind: str, part: Binary) -> dict[str, str]:
 
 
 # An answer: pieces and an ending out of bytes.
-
-# What a `stop_reason` means; all others are `UNKNOWN`.
-# So is ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
-# None was asked for, so who sees this warning uses a proxy that adds some.
-STOPS: dict[str, StopReason] = {
-    "end_turn": StopReason.END_TURN,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "refusal": StopReason.REFUSAL,
-}
 
 # The numbers of a usage, each the total so far.
 COUNTS = (

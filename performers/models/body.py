@@ -110,33 +110,23 @@ class EventSplitter:
 
     def _take(self, lines: list[bytes]) -> list[ServerEvent]:
         events: list[ServerEvent] = []
-        for line in lines:
-            if self.oversized:
-                break
-            if line:
-                self._field(line)
-            elif self._data:
-                events.append((self._name, b"\n".join(self._data)))
-                self._data, self._size, self._name = [], 0, b""
-            else:
-                self._name = b""
-        return events
-
-    def _field(self, line: bytes) -> None:
-        if len(line) > MAX_EVENT:
-            self._give_up()
-            return
-        # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
-        field, _, value = line.partition(b":")
-        if field == b"data":
+        for line in [] if self.oversized else lines:
+            # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
+            field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
-            self._size += len(value) + 1  # empty ones take room, too
-            if self._size > MAX_EVENT:
-                self._give_up()
-            else:
+            if field == b"data":
                 self._data.append(value)
-        elif field == b"event":
-            self._name = value.removeprefix(b" ")
+                self._size += len(value) + 1  # empty ones take room, too
+            elif field == b"event":
+                self._name = value
+            elif not line:
+                if self._data:
+                    events.append((self._name, b"\n".join(self._data)))
+                self._data, self._size, self._name = [], 0, b""
+            if max(len(line), self._size) > MAX_EVENT:
+                self._give_up()
+                break
+        return events
 
 
 # Bytes of an unstreamed answer that are kept: twice the largest event of a stream.
@@ -158,6 +148,19 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # taken whole
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
 _decode = msgspec.json.Decoder().decode
+
+
+# What a word for the end means in either dialect; all others are `UNKNOWN`.
+# So is ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
+# None was asked for, so who sees this warning uses a proxy that adds some.
+STOPS: dict[str, StopReason] = {
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "refusal": StopReason.REFUSAL,
+}
 
 
 class BodyParser(ABC):

@@ -70,13 +70,17 @@ def to_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
+def from_json(data: str | bytes) -> object:
+    """The value that the JSON *data* is, or None where it is no JSON."""
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
 def arguments_of(call: ToolCall) -> str:
     """The arguments of *call* as the model wrote them, or none where they are no JSON object."""
-    try:
-        is_object = isinstance(msgspec.json.decode(call.arguments), dict)
-    except (ValueError, RecursionError):
-        is_object = False
-    return call.arguments if is_object else "{}"
+    return call.arguments if isinstance(from_json(call.arguments), dict) else "{}"
 
 
 def tool_name(name: str) -> str:
@@ -161,8 +165,7 @@ class EncodedConversation(ABC, Generic[P]):
     def __init__(self, start: P) -> None:
         self.buffer = bytearray()
         self.place = start
-        self._start = start
-        self._places: list[P] = []
+        self._places = [start]  # the first is before all messages
         self._cleared = 0
 
     @abstractmethod
@@ -177,11 +180,11 @@ class EncodedConversation(ABC, Generic[P]):
         """
         if before != self._cleared:
             self._clear(history.log, before)
-        begun = len(self._places)
+        begun = len(self._places) - 1
         for index, message in enumerate(history.slice(begun, length), begun):
             self.add(clear_results(message) if index < before else message)
             self._places.append(self.place)
-        return self._places[length - 1] if length else self._start
+        return self._places[length]
 
     def _clear(self, log: Log[Message], before: int) -> None:
         """Go back to the first message that is shown otherwise, old results being those before *before*."""
@@ -189,10 +192,10 @@ class EncodedConversation(ABC, Generic[P]):
         self._cleared = before
         # The log has all messages that were ever encoded, also where this history is shorter: a fork shares
         # it.
-        for index in range(first, min(last, len(self._places))):
+        for index in range(first, min(last, len(self._places) - 1)):
             if any(map(placeholder_for, log.items[index].parts)):
-                del self._places[index:]
-                self.place = self._places[-1] if self._places else self._start
+                del self._places[index + 1 :]
+                self.place = self._places[-1]
                 del self.buffer[self.place.end :]
                 break
 

@@ -15,12 +15,10 @@ from email.utils import parsedate_to_datetime
 from typing import cast
 from urllib.parse import quote
 
-import msgspec
-
 from ...effects.events import Failure
 from ...effects.secrets import is_secret
 from ...effects.validators import clean
-from .encoding import to_json
+from .encoding import from_json, to_json
 from .lenient_json import Object, as_object, first_text, objects
 from .wire import Broken
 
@@ -137,7 +135,7 @@ _VAGUE = {Failure.BAD_REQUEST, Failure.SERVER, Failure.RATE_LIMIT}  # where a na
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Broken:
     """What an answer of *status* other than 2xx means; *now* in seconds since the epoch is for dates."""
-    error = _error_of(_json(body))
+    error = _error_of(from_json(body))  # DeepSeek sends JSON as application/octet-stream
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
     if status in _REDIRECTS:
         text = f"redirected to {headers.get('location', '')!r}; give that as the base URL"
@@ -176,9 +174,7 @@ def stream_error(error: object) -> Broken:
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds that *headers* ask to wait, or None; a date is counted from *now*."""
     for name, unit in DELAYS:
-        value = headers.get(name)
-        if value is None:
-            continue
+        value = headers.get(name, "")
         try:
             seconds = float(value) * unit
         except ValueError:
@@ -198,14 +194,6 @@ def _until(date: str, now: float) -> float:
         return parsedate_to_datetime(date).timestamp() - now
     except (ValueError, OverflowError):
         return math.nan
-
-
-def _json(body: bytes) -> object:
-    # The content type is not asked: DeepSeek sends JSON as application/octet-stream.
-    try:
-        return msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _error_of(value: object) -> Object:
@@ -232,16 +220,15 @@ def _by_name(error: Object) -> Failure | None:
 
 
 def _by_number(status: int) -> Failure | None:
-    if status >= _SERVER_ERROR:
-        return FAILURE_STATUSES.get(status, Failure.SERVER)
-    return FAILURE_STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
+    other = Failure.SERVER if status >= _SERVER_ERROR else Failure.BAD_REQUEST
+    return FAILURE_STATUSES.get(status, other) if status >= _CLIENT_ERROR else None
 
 
 def _number(error: Object) -> int:
     for key in ("code", "status_code", "status"):
         value = error.get(key)
         if isinstance(value, str) and value.isascii() and value.isdigit():
-            return int(value[:4])
+            value = int(value[:4])
         if isinstance(value, int):
             return value
     return 0

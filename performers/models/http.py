@@ -330,10 +330,11 @@ def _parts(response: httpx.Response) -> AsyncGenerator[bytes] | None:
     # A caller's own client may have read and unpacked it, as event hooks and caches do.
     if response.is_stream_consumed:
         return cast("AsyncGenerator[bytes]", response.aiter_bytes())
-    unpack = decompressor(response.headers.get("content-encoding", ""))
+    coding = response.headers.get("content-encoding", "").strip().lower()
     # An asynchronous generator around every chunk takes its time, so the usual answer goes without.
-    if unpack is uncompressed:
+    if coding in {"", "identity"}:
         return cast("AsyncGenerator[bytes]", response.aiter_raw())
+    unpack = decompressor(coding)
     return None if unpack is None else _unpacked(response.aiter_raw(), unpack)
 
 
@@ -413,18 +414,14 @@ class CallAttempt:
     def answer(self, ending: AnswerEnd) -> ModelFinished | ModelFailed:
         """The one answer to the request, behind all that was streamed."""
         self._flush()
-        now = self.scene.clock.now()
+        now, request = self.scene.clock.now(), self.request.id
         seconds = 0.0 if self.started is None else now - self.started
-        told = {
-            **attrs.asdict(ending, recurse=False),
-            "at": now,
-            "request": self.request.id,
-            "seconds": seconds,
-        }
+        told = attrs.asdict(ending, recurse=False)
         if isinstance(ending, Complete):
-            return ModelFinished(**told)
+            return ModelFinished(at=now, request=request, seconds=seconds, **told)
         # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
-        return ModelFailed(**told, jitter=random.random())  # noqa: S311  # it spreads retries, it keeps no secret
+        jitter = random.random()  # noqa: S311  # it spreads retries, it keeps no secret
+        return ModelFailed(at=now, request=request, seconds=seconds, jitter=jitter, **told)
 
     def _flush(self) -> None:
         if pieces := tuple(self._fresh):
@@ -447,18 +444,11 @@ Decompress = Callable[[bytes], Iterable[bytes]]
 
 def decompressor(coding: str) -> Decompress | None:
     """How a body with the content-encoding *coding* is read; None where it cannot be read here."""
-    match coding.strip().lower():
-        case "" | "identity":
-            return uncompressed
+    match coding:
         case "gzip" | "x-gzip" | "deflate" as packed:
             return _Inflater(may_be_raw=packed == "deflate")
         case _:
             return None
-
-
-def uncompressed(data: bytes) -> tuple[bytes]:
-    """*data* as it came."""
-    return (data,)
 
 
 async def _unpacked(chunks: AsyncIterator[bytes], unpack: Decompress) -> AsyncGenerator[bytes]:

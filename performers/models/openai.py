@@ -26,8 +26,8 @@ from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
 from . import encoding
-from .body import BodyParser
-from .encoding import text_part, to_json
+from .body import STOPS, BodyParser
+from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, decode_leniently, first_text, number, objects, shorten_label
@@ -109,13 +109,9 @@ class OpenAIChat(HTTPModel):
         prefix: str = OPENAI_PREFIX,
         **options: Unpack[HTTPOptions],
     ) -> None:
-        url = (base_url or OPENAI).rstrip("/")
-        key = api_key_from(api_key, OPENAI_KEY)
-        endpoint = Endpoint(
-            base_url=url,
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            login=f"set {OPENAI_KEY} or pass api_key",
-        )
+        url, key = (base_url or OPENAI).rstrip("/"), api_key_from(api_key, OPENAI_KEY)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        endpoint = Endpoint(base_url=url, headers=headers, login=f"set {OPENAI_KEY} or pass api_key")
         wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
         super().__init__(wire, endpoint, client, **options)
 
@@ -140,10 +136,7 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     """
 
     def __init__(
-        self,
-        quirks: ServerQuirks = ServerQuirks(),
-        prefix: str = OPENAI_PREFIX,
-        keep: int = encoding.MAX_KEPT,
+        self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
         super().__init__(lambda: _EncodedChat(quirks), prefix, keep)
 
@@ -231,23 +224,21 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         proven = [thought for thought in thoughts if thought.signature or thought.redacted]
         field = self._quirks.thoughts
-        if field == "reasoning_details":
-            said = thoughts if calling else proven
-            details = [
-                {"type": "reasoning.text", "text": thought.text}
-                | ({"signature": thought.signature} if thought.signature else {})
-                for thought in said
-                if thought.text or thought.signature
-            ]
-            return {field: details} if details else {}
-        # A proxy of Anthropic's (LiteLLM) needs signed thinking back as it came, or its upstream refuses the
-        # call.
-        if field == "reasoning_content" and proven:
-            return {"thinking_blocks": [encoding.thinking_part(thought) for thought in proven]}
-        text = "".join([thought.text for thought in thoughts])
         # Without a signature, it matters in the turns that call tools only; elsewhere it would be paid for
         # again.
-        return {field: text} if field and text and calling else {}
+        value: object = "".join([thought.text for thought in thoughts]) if calling else ""
+        if field == "reasoning_details":
+            value = [
+                {"type": "reasoning.text", "text": thought.text}
+                | ({"signature": thought.signature} if thought.signature else {})
+                for thought in (thoughts if calling else proven)
+                if thought.text or thought.signature
+            ]
+        # A proxy of Anthropic's (LiteLLM) needs signed thinking back as it came, or its upstream refuses the
+        # call.
+        elif field == "reasoning_content" and proven:
+            field, value = "thinking_blocks", [encoding.thinking_part(thought) for thought in proven]
+        return {field: value} if field and value else {}
 
 
 def _said(text: str) -> str:
@@ -322,19 +313,14 @@ def _reasons(model: str) -> bool:
 
 # What a `finish_reason` means, in lower case; all others are `UNKNOWN`. None is a reliable sign of calls.
 FINISHES: dict[str, StopReason] = {
+    **STOPS,
     "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
     "eos": StopReason.END_TURN,
     "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
     "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
     "model_length": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
 }
 
 
@@ -470,14 +456,10 @@ def usage_of(sent: Object) -> Usage:
     if reasoning and number(sent, "total_tokens") == total_input + output + reasoning:
         # xAI counts the thinking beside the output, and its total is the only thing that shows it.
         output += reasoning
-    return Usage(
-        input=total_input,
-        output=output,
-        cached=number(prompt, "cached_tokens") or number(sent, "prompt_cache_hit_tokens"),
-        cache_write=number(prompt, "cache_write_tokens", "cache_creation_tokens")
-        or number(sent, "cache_creation_input_tokens"),
-        reasoning=reasoning,
-    )
+    cached = number(prompt, "cached_tokens") or number(sent, "prompt_cache_hit_tokens")
+    written = number(prompt, "cache_write_tokens", "cache_creation_tokens")
+    written = written or number(sent, "cache_creation_input_tokens")
+    return Usage(input=total_input, output=output, cached=cached, cache_write=written, reasoning=reasoning)
 
 
 # A string, and a quote where it is closed; else nothing, or the backslash that hides what comes next.

@@ -23,6 +23,8 @@ from contextlib import suppress
 from itertools import count
 from typing import NamedTuple, final
 
+import attrs
+
 from ...effects.config import Config, Retries
 from ...effects.errors import ConfigError
 from ...effects.events import Failure, ModelFailed
@@ -55,6 +57,7 @@ class LoadRefusal(NamedTuple):
 
 
 @final
+@attrs.define(eq=False)
 class ProviderQueue:
     """
     The requests for one model: those that wait, in order, and how many may go.
@@ -63,12 +66,11 @@ class ProviderQueue:
     since, *out* were not accepted yet, and *room* is how many may be.
     """
 
-    def __init__(self) -> None:
-        self.waiting: deque[Slot] = deque()
-        self.refusal = LoadRefusal()
-        self.times = 0
-        self.room = math.inf
-        self.out: set[Slot] = set()
+    waiting: deque[Slot] = attrs.Factory(deque)
+    refusal: LoadRefusal = LoadRefusal()
+    times: int = 0
+    room: float = math.inf
+    out: set[Slot] = attrs.Factory(set)
 
     def close(self, refusal: LoadRefusal) -> None:
         """Let nothing go before the time of *refusal*, and then one request."""
@@ -124,6 +126,7 @@ class Throttle:
 
 
 @final
+@attrs.define(eq=False)
 class Slot:
     """
     A request's place, as a context: inside, `wait` for its turn, and say what came of it.
@@ -131,22 +134,19 @@ class Slot:
     *sent* is None until its turn has come, and then the last refusal in its *queue* at that time.
     """
 
-    def __init__(
-        self, throttle: Throttle, queue: ProviderQueue, number: int, request: CallModel, scene: PerformContext
-    ) -> None:
-        self.queue = queue
-        self.number = number
-        self.sent: LoadRefusal | None = None
-        self._turn: asyncio.Future[None] | None = None
-        self._throttle = throttle
-        self._request = request
-        self._scene = scene
-        self._alarm: asyncio.TimerHandle | None = None
+    throttle: Throttle
+    queue: ProviderQueue
+    number: int
+    request: CallModel
+    scene: PerformContext
+    sent: LoadRefusal | None = None
+    _turn: asyncio.Future[None] | None = None
+    _alarm: asyncio.TimerHandle | None = None
 
     async def wait(self) -> Broken | None:
         """Return when the request may be sent; else what it is answered with, unsent."""
-        scene, told = self._scene, False
-        patience = _patience(self._request, scene.config)
+        scene, told = self.scene, False
+        patience = _patience(self.request, scene.config)
         while (held := self.look(now := scene.clock.now())) is not None:
             if isinstance(held, asyncio.Future):
                 await held
@@ -156,7 +156,7 @@ class Slot:
                 message, wait = f"not sent, since {reason}", held.until - now
                 return Broken(failure=held.failure, message=message, retry_after=wait)
             if not told:
-                scene.emit(RequestDelayed(request=self._request.id, due=held.until, reason=reason))
+                scene.emit(RequestDelayed(request=self.request.id, due=held.until, reason=reason))
                 told = True
             await scene.clock.sleep_until(held.until)
         if self.queue.room < math.inf:
@@ -167,8 +167,8 @@ class Slot:
 
     def look(self, now: float) -> LoadRefusal | asyncio.Future[None] | None:
         """What it waits for at *now*: a time, or its turn; None when that has come."""
-        with self._throttle.lock:
-            self._throttle.admit(now)
+        with self.throttle.lock:
+            self.throttle.admit(now)
             if self.sent:
                 return None
             if now < self.queue.refusal.until:
@@ -178,24 +178,24 @@ class Slot:
 
     def accepted(self) -> None:
         """Say that the provider works on it: one more may be sent."""
-        with self._throttle.lock:
+        with self.throttle.lock:
             queue = self.queue
             if self in queue.out:
                 queue.out.remove(self)
                 queue.times = 0
                 queue.room = queue.room + 1 if queue.waiting else math.inf
-                self._throttle.admit(self._scene.clock.now())
+                self.throttle.admit(self.scene.clock.now())
 
     def turned_away(self, failed: ModelFailed) -> None:
         """Say that the provider refused it for its load, with *failed*."""
-        with self._throttle.lock:
+        with self.throttle.lock:
             queue, wait = self.queue, failed.retry_after
             # A hundred requests may be out when the first is turned away. All of them will be, and that is
             # one refusal and not a hundred: the guess would double with each.
             is_news = self.sent is queue.refusal
             queue.times += is_news
             if wait is None and is_news:
-                wait = _guess(queue.times, self._scene.config.retries, failed.jitter)
+                wait = _guess(queue.times, self.scene.config.retries, failed.jitter)
             if wait is not None and (is_news or failed.at + wait > queue.refusal.until):
                 queue.close(LoadRefusal(failed.at + wait, failed.failure, failed.message))
 
@@ -212,13 +212,13 @@ class Slot:
     def __exit__(self, *_: object) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        with self._throttle.lock:
+        with self.throttle.lock:
             if self.sent:
-                self._throttle.under_way -= 1
+                self.throttle.under_way -= 1
                 self.queue.out.discard(self)
             else:
                 self.queue.waiting.remove(self)
-            self._throttle.admit(self._scene.clock.now())
+            self.throttle.admit(self.scene.clock.now())
 
 
 def _resolve(turn: asyncio.Future[None]) -> None:
