@@ -34,7 +34,6 @@ from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_label, first_text, number, objects
-from .wire import HTTPRequest
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 ANTHROPIC_PREFIX = "anthropic"
@@ -109,12 +108,14 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
     *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept.
     """
 
+    path = "/messages"
+
     def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = encoding.MAX_KEPT) -> None:
         super().__init__(lambda: _EncodedMessages(prefix), prefix, keep)
 
-    def _request(
+    def _body(
         self, request: CallModel, model: str, config: Config, shown: _EncodedMessages, mark: _MessagesMark
-    ) -> HTTPRequest:
+    ) -> bytes:
         again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
         options = _options(request, model, config, may_think=mark.may_think)
         head = [
@@ -122,8 +123,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
             *_system(request, again=again),
             *_tools(request, config, mark.called),
         ]
-        body = shown.body(head, mark, again=again)
-        return HTTPRequest(path="/messages", headers=encoding.HEADERS, body=body)
+        return shown.body(head, mark, again=again)
 
     def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
         """A new parser for one answer."""
@@ -163,14 +163,13 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
     def __init__(self, prefix: str) -> None:
         super().__init__(_MessagesMark())
         self._prefix = prefix
-        self._ids = encoding.CallIds()
 
     def add(self, message: Message) -> None:
         """Encode *message* into the turn of its speaker."""
         if message.role is Role.ASSISTANT:
             self._answer(message)
         elif message.role is Role.TOOL:
-            self._say(_USER, [result_block(one, self._ids.of(one)) for one in message.results])
+            self._say(_USER, [result_block(one, self.id_of_result(one)) for one in message.results])
         else:
             self._ask(message)
         if message.at > self.place.newest:
@@ -241,7 +240,7 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
             case ToolCall():
                 if (name := encoding.tool_name(part.name)) not in self.place.called:
                     self._move(called=(*self.place.called, name))
-                return call_block(part, self._ids.new(part))
+                return call_block(part, self.id_of_call(part))
 
     def _say(self, role: bytes, blocks: list[bytes]) -> None:
         if not blocks:

@@ -23,7 +23,7 @@ from ...effects.messages import StopReason
 from ...effects.pieces import Piece
 from ...effects.usage import Usage
 from .errors import stream_error
-from .lenient_json import Object, SurrogateJoiner, as_object, decode_leniently, objects
+from .lenient_json import Object, SurrogateJoiner, as_object, decoded, objects
 from .wire import AnswerEnd, Broken, Complete, cut_short
 
 # Server-sent events, sans-I/O: bytes in at any split, events out.
@@ -40,6 +40,7 @@ ServerEvent = tuple[bytes, bytes]
 
 
 @final
+@attrs.define(eq=False)
 class EventSplitter:
     """
     Cuts one stream into its events; `feed` it what arrives, then call `end` once.
@@ -48,17 +49,14 @@ class EventSplitter:
     than `MAX_EVENT` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
     """
 
-    __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail", "oversized")
-
-    def __init__(self) -> None:
-        self.oversized = False
-        self._tail = bytearray()  # the line that has not ended
-        self._data: list[bytes] = []  # the data lines of the event that has not ended
-        self._size = 0
-        self._name = b""
-        self._cr = False  # the last byte was a CR: an LF that follows belongs to it
-        self._first = True  # no line has ended: it may begin with a byte order mark
-        self._clean = True  # nothing is kept, the next byte begins an event
+    oversized: bool = False
+    _tail: bytearray = attrs.Factory(bytearray)  # the line that has not ended
+    _data: list[bytes] = attrs.Factory(list)  # the data lines of the event that has not ended
+    _size: int = 0
+    _name: bytes = b""
+    _cr: bool = False  # the last byte was a CR: an LF that follows belongs to it
+    _first: bool = True  # no line has ended: it may begin with a byte order mark
+    _clean: bool = True  # nothing is kept, the next byte begins an event
 
     def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that *data* completes."""
@@ -261,7 +259,7 @@ class BodyParser(ABC):
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
                     # msgspec refuses half a surrogate pair, which servers send that cut text by UTF-16 units.
-                    chunk = as_object(decode_leniently(data.decode("utf-8", "replace")))
+                    chunk = as_object(decoded(data.decode("utf-8", "replace")))
                     self._halves = self._halves or SurrogateJoiner()
             else:
                 chunk = self._other(data)
@@ -283,9 +281,7 @@ class BodyParser(ABC):
             self.done = True
             return {}
         # Gemini's compatible endpoint wraps an error in a list.
-        value: object = (
-            decode_leniently(data.decode("utf-8", "replace")) if data.startswith((b"{", b"[")) else None
-        )
+        value: object = decoded(data.decode("utf-8", "replace")) if data.startswith((b"{", b"[")) else None
         return next(iter(objects(value)), as_object(value))
 
 

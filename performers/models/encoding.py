@@ -13,8 +13,8 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, count
-from typing import Any, Generic, Protocol, TypeVar, final
+from itertools import accumulate, chain, count, repeat
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -25,6 +25,7 @@ from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, 
 from ...effects.requests import CallModel, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
 from ..base import PerformContext
+from .lenient_json import decoded
 from .wire import HTTPRequest
 
 # The headers of a request that asks for a streamed answer.
@@ -70,17 +71,9 @@ def to_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def from_json(data: str | bytes) -> object:
-    """The value that the JSON *data* is, or None where it is no JSON."""
-    try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return None
-
-
 def arguments_of(call: ToolCall) -> str:
     """The arguments of *call* as the model wrote them, or none where they are no JSON object."""
-    return call.arguments if isinstance(from_json(call.arguments), dict) else "{}"
+    return call.arguments if isinstance(decoded(call.arguments, msgspec.json.decode), dict) else "{}"
 
 
 def tool_name(name: str) -> str:
@@ -124,19 +117,29 @@ def said_in(message: Message) -> list[Text | Binary]:
     return [part for part in said if isinstance(part, Binary) or part.text.strip()]
 
 
-@final
-class CallIds:
+class EncodedConversation(ABC, Generic[P]):
     """
-    The ids that the calls of one conversation have on the wire: no two alike, and such as providers take.
+    The messages of one log, one behind the other in one buffer. A dialect says how one is added.
 
-    Providers repeat their ids, leave them empty or make them long, and then refuse to see them.
+    *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
+
+    No two calls have the same id on the wire, and each has one that providers take. Providers repeat their
+    ids, leave them empty or make them long, and then refuse to see them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: P) -> None:
+        self.buffer = bytearray()
+        self.place = start
+        self._places = [start]  # the first is before all messages
+        self._cleared = 0
         self._ids: dict[str, str] = {}  # our id of a call to the one it has on the wire
         self._used: set[str] = set()
 
-    def new(self, call: ToolCall) -> str:
+    @abstractmethod
+    def add(self, message: Message) -> None:
+        """Encode *message* into `buffer`, and move `place` behind it."""
+
+    def id_of_call(self, call: ToolCall) -> str:
         """The id of *call*, made when it is first met: what is encoded again has the ids it had."""
         if (known := self._ids.get(call.id)) is not None:
             return known
@@ -150,27 +153,9 @@ class CallIds:
         self._ids[call.id] = wire_id
         return wire_id
 
-    def of(self, result: ToolResult) -> str:
+    def id_of_result(self, result: ToolResult) -> str:
         """The id of the call that *result* answers."""
         return self._ids.get(result.call) or result.wire_id or result.call
-
-
-class EncodedConversation(ABC, Generic[P]):
-    """
-    The messages of one log, one behind the other in one buffer. A dialect says how one is added.
-
-    *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
-    """
-
-    def __init__(self, start: P) -> None:
-        self.buffer = bytearray()
-        self.place = start
-        self._places = [start]  # the first is before all messages
-        self._cleared = 0
-
-    @abstractmethod
-    def add(self, message: Message) -> None:
-        """Encode *message* into `buffer`, and move `place` behind it."""
 
     def until(self, history: History, length: int, before: int = 0) -> P:
         """
@@ -211,6 +196,8 @@ class EncodingWire(ABC, Generic[E]):
     them, by their logs; a log that is gone takes its own along.
     """
 
+    path: ClassVar[str]
+
     def __init__(self, make: Callable[[], E], prefix: str, limit: int) -> None:
         self._make = make
         self._prefix = f"{prefix}:"
@@ -218,8 +205,8 @@ class EncodingWire(ABC, Generic[E]):
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
 
     @abstractmethod
-    def _request(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> HTTPRequest:  # noqa: ANN401  # the mark of an E
-        """*request* of *model*, with the messages of *shown* up to *mark*."""
+    def _body(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> bytes:  # noqa: ANN401  # the mark of an E
+        """The body of *request* to *model*, with the messages of *shown* up to *mark*."""
 
     def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
         """The HTTP request that asks for the answer to *request*, streamed."""
@@ -231,7 +218,8 @@ class EncodingWire(ABC, Generic[E]):
         else:
             shown = self._of(history.log)
             mark = shown.until(history, view.length, view.cleared)
-        return self._request(request, request.model.removeprefix(self._prefix), scene.config, shown, mark)
+        body = self._body(request, request.model.removeprefix(self._prefix), scene.config, shown, mark)
+        return HTTPRequest(path=self.path, headers=HEADERS, body=body)
 
     def _of(self, log: Log[Message]) -> E:
         """What is kept of the conversation in *log*, or a new one; the least recently used makes room."""
@@ -302,10 +290,9 @@ def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
     """
     room -= _MARK + len(BETWEEN)
     most = room // min(len(blocks) or 1, 4)
-    most_first = max(most, room // 2)
+    limits = chain([max(most, room // 2)], repeat(most))
     short = [
-        shorten_middle(block, (most if number else most_first) - len(BETWEEN))
-        for number, block in enumerate(blocks)
+        shorten_middle(block, limit - len(BETWEEN)) for block, limit in zip(blocks, limits, strict=False)
     ]
     costs = [len(block) + len(BETWEEN) for block in short]
     begin = _fitting(costs, room // 2)

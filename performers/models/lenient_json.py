@@ -8,6 +8,7 @@ delta of its own. A half is no character: it is held back until the other one co
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, cast, final
 
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
@@ -25,10 +26,14 @@ MAX_NUMBER = 1_000_000_000
 MAX_LABEL = 1_000
 
 
-def decode_leniently(text: str) -> object:
-    """What the standard library makes of *text*, or None: it takes NaN and half a surrogate pair."""
+def decoded(data: str | bytes, decode: Callable[[str | bytes], object] = json.loads) -> object:
+    """
+    What *decode* makes of the JSON *data*, or None.
+
+    The standard library's is the lenient one: it takes NaN and half a surrogate pair.
+    """
     try:
-        return json.loads(text)
+        return decode(data)
     except (ValueError, RecursionError):
         return None
 

@@ -30,8 +30,8 @@ from .body import STOPS, BodyParser
 from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, decode_leniently, first_text, number, objects, shorten_label
-from .wire import Broken, HTTPRequest, cut_short
+from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_label
+from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 OPENAI_PREFIX = "openai"
@@ -50,10 +50,7 @@ EMPTY_TEXT = "(nothing)"
 BRIDGE = "OK."
 
 # The sounds that have a part of their own, and what the API calls them.
-AUDIO = {
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
+AUDIO = {f"audio/{kind}": "wav" for kind in ("wav", "wave", "x-wav")} | {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
@@ -135,14 +132,16 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     `REASONING_MODELS` get a word on how much to think.
     """
 
+    path = "/chat/completions"
+
     def __init__(
         self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
         super().__init__(lambda: _EncodedChat(quirks), prefix, keep)
 
-    def _request(
+    def _body(
         self, request: CallModel, model: str, config: Config, shown: _EncodedChat, mark: _ChatMark
-    ) -> HTTPRequest:
+    ) -> bytes:
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
         head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
@@ -152,8 +151,7 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
         # released.
         with memoryview(shown.buffer) as buffer, buffer[: mark.end] as messages:
-            body = b"".join([*head, messages, *tail, end])
-        return HTTPRequest(path="/chat/completions", headers=encoding.HEADERS, body=body)
+            return b"".join([*head, messages, *tail, end])
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -176,7 +174,6 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     def __init__(self, quirks: ServerQuirks) -> None:
         super().__init__(_ChatMark())
         self._quirks = quirks
-        self._ids = encoding.CallIds()
 
     def add(self, message: Message) -> None:
         """Encode *message*, which may be none, one or several on the wire."""
@@ -200,7 +197,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     def _results(self, message: Message) -> None:
         files: list[dict[str, Any]] = []  # in a user's message of their own: a tool's is text only
         for result in message.results:
-            wire_id, content = self._ids.of(result), _said(result.content)
+            wire_id, content = self.id_of_result(result), _said(result.content)
             self._add({"role": "tool", "tool_call_id": wire_id, "content": content})
             if result.files:
                 files += [text_part(f"Files of {result.name}:"), *map(_attached, result.files)]
@@ -218,7 +215,7 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": encoding.tool_name(call.name), "arguments": encoding.arguments_of(call)}
-        return {"id": self._ids.new(call), "type": "function", "function": function}
+        return {"id": self.id_of_call(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
@@ -501,7 +498,7 @@ class _OpenCall:
         self._whole = False
         if may_be and not self._depth:
             # Text that is closed and is no object will not become one, so it is never parsed again.
-            self._whole = isinstance(decode_leniently("".join(self.arguments)), dict) or None
+            self._whole = isinstance(decoded("".join(self.arguments)), dict) or None
         return bool(self._whole)
 
 
