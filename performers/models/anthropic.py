@@ -117,7 +117,9 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         self, request: CallModel, model: str, config: Config, shown: _EncodedMessages, mark: _MessagesMark
     ) -> bytes:
         again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
-        options = _options(request, model, config, may_think=mark.may_think)
+        # Behind a model's own words, too: then the user says something, which begins a turn.
+        may_think = mark.thought or mark.asked or mark.role == _ASSISTANT
+        options = _options(request, model, config, may_think=may_think)
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
@@ -132,7 +134,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
 
 @final
 @attrs.frozen
-class _MessagesMark:
+class _MessagesMark(encoding.BufferMark):
     """
     Where the buffer stands behind a message: *end* is behind its last block, *role* says whose turn it is.
 
@@ -141,19 +143,12 @@ class _MessagesMark:
     model has answered yet; *thought*: the model's latest answer to the user began with thinking.
     """
 
-    end: int = 0
     role: bytes = b""
     before: int = 0
     newest: float = -inf
     called: tuple[str, ...] = ()
     asked: bool = True
     thought: bool = True
-
-    @property
-    def may_think(self) -> bool:
-        """Whether a model that is given tokens to think may think from here on."""
-        # Behind a model's own words, too: then the user says something, which begins a turn.
-        return self.thought or self.asked or self.role == _ASSISTANT
 
 
 @final
@@ -240,7 +235,8 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
             case ToolCall():
                 if (name := encoding.tool_name(part.name)) not in self.place.called:
                     self._move(called=(*self.place.called, name))
-                return call_block(part, self.id_of_call(part))
+                parts = to_json(self.id_of_call(part)), to_json(name), encoding.arguments_of(part).encode()
+                return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
 
     def _say(self, role: bytes, blocks: list[bytes]) -> None:
         if not blocks:
@@ -297,10 +293,7 @@ def _options(request: CallModel, model: str, config: Config, *, may_think: bool)
             options["thinking"] = {"type": "enabled", "budget_tokens": tokens}
     elif spec.temperature is not None and not adaptive:
         options["temperature"] = spec.temperature
-    options["max_tokens"] = limit
-    if config.stop:
-        options["stop_sequences"] = config.stop
-    return options
+    return options | {"max_tokens": limit} | ({"stop_sequences": config.stop} if config.stop else {})
 
 
 def _version(model: str) -> tuple[int, int]:
@@ -326,13 +319,6 @@ def marked(block: bytes) -> bytes:
 def text_block(text: str) -> bytes:
     """*text*, which the API refuses where it is nothing but white space."""
     return to_json(text_part(text))
-
-
-def call_block(call: ToolCall, wire_id: str) -> bytes:
-    """*call* with its arguments as the model wrote them, or none where they are no object."""
-    arguments = encoding.arguments_of(call).encode()
-    parts = to_json(wire_id), to_json(encoding.tool_name(call.name)), arguments
-    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
 
 
 def result_block(result: ToolResult, wire_id: str) -> bytes:
@@ -436,21 +422,21 @@ class MessagesParser(BodyParser):
             case "content_block_start":
                 self._begin(chunk.get("index"), as_object(chunk.get("content_block")), pieces)
             case "content_block_stop":
-                self._close(chunk.get("index"), pieces)
+                self._close([chunk.get("index")], pieces)
             case "message_start":
-                self._close_all(pieces)
+                self._close([*self._blocks], pieces)
                 self._message(as_object(chunk.get("message")))
             case "message_delta":
                 self._message(as_object(chunk.get("delta")))
                 self._count(chunk)
             case "message_stop":
-                self._close_all(pieces)
+                self._close([*self._blocks], pieces)
                 self.done = True
             case "message":
                 for index, block in enumerate(objects(chunk.get("content"))):
                     self._begin(index, block, pieces)
                 self._message(chunk)
-                self._close_all(pieces)
+                self._close([*self._blocks], pieces)
                 self.done = True
             case kind if kind == "error" or chunk.get("error"):
                 self._fail(stream_error(chunk))
@@ -478,7 +464,7 @@ class MessagesParser(BodyParser):
         self._answered = True
         # Some proxies number the blocks of every message from 0: where an index comes again, its block is
         # over.
-        self._close(index, pieces)
+        self._close([index], pieces)
         block = _Block()
         match start.get("type"):
             case "text":
@@ -505,14 +491,11 @@ class MessagesParser(BodyParser):
         if isinstance(index, int):
             self._blocks[index] = block
 
-    def _close(self, index: object, pieces: list[Piece]) -> None:
-        block = self._blocks.pop(index, None) if isinstance(index, int) else None
-        if block is not None and block.number is not None and block.input:
-            pieces.append(CallPiece(block.number, arguments=block.input))
-
-    def _close_all(self, pieces: list[Piece]) -> None:
-        for index in list(self._blocks):
-            self._close(index, pieces)
+    def _close(self, indexes: Iterable[object], pieces: list[Piece]) -> None:
+        for index in indexes:
+            block = self._blocks.pop(index, None) if isinstance(index, int) else None
+            if block is not None and block.number is not None and block.input:
+                pieces.append(CallPiece(block.number, arguments=block.input))
 
     def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None

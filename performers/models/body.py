@@ -148,16 +148,13 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _decode = msgspec.json.Decoder().decode
 
 
-# What a word for the end means in either dialect; all others are `UNKNOWN`.
-# So is ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
+# What a word for the end means in either dialect; all others are `UNKNOWN`. Most of ours are Anthropic's.
+# Not ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
 # None was asked for, so who sees this warning uses a proxy that adds some.
-STOPS: dict[str, StopReason] = {
-    "end_turn": StopReason.END_TURN,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
+_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
+STOPS = {
+    **{reason.value: reason for reason in (*_ENDS, StopReason.MAX_TOKENS)},
     "model_context_window_exceeded": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "refusal": StopReason.REFUSAL,
 }
 
 

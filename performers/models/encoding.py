@@ -14,9 +14,10 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, count, repeat
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+import attrs
 import msgspec
 
 from ...effects.config import Config
@@ -51,13 +52,11 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _encode = msgspec.json.Encoder().encode
 
 
-class BufferMark(Protocol):
-    """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
+@attrs.frozen
+class BufferMark:
+    """How things stand behind a message: its *end* in the buffer, and all that what follows depends on."""
 
-    @property
-    def end(self) -> int:
-        """Its end in the buffer."""
-        ...
+    end: int = 0
 
 
 P = TypeVar("P", bound=BufferMark)

@@ -16,7 +16,7 @@ import math
 import os
 import random
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, suppress
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -208,7 +208,7 @@ class HTTPModel:
         attempt.started = attempt.scene.clock.now()
         post = self._wire.encode(attempt.request, attempt.scene)
         first_byte = min(self._settings.first_byte_timeout or math.inf, self._longest)
-        latest = asyncio.get_running_loop().time() + self._longest
+        attempt.latest = asyncio.get_running_loop().time() + self._longest
         try:
             # No redirects: the key would go along to a host that no person has named.
             stream = self._client().stream(
@@ -225,32 +225,30 @@ class HTTPModel:
                 if not response.is_success:
                     # The status is known, so its message is worth a short wait of its own and no longer one.
                     alarm.reschedule(None)
-                    wait = min(REFUSAL_WAIT, self._idle)
-                    return await _refused(response, parts, wait, attempt.scene.clock.now())
+                    body = await _beginning(parts, min(REFUSAL_WAIT, self._idle))
+                    return refusal(attempt.status, response.headers, body, attempt.scene.clock.now())
                 slot.accepted()
                 if parts is None:
                     how = shorten(response.headers["content-encoding"])
                     message = f"the answer from {self._shown} is encoded as {how!r}, which was not asked for"
                     return Broken(failure=Failure.BAD_REQUEST, message=message)
                 async with aclosing(parts):
-                    await self._read(parts, attempt, alarm, latest)
+                    await self._read(parts, attempt, alarm)
         except TimeoutError:
             # The parser decides: an answer that was complete when its time ran out is one.
-            return attempt.end(self._late(attempt, latest))
+            return attempt.end(self._late(attempt))
         except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
             return attempt.end(self._fault(error, attempt.status))
         return attempt.end()
 
-    async def _read(
-        self, parts: AsyncIterator[bytes], attempt: CallAttempt, alarm: asyncio.Timeout, latest: float
-    ) -> None:
-        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at *latest*."""
+    async def _read(self, parts: AsyncIterator[bytes], attempt: CallAttempt, alarm: asyncio.Timeout) -> None:
+        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at the latest."""
         clock, idle, renew = asyncio.get_running_loop().time, self._idle, -math.inf
         async for data in parts:
             over = attempt.take(data)
             # Rescheduling costs a heap entry each time, and chunks come by the hundred per second.
             if (now := clock()) >= renew:
-                alarm.reschedule(min(now + idle * (1 + RENEW), latest))
+                alarm.reschedule(min(now + idle * (1 + RENEW), attempt.latest))
                 renew = now + idle * RENEW
             if over:
                 break
@@ -274,8 +272,8 @@ class HTTPModel:
             client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
         return client
 
-    def _late(self, attempt: CallAttempt, latest: float) -> Broken:
-        if asyncio.get_running_loop().time() >= latest:
+    def _late(self, attempt: CallAttempt) -> Broken:
+        if asyncio.get_running_loop().time() >= attempt.latest:
             what, setting = "no end of the answer", "answer_timeout"
         elif attempt.read:
             what, setting = "nothing more", "idle_timeout"
@@ -310,9 +308,8 @@ def _is_load(failed: ModelFailed, status: int) -> bool:
     return status > 0 and failed.failure in LOAD_FAILURES
 
 
-async def _refused(
-    response: httpx.Response, parts: AsyncGenerator[bytes] | None, wait: float, now: float
-) -> Broken:
+async def _beginning(parts: AsyncGenerator[bytes] | None, wait: float) -> bytes:
+    """What comes of *parts* in *wait* seconds, and no more than is read of a refusal."""
     body = bytearray()
     if parts is not None:
         # The status and what came of the body say enough.
@@ -322,7 +319,7 @@ async def _refused(
                     body += part
                     if len(body) >= MAX_REFUSAL:
                         break
-    return refusal(response.status_code, response.headers, bytes(body[:MAX_REFUSAL]), now)
+    return bytes(body[:MAX_REFUSAL])
 
 
 def _parts(response: httpx.Response) -> AsyncGenerator[bytes] | None:
@@ -344,8 +341,9 @@ class CallAttempt:
     """
     *request*, asked in *scene*, whose answer *parser* reads; *most* bytes of it are.
 
-    *started* is when it was sent: what was waited before was no work. *status* is of the server's answer,
-    once that has begun, and *read* counts the bytes of its body.
+    *started* is when it was sent: what was waited before was no work. *latest* is when it
+    has to be over, by the loop's clock. *status* is of the server's answer, once that has begun, and *read*
+    counts the bytes of its body.
     """
 
     request: CallModel
@@ -353,6 +351,7 @@ class CallAttempt:
     parser: Parser
     most: int
     started: float | None = None
+    latest: float = math.inf
     status: int = 0
     read: int = 0
     _said: int = 0
@@ -438,20 +437,16 @@ class CallAttempt:
 _AUTO = 32 + zlib.MAX_WBITS  # takes what begins as gzip does, and what begins as zlib does
 _RAW = -zlib.MAX_WBITS
 
-# Makes of the next bytes that came the parts of the body that they stand for.
-Decompress = Callable[[bytes], Iterable[bytes]]
+# Content-encodings that can be read here.
+PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 
 
-def decompressor(coding: str) -> Decompress | None:
-    """How a body with the content-encoding *coding* is read; None where it cannot be read here."""
-    match coding:
-        case "gzip" | "x-gzip" | "deflate" as packed:
-            return _Inflater(may_be_raw=packed == "deflate")
-        case _:
-            return None
+def decompressor(coding: str) -> _Inflater | None:
+    """What unpacks a body with the content-encoding *coding*, None where it cannot be read here."""
+    return _Inflater(may_be_raw=coding == "deflate") if coding in PACKED else None
 
 
-async def _unpacked(chunks: AsyncIterator[bytes], unpack: Decompress) -> AsyncGenerator[bytes]:
+async def _unpacked(chunks: AsyncIterator[bytes], unpack: _Inflater) -> AsyncGenerator[bytes]:
     async for data in chunks:
         for number, part in enumerate(unpack(data)):
             if number:

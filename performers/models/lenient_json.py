@@ -72,9 +72,8 @@ def number(holder: Object, *keys: str) -> int:
     """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
         value = holder.get(key)
-        if not isinstance(value, int | float) or value is True:  # True is an int to Python
-            continue
-        if 0 < value <= MAX_NUMBER and value == value // 1:  # some servers send whole numbers as floats
+        # True is an int to Python, and some servers send whole numbers as floats.
+        if isinstance(value, int | float) and value is not True and 0 < value <= MAX_NUMBER and not value % 1:
             return int(value)
     return 0
 

@@ -160,10 +160,9 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
 
 @final
 @attrs.frozen
-class _ChatMark:
+class _ChatMark(encoding.BufferMark):
     """Where a message ends, and the *role* of the last one on the wire."""
 
-    end: int = 0
     role: str = ""
 
 
