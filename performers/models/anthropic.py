@@ -14,7 +14,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import inf
 from typing import Any, Unpack, final
 
@@ -22,32 +22,18 @@ import attrs
 import httpx
 
 from ...effects.config import DEFAULT_OUTPUT_TOKENS, Config, ToolSpec
-from ...effects.history import History
-from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult, user
+from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
-from ...effects.requests import CallModel, Transcript
+from ...effects.requests import CallModel, Conversation
 from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
-from .body import BodyParser
-from .encoding import (
-    HEADERS,
-    MAX_KEPT,
-    CallIds,
-    EncodedCache,
-    EncodedConversation,
-    attachment_note,
-    effort,
-    is_json_object,
-    media_type,
-    to_json,
-    tool_name,
-    transcript,
-)
+from . import encoding
+from .body import STOPS, BodyParser
+from .encoding import text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
 from .lenient_json import Object, as_object, first_label, first_text, number, objects
-from .wire import AnswerEnd, Broken, Complete, HTTPRequest
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 ANTHROPIC_PREFIX = "anthropic"
@@ -104,13 +90,10 @@ class AnthropicMessages(HTTPModel):
         **options: Unpack[HTTPOptions],
     ) -> None:
         key = api_key_from(api_key, ANTHROPIC_KEY)
-        endpoint = Endpoint(
-            base_url=(base_url or ANTHROPIC).rstrip("/"),
-            headers={"anthropic-version": API_VERSION}
-            | ({"x-api-key": key} if key else {})
-            | ({"anthropic-beta": ",".join(betas)} if betas else {}),
-            login=f"set {ANTHROPIC_KEY} or pass api_key",
-        )
+        named = {"anthropic-version": API_VERSION, "x-api-key": key, "anthropic-beta": ",".join(betas)}
+        headers = {name: value for name, value in named.items() if value}
+        url, login = (base_url or ANTHROPIC).rstrip("/"), f"set {ANTHROPIC_KEY} or pass api_key"
+        endpoint = Endpoint(base_url=url, headers=headers, login=login)
         super().__init__(MessagesWire(prefix), endpoint, client, **options)
 
 
@@ -118,35 +101,31 @@ class AnthropicMessages(HTTPModel):
 
 
 @final
-class MessagesWire:
+class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
     """
     Anthropic's Messages.
 
     *prefix* is taken off the names of models. The encoded messages of *keep* conversations are kept.
     """
 
-    def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = MAX_KEPT) -> None:
-        self._prefix = prefix
-        self._kept = EncodedCache(partial(_EncodedMessages, prefix), keep)
+    path = "/messages"
 
-    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
-        """The HTTP request that asks for the answer to *request*, streamed."""
-        view, history = request.view, scene.history
-        again = not isinstance(view, Transcript)  # a text that is sent only once is not worth caching
-        if isinstance(view, Transcript):
-            encoded = _EncodedMessages(self._prefix)
-            place = encoded.until(History.of(user(transcript(history.slice(0, view.length), view.limit))), 1)
-        else:
-            encoded = self._kept.of(history.log)
-            place = encoded.until(history, view.length, view.cleared)
-        model = request.model.removeprefix(f"{self._prefix}:")
-        options = _options(request, model, scene.config, may_think=place.may_think)
+    def __init__(self, prefix: str = ANTHROPIC_PREFIX, keep: int = encoding.MAX_KEPT) -> None:
+        super().__init__(lambda: _EncodedMessages(prefix), prefix, keep)
+
+    def _body(
+        self, request: CallModel, model: str, config: Config, shown: _EncodedMessages, mark: _MessagesMark
+    ) -> bytes:
+        again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
+        # Behind a model's own words, too: then the user says something, which begins a turn.
+        may_think = mark.thought or mark.asked or mark.role == _ASSISTANT
+        options = _options(request, model, config, may_think=may_think)
         head = [
             to_json({"model": model, "stream": True} | options)[:-1],
             *_system(request, again=again),
-            *_tools(request, scene.config, place.called),
+            *_tools(request, config, mark.called),
         ]
-        return HTTPRequest(path="/messages", headers=HEADERS, body=encoded.body(head, place, again=again))
+        return shown.body(head, mark, again=again)
 
     def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
         """A new parser for one answer."""
@@ -155,7 +134,7 @@ class MessagesWire:
 
 @final
 @attrs.frozen
-class _MessagesMark:
+class _MessagesMark(encoding.BufferMark):
     """
     Where the buffer stands behind a message: *end* is behind its last block, *role* says whose turn it is.
 
@@ -164,7 +143,6 @@ class _MessagesMark:
     model has answered yet; *thought*: the model's latest answer to the user began with thinking.
     """
 
-    end: int = 0
     role: bytes = b""
     before: int = 0
     newest: float = -inf
@@ -172,28 +150,21 @@ class _MessagesMark:
     asked: bool = True
     thought: bool = True
 
-    @property
-    def may_think(self) -> bool:
-        """Whether a model that is given tokens to think may think from here on."""
-        # Behind a model's own words, too: then the user says something, which begins a turn.
-        return self.thought or self.asked or self.role == _ASSISTANT
-
 
 @final
-class _EncodedMessages(EncodedConversation[_MessagesMark]):
+class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
     """The messages of one log as JSON, the last one open."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(_MessagesMark())
         self._prefix = prefix
-        self._ids = CallIds()
 
     def add(self, message: Message) -> None:
         """Encode *message* into the turn of its speaker."""
         if message.role is Role.ASSISTANT:
             self._answer(message)
         elif message.role is Role.TOOL:
-            self._say(_USER, [result_block(one, self._ids.of(one)) for one in message.results])
+            self._say(_USER, [result_block(one, self.id_of_result(one)) for one in message.results])
         else:
             self._ask(message)
         if message.at > self.place.newest:
@@ -217,8 +188,7 @@ class _EncodedMessages(EncodedConversation[_MessagesMark]):
     def _ask(self, message: Message) -> None:
         blocks = [
             text_block(part.text) if isinstance(part, Text) else to_json(_attached(part))
-            for part in message.parts
-            if isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip())
+            for part in encoding.said_in(message)
         ]
         if blocks and self.place.role != _USER:  # behind results it is a remark within the turn
             self._move(asked=True)
@@ -242,19 +212,13 @@ class _EncodedMessages(EncodedConversation[_MessagesMark]):
         # request refused.
         own = message.model.startswith(f"{self._prefix}:") or not _OTHER_WIRE.match(message.model)
         proven = own and message.at >= self.place.newest
-        parts: list[_Said] = []
-        for part in message.parts:
-            match part:
-                case Reasoning():
-                    if proven and (part.signature or part.redacted):
-                        parts.append(part)
-                case Text():
-                    if part.text.strip():
-                        parts.append(part)
-                case ToolCall() | Binary():
-                    parts.append(part)
-                case _:
-                    pass  # why it ended
+        parts = [
+            part
+            for part in message.parts
+            if isinstance(part, ToolCall | Binary)
+            or (isinstance(part, Text) and part.text.strip())
+            or (isinstance(part, Reasoning) and proven and (part.signature or part.redacted))
+        ]
         # The API refuses a turn of the model that ends in thinking, as an answer that was cut does.
         while parts and isinstance(parts[-1], Reasoning):
             parts.pop()
@@ -262,18 +226,17 @@ class _EncodedMessages(EncodedConversation[_MessagesMark]):
 
     def _block(self, part: _Said) -> bytes:
         match part:
-            case Reasoning(redacted="", text=text, signature=signature):
-                return to_json({"type": "thinking", "thinking": text, "signature": signature})
-            case Reasoning(redacted=redacted):
-                return to_json({"type": "redacted_thinking", "data": redacted})
+            case Reasoning():
+                return to_json(encoding.thinking_part(part))
             case Text():
                 return text_block(part.text)
             case Binary():
-                return text_block(attachment_note(part))
+                return text_block(encoding.attachment_note(part))
             case ToolCall():
-                if (name := tool_name(part.name)) not in self.place.called:
+                if (name := encoding.tool_name(part.name)) not in self.place.called:
                     self._move(called=(*self.place.called, name))
-                return call_block(part, self._ids.new(part))
+                parts = to_json(self.id_of_call(part)), to_json(name), encoding.arguments_of(part).encode()
+                return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
 
     def _say(self, role: bytes, blocks: list[bytes]) -> None:
         if not blocks:
@@ -325,15 +288,12 @@ def _options(request: CallModel, model: str, config: Config, *, may_think: bool)
         limit += tokens if limit <= tokens else 0
         if adaptive:
             options["thinking"] = {"type": "adaptive", "display": "summarized"}
-            options["output_config"] = {"effort": effort(request.thinking)}
+            options["output_config"] = {"effort": encoding.effort(request.thinking)}
         else:
             options["thinking"] = {"type": "enabled", "budget_tokens": tokens}
     elif spec.temperature is not None and not adaptive:
         options["temperature"] = spec.temperature
-    options["max_tokens"] = limit
-    if config.stop:
-        options["stop_sequences"] = config.stop
-    return options
+    return options | {"max_tokens": limit} | ({"stop_sequences": config.stop} if config.stop else {})
 
 
 def _version(model: str) -> tuple[int, int]:
@@ -358,23 +318,16 @@ def marked(block: bytes) -> bytes:
 
 def text_block(text: str) -> bytes:
     """*text*, which the API refuses where it is nothing but white space."""
-    return to_json(_text(text))
-
-
-def call_block(call: ToolCall, wire_id: str) -> bytes:
-    """*call* with its arguments as the model wrote them, or none where they are no object."""
-    arguments = call.arguments.encode() if is_json_object(call.arguments) else b"{}"
-    parts = to_json(wire_id), to_json(tool_name(call.name)), arguments
-    return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % parts
+    return to_json(text_part(text))
 
 
 def result_block(result: ToolResult, wire_id: str) -> bytes:
     """*result* with its files; those of an error are named only, since the API takes text alone there."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id}
-    content = [_text(result.content)] if result.content.strip() else []
+    content = [text_part(result.content)] if result.content.strip() else []
     if result.is_error:
-        content += [_text(attachment_note(file)) for file in result.files]
-        return to_json(block | {"is_error": True, "content": content or [_text(result.outcome)]})
+        content += [text_part(encoding.attachment_note(file)) for file in result.files]
+        return to_json(block | {"is_error": True, "content": content or [text_part(result.outcome)]})
     content += [_attached(file) for file in result.files]
     return to_json(block | {"content": content} if content else block)
 
@@ -389,13 +342,9 @@ def tool_block(tool: ToolSpec) -> bytes:
     return b'{"name":%b,%b"input_schema":%b}' % (to_json(tool.name), described, schema)
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
 def _attached(part: Binary) -> dict[str, Any]:
     """*part* as a picture or a document, or named in text where the API takes neither."""
-    kind = media_type(part)
+    kind = encoding.media_type(part)
     if part.data and kind in ACCEPTED_IMAGES:
         return {"type": "image", "source": _base64(kind, part)}
     title = {"title": part.name} if part.name else {}
@@ -404,7 +353,7 @@ def _attached(part: Binary) -> dict[str, Any]:
     if kind.startswith("text/") and (text := part.data.decode("utf-8", "replace")).strip():
         source = {"type": "text", "media_type": "text/plain", "data": text}
         return {"type": "document", "source": source} | title
-    return _text(attachment_note(part))
+    return text_part(encoding.attachment_note(part))
 
 
 def _base64(kind: str, part: Binary) -> dict[str, str]:
@@ -413,23 +362,15 @@ def _base64(kind: str, part: Binary) -> dict[str, str]:
 
 # An answer: pieces and an ending out of bytes.
 
-# What a `stop_reason` means; all others are `UNKNOWN`.
-# So is ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
-# None was asked for, so who sees this warning uses a proxy that adds some.
-STOPS: dict[str, StopReason] = {
-    "end_turn": StopReason.END_TURN,
-    "tool_use": StopReason.TOOL_USE,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "refusal": StopReason.REFUSAL,
-}
-
 # The numbers of a usage, each the total so far.
-COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+COUNTS = (
+    *("input_tokens", "output_tokens"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens", "thinking_tokens"),
+)
 
 
 @final
+@attrs.define(eq=False)
 class _Block:
     """
     A block under way.
@@ -439,28 +380,24 @@ class _Block:
     before it: after other pieces came in between, or another signature.
     """
 
-    __slots__ = ("begun", "input", "number", "ours", "torn")
-
-    def __init__(self, *, ours: bool = True, number: int | None = None) -> None:
-        self.ours = ours
-        self.number = number
-        self.input = ""
-        self.begun = False
-        self.torn = False
+    ours: bool = True
+    number: int | None = None
+    input: str = ""
+    torn: bool = False
 
 
 @final
 class MessagesParser(BodyParser):
     """Reads one answer. No bytes make it raise."""
 
+    last = "message_stop"
+
     def __init__(self) -> None:
         super().__init__()
         self._blocks: dict[int, _Block] = {}  # the open ones, by their index
         self._calls = 0
         self._thought: _Block | None = None  # whose unsigned thinking is the last that was said
-        self._answered = False
-        self._stop = StopReason.UNKNOWN
-        self._sequence = ""
+        self._reason = StopReason.UNKNOWN
         self._counts: dict[str, int] = {}
 
     @property
@@ -470,21 +407,13 @@ class MessagesParser(BodyParser):
             # A proxy whose own upstream counts at the end only opens with zeros. "No tokens" and "not known
             # yet" have to differ, since the loop estimates the second.
             return None
-        plain, output, cached, write = [self._counts.get(name, 0) for name in COUNTS]
+        plain, output, cached, write, thinking = [self._counts.get(name, 0) for name in COUNTS]
         # This API counts cached tokens beside the input, OpenAI counts them in it.
-        return Usage(
-            input=plain + cached + write,
-            output=output,
-            cached=cached,
-            cache_write=write,
-            reasoning=self._counts.get("thinking_tokens", 0),
-        )
+        total = plain + cached + write
+        return Usage(input=total, output=output, cached=cached, cache_write=write, reasoning=thinking)
 
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
-        if self.done and self._answered:
-            usage = self.usage or Usage()
-            return Complete(stop=self._stop, usage=usage, sequence=self._sequence, pieces=pieces)
-        return cut or self._nothing("message_stop" if self._answered else "")
+    def _stop(self) -> StopReason | None:
+        return self._reason if self.done and self._answered else None
 
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
         match chunk.get("type"):
@@ -493,20 +422,22 @@ class MessagesParser(BodyParser):
             case "content_block_start":
                 self._begin(chunk.get("index"), as_object(chunk.get("content_block")), pieces)
             case "content_block_stop":
-                self._close(chunk.get("index"), pieces)
+                self._close([chunk.get("index")], pieces)
             case "message_start":
-                self._close_all(pieces)
+                self._close([*self._blocks], pieces)
                 self._message(as_object(chunk.get("message")))
             case "message_delta":
                 self._message(as_object(chunk.get("delta")))
                 self._count(chunk)
             case "message_stop":
-                self._finish(pieces)
+                self._close([*self._blocks], pieces)
+                self.done = True
             case "message":
                 for index, block in enumerate(objects(chunk.get("content"))):
                     self._begin(index, block, pieces)
                 self._message(chunk)
-                self._finish(pieces)
+                self._close([*self._blocks], pieces)
+                self.done = True
             case kind if kind == "error" or chunk.get("error"):
                 self._fail(stream_error(chunk))
             case _:
@@ -516,22 +447,16 @@ class MessagesParser(BodyParser):
         self._answered = True
         self._count(message)
         if reason := first_text(message, "stop_reason"):
-            self._stop = STOPS.get(reason, StopReason.UNKNOWN)
+            self._reason = STOPS.get(reason, StopReason.UNKNOWN)
             self._sequence = clean(first_label(message, "stop_sequence"))
-
-    def _finish(self, pieces: list[Piece]) -> None:
-        self._close_all(pieces)
-        self.done = True
 
     def _count(self, holder: Object) -> None:
         usage = as_object(holder.get("usage"))
         details = as_object(usage.get("output_tokens_details"))
-        told = {name: number(usage, name) for name in COUNTS}
-        told["thinking_tokens"] = number(details, "thinking_tokens")
-        if usage:
-            # Each is the total so far. A number that is missing, null or 0 came earlier: some servers send
-            # all of them in the end only, others only those that changed.
-            self._counts |= {name: count for name, count in told.items() if count}
+        told = usage | {"thinking_tokens": details.get("thinking_tokens")}
+        # Each is the total so far. A number that is missing, null or 0 came earlier: some servers send
+        # all of them in the end only, others only those that changed.
+        self._counts |= {name: count for name in COUNTS if (count := number(told, name))}
 
     # Blocks
 
@@ -539,43 +464,38 @@ class MessagesParser(BodyParser):
         self._answered = True
         # Some proxies number the blocks of every message from 0: where an index comes again, its block is
         # over.
-        self._close(index, pieces)
+        self._close([index], pieces)
         block = _Block()
         match start.get("type"):
             case "text":
-                self._say(first_text(start, "text"), pieces)
+                if text := first_text(start, "text"):
+                    self._say(TextPiece(text), pieces)
             case "thinking":
                 self._think(block, first_text(start, "thinking"), pieces)
                 self._sign(block, first_text(start, "signature"), pieces)
             case "redacted_thinking":
-                self._thought = None
-                pieces.append(ReasoningPiece(redacted=first_text(start, "data")))
+                self._say(ReasoningPiece(redacted=first_text(start, "data")), pieces)
             case "tool_use":
-                block = self._call(start, pieces)
+                # Some servers send the arguments here, whole, and no deltas. Others send them here and as
+                # deltas: so these wait until the block closes, and are forgotten with its first delta.
+                given = start.get("input")
+                block = _Block(
+                    number=self._calls, input=json.dumps(given, ensure_ascii=False) if given else ""
+                )
+                self._say(
+                    CallPiece(self._calls, first_label(start, "id"), first_label(start, "name")), pieces
+                )
+                self._calls += 1
             case _:
                 block.ours = False
         if isinstance(index, int):
             self._blocks[index] = block
 
-    def _call(self, start: Object, pieces: list[Piece]) -> _Block:
-        block = _Block(number=self._calls)
-        self._calls += 1
-        self._thought = None
-        # Some servers send the arguments here, whole, and no deltas. Others send them here and as deltas: so
-        # these wait until the block closes, and are forgotten with its first delta.
-        if given := start.get("input"):
-            block.input = json.dumps(given, ensure_ascii=False)
-        pieces.append(CallPiece(self._calls - 1, first_label(start, "id"), first_label(start, "name")))
-        return block
-
-    def _close(self, index: object, pieces: list[Piece]) -> None:
-        block = self._blocks.pop(index, None) if isinstance(index, int) else None
-        if block is not None and block.number is not None and block.input:
-            pieces.append(CallPiece(block.number, arguments=block.input))
-
-    def _close_all(self, pieces: list[Piece]) -> None:
-        for index in list(self._blocks):
-            self._close(index, pieces)
+    def _close(self, indexes: Iterable[object], pieces: list[Piece]) -> None:
+        for index in indexes:
+            block = self._blocks.pop(index, None) if isinstance(index, int) else None
+            if block is not None and block.number is not None and block.input:
+                pieces.append(CallPiece(block.number, arguments=block.input))
 
     def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None
@@ -589,40 +509,43 @@ class MessagesParser(BodyParser):
         if kind == "text_delta":
             text = delta.get("text")
             if text and isinstance(text, str):
-                self._thought = None
+                if self._thought is not None:
+                    self._tear()
                 pieces.append(TextPiece(text))
         elif kind == "input_json_delta":
-            self._argue(block, first_text(delta, "partial_json"), pieces)
+            bit = first_text(delta, "partial_json")
+            if bit and block.number is not None:
+                block.input = ""
+                self._say(CallPiece(block.number, arguments=bit), pieces)
         elif kind == "thinking_delta":
             self._think(block, first_text(delta, "thinking"), pieces)
         elif kind == "signature_delta":
             self._sign(block, first_text(delta, "signature"), pieces)
         # All others say nothing here: citations, and what was invented since.
 
-    def _say(self, text: str, pieces: list[Piece]) -> None:
-        if text:
-            self._thought = None
-            pieces.append(TextPiece(text))
+    def _say(self, piece: Piece, pieces: list[Piece]) -> None:
+        self._tear()
+        pieces.append(piece)
 
-    def _argue(self, block: _Block, bit: str, pieces: list[Piece]) -> None:
-        if bit and block.number is not None:
+    def _tear(self) -> None:
+        """No signature that comes from now on is for the thinking so far."""
+        if self._thought is not None:
+            self._thought.torn = True
             self._thought = None
-            block.input = ""
-            pieces.append(CallPiece(block.number, arguments=bit))
 
     def _think(self, block: _Block, text: str, pieces: list[Piece]) -> None:
         if text:
-            block.torn |= self._thought is not block and (block.begun or self._thought is not None)
-            block.begun = True
-            self._thought = block
+            if self._thought is not block:
+                block.torn |= self._thought is not None
+                self._tear()
+                self._thought = block
             pieces.append(ReasoningPiece(text))
 
     def _sign(self, block: _Block, signature: str, pieces: list[Piece]) -> None:
         # A signature is for all the thinking of its block and for no other. One that arrives behind thinking
         # that was torn is dropped: sent back, it would not match, and the provider refuses the request.
-        whole = self._thought is (block if block.begun else None)
-        if signature and whole and not block.torn:
-            pieces.append(ReasoningPiece(signature=signature))
         if signature:
+            if not block.torn and (self._thought is None or self._thought is block):
+                pieces.append(ReasoningPiece(signature=signature))
             block.torn = True
-            self._thought = None
+            self._tear()

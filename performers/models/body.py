@@ -12,20 +12,19 @@ either: `is_decodable` finds those before.
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
-from typing import final
+from typing import ClassVar, final
 
 import attrs
 import msgspec
 
-from ...effects.events import Failure
+from ...effects.messages import StopReason
 from ...effects.pieces import Piece
 from ...effects.usage import Usage
 from .errors import stream_error
-from .lenient_json import Object, SurrogateJoiner, as_object, objects
-from .wire import AnswerEnd, Broken
+from .lenient_json import Object, SurrogateJoiner, as_object, decoded, objects
+from .wire import AnswerEnd, Broken, Complete, cut_short
 
 # Server-sent events, sans-I/O: bytes in at any split, events out.
 
@@ -41,6 +40,7 @@ ServerEvent = tuple[bytes, bytes]
 
 
 @final
+@attrs.define(eq=False)
 class EventSplitter:
     """
     Cuts one stream into its events; `feed` it what arrives, then call `end` once.
@@ -49,17 +49,14 @@ class EventSplitter:
     than `MAX_EVENT` bytes, it is *oversized*: what came before was given out, and nothing comes any more.
     """
 
-    __slots__ = ("_clean", "_cr", "_data", "_first", "_name", "_size", "_tail", "oversized")
-
-    def __init__(self) -> None:
-        self.oversized = False
-        self._tail = bytearray()  # the line that has not ended
-        self._data: list[bytes] = []  # the data lines of the event that has not ended
-        self._size = 0
-        self._name = b""
-        self._cr = False  # the last byte was a CR: an LF that follows belongs to it
-        self._first = True  # no line has ended: it may begin with a byte order mark
-        self._clean = True  # nothing is kept, the next byte begins an event
+    oversized: bool = False
+    _tail: bytearray = attrs.Factory(bytearray)  # the line that has not ended
+    _data: list[bytes] = attrs.Factory(list)  # the data lines of the event that has not ended
+    _size: int = 0
+    _name: bytes = b""
+    _cr: bool = False  # the last byte was a CR: an LF that follows belongs to it
+    _first: bool = True  # no line has ended: it may begin with a byte order mark
+    _clean: bool = True  # nothing is kept, the next byte begins an event
 
     def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that *data* completes."""
@@ -111,33 +108,23 @@ class EventSplitter:
 
     def _take(self, lines: list[bytes]) -> list[ServerEvent]:
         events: list[ServerEvent] = []
-        for line in lines:
-            if self.oversized:
-                break
-            if line:
-                self._field(line)
-            elif self._data:
-                events.append((self._name, b"\n".join(self._data)))
-                self._data, self._size, self._name = [], 0, b""
-            else:
-                self._name = b""
-        return events
-
-    def _field(self, line: bytes) -> None:
-        if len(line) > MAX_EVENT:
-            self._give_up()
-            return
-        # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
-        field, _, value = line.partition(b":")
-        if field == b"data":
+        for line in [] if self.oversized else lines:
+            # A comment's field name is empty; `id` and `retry` are for clients that reconnect.
+            field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
-            self._size += len(value) + 1  # empty ones take room, too
-            if self._size > MAX_EVENT:
-                self._give_up()
-            else:
+            if field == b"data":
                 self._data.append(value)
-        elif field == b"event":
-            self._name = value.removeprefix(b" ")
+                self._size += len(value) + 1  # empty ones take room, too
+            elif field == b"event":
+                self._name = value
+            elif not line:
+                if self._data:
+                    events.append((self._name, b"\n".join(self._data)))
+                self._data, self._size, self._name = [], 0, b""
+            if max(len(line), self._size) > MAX_EVENT:
+                self._give_up()
+                break
+        return events
 
 
 # Bytes of an unstreamed answer that are kept: twice the largest event of a stream.
@@ -161,11 +148,25 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _decode = msgspec.json.Decoder().decode
 
 
+# What a word for the end means in either dialect; all others are `UNKNOWN`. Most of ours are Anthropic's.
+# Not ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
+# None was asked for, so who sees this warning uses a proxy that adds some.
+_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
+STOPS = {
+    **{reason.value: reason for reason in (*_ENDS, StopReason.MAX_TOKENS)},
+    "model_context_window_exceeded": StopReason.MAX_TOKENS,
+}
+
+
 class BodyParser(ABC):
     """Reads one answer; a dialect says what a chunk means and how it all ended. No bytes make it raise."""
 
+    last: ClassVar[str]  # what a stream ends with
+
     def __init__(self) -> None:
         self.done = False  # the stream has ended or failed: anything behind that is not read
+        self._answered = False  # a part of the answer has come, however small
+        self._sequence = ""  # the stop sequence that was met
         self._broken: Broken | None = None
         self._head = b""
         self._started = False  # the body's first byte is known
@@ -183,8 +184,8 @@ class BodyParser(ABC):
         """Read *chunk*: add its pieces to *pieces*, call `_fail` for an error, and set `done` at the end."""
 
     @abstractmethod
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
-        """How an answer without an error ended; *cut* and *pieces* are as in `end` and in `Complete`."""
+    def _stop(self) -> StopReason | Broken | None:
+        """Why an answer without an error ended, or that it failed; None where it did not come to its end."""
 
     def feed(self, data: bytes) -> list[Piece]:
         """The pieces that *data*, the next bytes of the body, completes."""
@@ -197,8 +198,7 @@ class BodyParser(ABC):
         self._whole += data
         if len(self._whole) > MAX_UNSTREAMED:
             self._whole.clear()
-            message = f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"
-            self._fail(Broken(failure=Failure.CUT, message=message))
+            self._fail(cut_short(f"an unstreamed answer is larger than {MAX_UNSTREAMED} bytes"))
         return []
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
@@ -209,22 +209,24 @@ class BodyParser(ABC):
         pieces = self._read(rest)
         if self._halves is not None:
             pieces += self._halves.rest()
-        ending = self._broken or self._ending(cut, tuple(pieces))
-        return attrs.evolve(ending, usage=self.usage) if isinstance(ending, Broken) else ending
+        ending = self._broken or self._stop()
+        if isinstance(ending, StopReason):
+            usage = self.usage or Usage()
+            return Complete(stop=ending, usage=usage, sequence=self._sequence, pieces=tuple(pieces))
+        broken = ending or (None if self.done else cut) or self._nothing()
+        return attrs.evolve(broken, usage=self.usage)
 
     def _fail(self, broken: Broken) -> None:
         """It failed as *broken* says."""
         self._broken, self.done = broken, True
 
-    def _nothing(self, missing: str) -> Broken:
-        """The ending of an answer that holds nothing, or, where *missing* names it, lacks its end."""
+    def _nothing(self) -> Broken:
+        """The ending of an answer that holds nothing, or lacks its end."""
         if not self._started:
-            message = "the answer is empty"
-        elif missing:
-            message = f"the stream ended without {missing}"
-        else:
-            message = f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}"
-        return Broken(failure=Failure.CUT, message=message)
+            return cut_short("the answer is empty")
+        if self._answered:
+            return cut_short(f"the stream ended without {self.last}")
+        return cut_short(f"the answer holds nothing; it began with {self._head.decode('utf-8', 'replace')!r}")
 
     def _start(self, data: bytes) -> bytes:
         if self._started:
@@ -254,7 +256,7 @@ class BodyParser(ABC):
                     chunk = _decode(data)
                 except (ValueError, RecursionError):
                     # msgspec refuses half a surrogate pair, which servers send that cut text by UTF-16 units.
-                    chunk = as_object(_decode_leniently(data))
+                    chunk = as_object(decoded(data.decode("utf-8", "replace")))
                     self._halves = self._halves or SurrogateJoiner()
             else:
                 chunk = self._other(data)
@@ -267,8 +269,7 @@ class BodyParser(ABC):
         else:
             if self._events.oversized and not self.done:
                 # Passing over it would leave a gap in the answer that no reader of the pieces could see.
-                message = f"an event of the stream is larger than {MAX_EVENT} bytes"
-                self._fail(Broken(failure=Failure.CUT, message=message))
+                self._fail(cut_short(f"an event of the stream is larger than {MAX_EVENT} bytes"))
         return pieces if self._halves is None else self._halves.join(pieces)
 
     def _other(self, data: bytes) -> Object:
@@ -277,7 +278,7 @@ class BodyParser(ABC):
             self.done = True
             return {}
         # Gemini's compatible endpoint wraps an error in a list.
-        value: object = _decode_leniently(data) if data.startswith((b"{", b"[")) else None
+        value: object = decoded(data.decode("utf-8", "replace")) if data.startswith((b"{", b"[")) else None
         return next(iter(objects(value)), as_object(value))
 
 
@@ -297,11 +298,3 @@ def is_decodable(data: bytes) -> bool:
             return True  # there are none any more, or they do not match
         brackets = outer
     return not brackets
-
-
-def _decode_leniently(data: bytes) -> object:
-    """What the standard library makes of *data*, or None: it takes NaN and half a surrogate pair."""
-    try:
-        return json.loads(data.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None

@@ -11,16 +11,23 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
-from typing import Generic, Protocol, TypeVar, final
+from itertools import accumulate, chain, count, repeat
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+import attrs
 import msgspec
 
+from ...effects.config import Config
 from ...effects.history import History, Log, clear_results, placeholder_for
-from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, user
+from ...effects.requests import CallModel, Transcript
 from ...states.rules.token_estimates import CHARACTERS_PER_TOKEN
+from ..base import PerformContext
+from .lenient_json import decoded
+from .wire import HTTPRequest
 
 # The headers of a request that asks for a streamed answer.
 HEADERS = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -44,16 +51,12 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 _encode = msgspec.json.Encoder().encode
 
-E = TypeVar("E")
 
+@attrs.frozen
+class BufferMark:
+    """How things stand behind a message: its *end* in the buffer, and all that what follows depends on."""
 
-class BufferMark(Protocol):
-    """How things stand behind a message: its end, and all that the encoding of what follows depends on."""
-
-    @property
-    def end(self) -> int:
-        """Its end in the buffer."""
-        ...
+    end: int = 0
 
 
 P = TypeVar("P", bound=BufferMark)
@@ -67,12 +70,9 @@ def to_json(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def is_json_object(text: str) -> bool:
-    """Whether *text* is a JSON object."""
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (ValueError, RecursionError):
-        return False
+def arguments_of(call: ToolCall) -> str:
+    """The arguments of *call* as the model wrote them, or none where they are no JSON object."""
+    return call.arguments if isinstance(decoded(call.arguments, msgspec.json.decode), dict) else "{}"
 
 
 def tool_name(name: str) -> str:
@@ -95,19 +95,50 @@ def attachment_note(part: Binary) -> str:
     return f"[attachment {part.name or part.media_type}{'' if part.data else ', which is empty'}]"
 
 
-@final
-class CallIds:
-    """
-    The ids that the calls of one conversation have on the wire: no two alike, and such as providers take.
+# Parts of messages that both dialects write alike.
 
-    Providers repeat their ids, leave them empty or make them long, and then refuse to see them.
+
+def text_part(text: str) -> dict[str, Any]:
+    """*text* as a part of a message, which providers refuse where it is nothing but white space."""
+    return {"type": "text", "text": text}
+
+
+def thinking_part(thought: Reasoning) -> dict[str, str]:
+    """*thought* as Anthropic's API sent it, and proxies of it."""
+    if thought.redacted:
+        return {"type": "redacted_thinking", "data": thought.redacted}
+    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+
+
+def said_in(message: Message) -> list[Text | Binary]:
+    """The texts that *message* has, but for blank ones, and what is attached to it."""
+    said = [part for part in message.parts if isinstance(part, Text | Binary)]
+    return [part for part in said if isinstance(part, Binary) or part.text.strip()]
+
+
+class EncodedConversation(ABC, Generic[P]):
+    """
+    The messages of one log, one behind the other in one buffer. A dialect says how one is added.
+
+    *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
+
+    No two calls have the same id on the wire, and each has one that providers take. Providers repeat their
+    ids, leave them empty or make them long, and then refuse to see them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: P) -> None:
+        self.buffer = bytearray()
+        self.place = start
+        self._places = [start]  # the first is before all messages
+        self._cleared = 0
         self._ids: dict[str, str] = {}  # our id of a call to the one it has on the wire
         self._used: set[str] = set()
 
-    def new(self, call: ToolCall) -> str:
+    @abstractmethod
+    def add(self, message: Message) -> None:
+        """Encode *message* into `buffer`, and move `place` behind it."""
+
+    def id_of_call(self, call: ToolCall) -> str:
         """The id of *call*, made when it is first met: what is encoded again has the ids it had."""
         if (known := self._ids.get(call.id)) is not None:
             return known
@@ -121,28 +152,9 @@ class CallIds:
         self._ids[call.id] = wire_id
         return wire_id
 
-    def of(self, result: ToolResult) -> str:
+    def id_of_result(self, result: ToolResult) -> str:
         """The id of the call that *result* answers."""
         return self._ids.get(result.call) or result.wire_id or result.call
-
-
-class EncodedConversation(ABC, Generic[P]):
-    """
-    The messages of one log, one behind the other in one buffer. A dialect says how one is added.
-
-    *place* is behind the last of them. It holds all that the next one depends on, so it can be gone back to.
-    """
-
-    def __init__(self, start: P) -> None:
-        self.buffer = bytearray()
-        self.place = start
-        self._start = start
-        self._places: list[P] = []
-        self._cleared = 0
-
-    @abstractmethod
-    def add(self, message: Message) -> None:
-        """Encode *message* into `buffer`, and move `place` behind it."""
 
     def until(self, history: History, length: int, before: int = 0) -> P:
         """
@@ -152,11 +164,11 @@ class EncodedConversation(ABC, Generic[P]):
         """
         if before != self._cleared:
             self._clear(history.log, before)
-        begun = len(self._places)
+        begun = len(self._places) - 1
         for index, message in enumerate(history.slice(begun, length), begun):
             self.add(clear_results(message) if index < before else message)
             self._places.append(self.place)
-        return self._places[length - 1] if length else self._start
+        return self._places[length]
 
     def _clear(self, log: Log[Message], before: int) -> None:
         """Go back to the first message that is shown otherwise, old results being those before *before*."""
@@ -164,24 +176,51 @@ class EncodedConversation(ABC, Generic[P]):
         self._cleared = before
         # The log has all messages that were ever encoded, also where this history is shorter: a fork shares
         # it.
-        for index in range(first, min(last, len(self._places))):
+        for index in range(first, min(last, len(self._places) - 1)):
             if any(map(placeholder_for, log.items[index].parts)):
-                del self._places[index:]
-                self.place = self._places[-1] if self._places else self._start
+                del self._places[index + 1 :]
+                self.place = self._places[-1]
                 del self.buffer[self.place.end :]
                 break
 
 
-@final
-class EncodedCache(Generic[E]):
-    """What was made of each conversation, by its log; a log that is gone takes its own along."""
+E = TypeVar("E", bound=EncodedConversation[Any])
 
-    def __init__(self, make: Callable[[], E], limit: int = MAX_KEPT) -> None:
+
+class EncodingWire(ABC, Generic[E]):
+    """
+    The half of a wire that encodes: a dialect says how a request is made of encoded messages.
+
+    *prefix* is taken off the names of models. The messages of *limit* conversations are kept as *make* began
+    them, by their logs; a log that is gone takes its own along.
+    """
+
+    path: ClassVar[str]
+
+    def __init__(self, make: Callable[[], E], prefix: str, limit: int) -> None:
         self._make = make
+        self._prefix = f"{prefix}:"
         self._limit = limit
         self._kept: WeakKeyDictionary[Log[Message], E] = WeakKeyDictionary()
 
-    def of(self, log: Log[Message]) -> E:
+    @abstractmethod
+    def _body(self, request: CallModel, model: str, config: Config, shown: E, mark: Any) -> bytes:  # noqa: ANN401  # the mark of an E
+        """The body of *request* to *model*, with the messages of *shown* up to *mark*."""
+
+    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
+        """The HTTP request that asks for the answer to *request*, streamed."""
+        view, history = request.view, scene.history
+        if isinstance(view, Transcript):  # sent only once, so it is not kept
+            shown = self._make()
+            text = transcript(history.slice(0, view.length), view.limit)
+            mark = shown.until(History.of(user(text)), 1)
+        else:
+            shown = self._of(history.log)
+            mark = shown.until(history, view.length, view.cleared)
+        body = self._body(request, request.model.removeprefix(self._prefix), scene.config, shown, mark)
+        return HTTPRequest(path=self.path, headers=HEADERS, body=body)
+
+    def _of(self, log: Log[Message]) -> E:
         """What is kept of the conversation in *log*, or a new one; the least recently used makes room."""
         kept = self._kept.pop(log, None)
         if kept is None:
@@ -214,7 +253,8 @@ def transcript(messages: Iterable[Message], limit: int | None = None) -> str:
     It has at most *limit* estimated tokens, None for any number. The beginning, where the task and an earlier
     summary stand, and the end, where the work stands, are what is kept then.
     """
-    blocks = [f"[{message.role}]\n{shown}" for message in messages if (shown := _shown(message))]
+    shown = [(message.role, "\n".join(filter(None, map(_line, message.parts)))) for message in messages]
+    blocks = [f"[{role}]\n{lines}" for role, lines in shown if lines]
     text = _framed(blocks)
     if limit is None or len(text) <= (most := max(limit, 1) * CHARACTERS_PER_TOKEN):
         return text
@@ -249,14 +289,13 @@ def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
     """
     room -= _MARK + len(BETWEEN)
     most = room // min(len(blocks) or 1, 4)
-    most_first = max(most, room // 2)
+    limits = chain([max(most, room // 2)], repeat(most))
     short = [
-        shorten_middle(block, (most if number else most_first) - len(BETWEEN))
-        for number, block in enumerate(blocks)
+        shorten_middle(block, limit - len(BETWEEN)) for block, limit in zip(blocks, limits, strict=False)
     ]
-    begin = _fitting(short, room // 2)
-    left = room - sum(_cost(block) for block in short[:begin])
-    end = len(short) - _fitting(reversed(short[begin:]), left)
+    costs = [len(block) + len(BETWEEN) for block in short]
+    begin = _fitting(costs, room // 2)
+    end = len(short) - _fitting(reversed(costs[begin:]), room - sum(costs[:begin]))
     missing = blocks[begin:end]
     if not missing:
         return short
@@ -264,23 +303,9 @@ def _without_middle(blocks: Sequence[str], room: int) -> list[str]:
     return [*short[:begin], mark, *short[end:]]
 
 
-def _fitting(blocks: Iterable[str], room: int) -> int:
-    """How many of *blocks*, taken one after the other, have *room*."""
-    count = 0
-    for block in blocks:
-        room -= _cost(block)
-        if room < 0:
-            break
-        count += 1
-    return count
-
-
-def _cost(block: str) -> int:
-    return len(block) + len(BETWEEN)
-
-
-def _shown(message: Message) -> str:
-    return "\n".join([line for part in message.parts if (line := _line(part))])
+def _fitting(costs: Iterable[int], room: int) -> int:
+    """How many of *costs*, taken one after the other, have *room*."""
+    return bisect_right(list(accumulate(costs)), room)
 
 
 def _line(part: Part) -> str:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import cast
 from urllib.parse import quote
 
+import httpx
 import msgspec
 
 from ...effects.events import Failure
 from ...effects.secrets import is_secret
 from ...effects.validators import clean
 from .encoding import to_json
-from .lenient_json import Object, as_object, first_text, objects
+from .lenient_json import Object, as_object, decoded, first_text, objects
 from .wire import Broken
 
 # Keys are kept out of every message, since servers quote the key that they refuse.
@@ -81,28 +83,22 @@ FAILURE_STATUSES: dict[int, Failure] = {
 }
 
 # What an error's `code` or `type` means where it is a name. The code is asked first.
-FAILURE_NAMES: dict[str, Failure] = {
-    "context_length_exceeded": Failure.OVERFLOW,
-    "model_context_window_exceeded": Failure.OVERFLOW,
-    "model_max_prompt_tokens_exceeded": Failure.OVERFLOW,
-    "exceed_context_size_error": Failure.OVERFLOW,
-    "request_too_large": Failure.OVERFLOW,
-    "too_many_prompt_tokens": Failure.OVERFLOW,
-    "insufficient_quota": Failure.AUTH,  # sent as a 429, but no waiting mends it
-    "billing_error": Failure.AUTH,
-    "authentication_error": Failure.AUTH,
-    "invalid_api_key": Failure.AUTH,
-    "permission_error": Failure.AUTH,
-    "rate_limit_error": Failure.RATE_LIMIT,
-    "rate_limit_exceeded": Failure.RATE_LIMIT,
-    "engine_overloaded": Failure.OVERLOADED,
-    "overloaded": Failure.OVERLOADED,
-    "overloaded_error": Failure.OVERLOADED,
-    "timeout_error": Failure.TIMEOUT,
-    "tool_use_failed": Failure.CUT,  # a model's malformed call, which the provider refuses: ask again
-    "model_not_found": Failure.NOT_FOUND,
-    "not_found_error": Failure.NOT_FOUND,
+_NAMES: dict[Failure, tuple[str, ...]] = {
+    Failure.OVERFLOW: (
+        *("context_length_exceeded", "model_context_window_exceeded", "model_max_prompt_tokens_exceeded"),
+        *("exceed_context_size_error", "request_too_large", "too_many_prompt_tokens"),
+    ),
+    Failure.AUTH: (
+        *("authentication_error", "invalid_api_key", "permission_error", "billing_error"),
+        "insufficient_quota",  # sent as a 429, but no waiting mends it
+    ),
+    Failure.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    Failure.OVERLOADED: ("engine_overloaded", "overloaded", "overloaded_error"),
+    Failure.TIMEOUT: ("timeout_error",),
+    Failure.CUT: ("tool_use_failed",),  # a model's malformed call, which the provider refuses: ask again
+    Failure.NOT_FOUND: ("model_not_found", "not_found_error"),
 }
+FAILURE_NAMES = {name: failure for failure, names in _NAMES.items() for name in names}
 
 # A name in what a proxy quotes, however often it was quoted.
 # LiteLLM makes a plain 500 of an Anthropic's 529 and a 400 of its 413: what it was stands in the message
@@ -128,18 +124,15 @@ TOO_LARGE = re.compile(r"request too large for .{,500}\btokens per min", re.IGNO
 # Headers that ask to wait, the most exact first, and their unit in seconds.
 DELAYS = (("retry-after-ms", 0.001), ("retry-after", 1.0), ("llm_provider-retry-after", 1.0))
 
-_REDIRECTS = range(300, 400)
-_CLIENT_ERROR = 400
-_SERVER_ERROR = 500
 _WRAPPINGS = 2  # a list, and an error in an error
 _VAGUE = {Failure.BAD_REQUEST, Failure.SERVER, Failure.RATE_LIMIT}  # where a name or wording knows better
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Broken:
     """What an answer of *status* other than 2xx means; *now* in seconds since the epoch is for dates."""
-    error = _error_of(_json(body))
+    error = _error_of(decoded(body, msgspec.json.decode))  # DeepSeek sends JSON as application/octet-stream
     text = _message(error) if error else " ".join(body.decode("utf-8", "replace").split())
-    if status in _REDIRECTS:
+    if httpx.codes.is_redirect(status):
         text = f"redirected to {headers.get('location', '')!r}; give that as the base URL"
     # The status first, since it is the only thing that all servers agree on. A name or a wording overrules
     # it only where it is vague: proxies wrap a provider's 529 in a 500 and its 413 in a 400.
@@ -176,13 +169,12 @@ def stream_error(error: object) -> Broken:
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds that *headers* ask to wait, or None; a date is counted from *now*."""
     for name, unit in DELAYS:
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
+        value = headers.get(name, "")
+        seconds = math.nan
+        with suppress(ValueError, OverflowError):
+            seconds = parsedate_to_datetime(value).timestamp() - now
+        with suppress(ValueError):
             seconds = float(value) * unit
-        except ValueError:
-            seconds = _until(value, now)
         if math.isfinite(seconds):
             return max(0.0, seconds)
     return None
@@ -191,21 +183,6 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 def shorten(text: str, limit: int = MAX_FAILURE_TEXT) -> str:
     """*text*, fit to be written down and shortened to *limit* characters with a sign that it was."""
     return clean(text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)")
-
-
-def _until(date: str, now: float) -> float:
-    try:
-        return parsedate_to_datetime(date).timestamp() - now
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _json(body: bytes) -> object:
-    # The content type is not asked: DeepSeek sends JSON as application/octet-stream.
-    try:
-        return msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _error_of(value: object) -> Object:
@@ -232,16 +209,15 @@ def _by_name(error: Object) -> Failure | None:
 
 
 def _by_number(status: int) -> Failure | None:
-    if status >= _SERVER_ERROR:
-        return FAILURE_STATUSES.get(status, Failure.SERVER)
-    return FAILURE_STATUSES.get(status, Failure.BAD_REQUEST) if status >= _CLIENT_ERROR else None
+    other = Failure.SERVER if status >= httpx.codes.INTERNAL_SERVER_ERROR else Failure.BAD_REQUEST
+    return FAILURE_STATUSES.get(status, other) if status >= httpx.codes.BAD_REQUEST else None
 
 
 def _number(error: Object) -> int:
     for key in ("code", "status_code", "status"):
         value = error.get(key)
         if isinstance(value, str) and value.isascii() and value.isdigit():
-            return int(value[:4])
+            value = int(value[:4])
         if isinstance(value, int):
             return value
     return 0

@@ -16,10 +16,11 @@ import math
 import os
 import random
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, suppress
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, TypedDict, Unpack, final
+from typing import TypedDict, Unpack, cast, final
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -34,7 +35,7 @@ from ..base import PerformContext
 from ..worker_pool import CancelShield
 from .errors import keys_in, redact_keys, refusal, shorten, without_login
 from .throttle import MAX_CONCURRENT, Slot, Throttle
-from .wire import AnswerEnd, Broken, Complete, Parser, Wire
+from .wire import AnswerEnd, Broken, Complete, Parser, Wire, cut_short
 
 # Bytes of an answer that are read, unless max_answer sets another number.
 # 128k tokens, each in an event of its own, are some 45 MB at the most talkative of providers.
@@ -76,31 +77,6 @@ RENEW = 0.1
 
 @final
 @attrs.frozen(kw_only=True)
-class Timeouts:
-    """
-    Waits in seconds, None for ever.
-
-    *connect* for a connection, *first_byte* from the start to the first byte of the answer's body, *idle*
-    from any byte to the next, *answer* from the start to the end of the answer.
-    """
-
-    connect: float | None = 10.0
-    # A reasoning model may think for minutes before its first byte, and Anthropic's API does not ping before
-    # it has read the whole conversation.
-    first_byte: float | None = 300.0
-    # Some servers are silent while a model thinks between two calls, and proxies swallow pings.
-    idle: float | None = 120.0
-    answer: float | None = ANSWER_SECONDS
-
-    def __attrs_post_init__(self) -> None:
-        for name, value in attrs.asdict(self).items():
-            if value is not None and not value > 0:
-                msg = f"{name}_timeout must be more than 0, or None to wait for ever; got {value!r}"
-                raise ConfigError(msg)
-
-
-@final
-@attrs.frozen(kw_only=True)
 class Endpoint:
     """Where a model is asked: *headers* go with each request, *login* says how to mend a missing key."""
 
@@ -111,7 +87,7 @@ class Endpoint:
 
 class HTTPOptions(TypedDict, total=False):
     """
-    Settings that all wires share: `Timeouts` by name, in seconds, and bounds.
+    Settings that all wires share: timeouts in seconds, and bounds.
 
     At most *limit* requests are under way at a time, None for any number. Of an answer, at most *max_answer*
     bytes are read.
@@ -125,11 +101,35 @@ class HTTPOptions(TypedDict, total=False):
     max_answer: int
 
 
-def _timeouts_in(options: HTTPOptions) -> Timeouts:
-    """The timeouts that *options* set, and the usual ones."""
-    given: dict[str, Any] = {**options}
-    bounds = {"limit", "max_answer"}
-    return Timeouts(**{name.removesuffix("_timeout"): given[name] for name in given.keys() - bounds})
+@final
+@attrs.frozen(kw_only=True)
+class HTTPSettings:
+    """
+    What `HTTPOptions` come to. Waits are in seconds, None for ever.
+
+    *connect_timeout* is for a connection, *first_byte_timeout* from the start to the first byte of the
+    answer's body, *idle_timeout* from any byte to the next, *answer_timeout* from the start to the end of the
+    answer.
+    """
+
+    connect_timeout: float | None = 10.0
+    # A reasoning model may think for minutes before its first byte, and Anthropic's API does not ping before
+    # it has read the whole conversation.
+    first_byte_timeout: float | None = 300.0
+    # Some servers are silent while a model thinks between two calls, and proxies swallow pings.
+    idle_timeout: float | None = 120.0
+    answer_timeout: float | None = ANSWER_SECONDS
+    limit: int | None = MAX_CONCURRENT
+    max_answer: int = MAX_ANSWER
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in attrs.asdict(self).items():
+            if name.endswith("_timeout") and value is not None and not value > 0:
+                msg = f"{name} must be more than 0, or None to wait for ever; got {value!r}"
+                raise ConfigError(msg)
+        if self.max_answer < 1:
+            msg = f"max_answer must be at least 1 byte; got {self.max_answer!r}"
+            raise ConfigError(msg)
 
 
 def api_key_from(given: str | None, variable: str) -> str:
@@ -158,19 +158,16 @@ class HTTPModel:
         client: httpx.AsyncClient | None = None,
         **options: Unpack[HTTPOptions],
     ) -> None:
-        max_answer = options.get("max_answer", MAX_ANSWER)
-        if max_answer < 1:
-            msg = f"max_answer must be at least 1 byte; got {max_answer!r}"
-            raise ConfigError(msg)
         self._wire = wire
         self._endpoint = endpoint
         self._shown = without_login(endpoint.base_url)
-        self._timeouts = timeouts = _timeouts_in(options)
-        self._max_answer = max_answer
+        self._settings = settings = HTTPSettings(**options)
+        self._idle = settings.idle_timeout or math.inf
+        self._longest = settings.answer_timeout or math.inf
         self._given = client
-        self._throttle = Throttle(options.get("limit", MAX_CONCURRENT))
-        self._connect = httpx.Timeout(None, connect=timeouts.connect)
-        self._urls: dict[str, httpx.URL] = {}
+        self._throttle = Throttle(settings.limit)
+        # Parsed once: there are few, and each is asked for at every turn.
+        self._url = cache(lambda path: httpx.URL(endpoint.base_url + path))
         # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
         # another.
         self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
@@ -183,7 +180,7 @@ class HTTPModel:
 
     async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:
         """Ask the model and return `ModelFinished` or `ModelFailed`; cancelling fails it as cancelled."""
-        attempt = CallAttempt(request, scene, self._wire.parser(scene), self._max_answer)
+        attempt = CallAttempt(request, scene, self._wire.parser(scene), self._settings.max_answer)
         shield = CancelShield()
         with self._throttle.slot(request, scene) as slot:
             try:
@@ -208,10 +205,10 @@ class HTTPModel:
         return attrs.evolve(ending, message=message)
 
     async def _ask(self, attempt: CallAttempt, slot: Slot) -> AnswerEnd:
-        attempt.begin()
+        attempt.started = attempt.scene.clock.now()
         post = self._wire.encode(attempt.request, attempt.scene)
-        latest = _sum(asyncio.get_running_loop().time(), self._timeouts.answer)
-        waits = [wait for wait in (self._timeouts.first_byte, self._timeouts.answer) if wait is not None]
+        first_byte = min(self._settings.first_byte_timeout or math.inf, self._longest)
+        attempt.latest = asyncio.get_running_loop().time() + self._longest
         try:
             # No redirects: the key would go along to a host that no person has named.
             stream = self._client().stream(
@@ -219,64 +216,48 @@ class HTTPModel:
                 self._url(post.path),
                 content=post.body,
                 headers={**IDENTITY, **self._endpoint.headers, **post.headers},
-                timeout=self._connect,
+                timeout=httpx.Timeout(None, connect=self._settings.connect_timeout),
                 follow_redirects=False,
             )
-            async with asyncio.timeout(min(waits, default=None)) as alarm, stream as response:
+            async with asyncio.timeout(first_byte) as alarm, stream as response:
                 attempt.status = response.status_code
-                unpack = _unpacking(response)
+                parts = _parts(response)
                 if not response.is_success:
                     # The status is known, so its message is worth a short wait of its own and no longer one.
                     alarm.reschedule(None)
-                    wait = min(REFUSAL_WAIT, self._timeouts.idle or math.inf)
-                    return await _refused(response, unpack, wait, attempt.scene.clock.now())
+                    body = await _beginning(parts, min(REFUSAL_WAIT, self._idle))
+                    return refusal(attempt.status, response.headers, body, attempt.scene.clock.now())
                 slot.accepted()
-                if unpack is None:
-                    return self._packed(response)
-                attempt.accepted = True
-                chunks = _chunks(response)
-                # An asynchronous generator around every chunk takes its time, so the usual answer
-                # goes without.
-                if unpack is uncompressed:
-                    await self._read(chunks, attempt, alarm, latest)
-                else:
-                    async with aclosing(_unpacked(chunks, unpack)) as parts:
-                        await self._read(parts, attempt, alarm, latest)
-                if attempt.parser.done:
-                    # A connection can be used again only when its body was read to the end, which is a few
-                    # bytes away. A server that never sends them costs the connection and not the answer.
-                    alarm.reschedule(asyncio.get_running_loop().time() + LINGER)
-                    async for _ in chunks:
-                        pass
+                if parts is None:
+                    how = shorten(response.headers["content-encoding"])
+                    message = f"the answer from {self._shown} is encoded as {how!r}, which was not asked for"
+                    return Broken(failure=Failure.BAD_REQUEST, message=message)
+                async with aclosing(parts):
+                    await self._read(parts, attempt, alarm)
         except TimeoutError:
             # The parser decides: an answer that was complete when its time ran out is one.
-            return attempt.end(self._late(attempt, latest))
+            return attempt.end(self._late(attempt))
         except (httpx.HTTPError, httpx.InvalidURL, OSError, zlib.error) as error:
-            return attempt.end(self._fault(error, answered=attempt.accepted))
+            return attempt.end(self._fault(error, attempt.status))
         return attempt.end()
 
-    async def _read(
-        self, parts: AsyncIterator[bytes], attempt: CallAttempt, alarm: asyncio.Timeout, latest: float
-    ) -> None:
-        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at *latest*."""
-        clock, idle = asyncio.get_running_loop().time, self._timeouts.idle
-        renew = -math.inf
+    async def _read(self, parts: AsyncIterator[bytes], attempt: CallAttempt, alarm: asyncio.Timeout) -> None:
+        """Read *parts* until nothing more is wanted; *alarm* ends it where they stop, and at the latest."""
+        clock, idle, renew = asyncio.get_running_loop().time, self._idle, -math.inf
         async for data in parts:
             over = attempt.take(data)
             # Rescheduling costs a heap entry each time, and chunks come by the hundred per second.
             if (now := clock()) >= renew:
-                due = min(_sum(now, idle and idle * (1 + RENEW)), latest)
-                alarm.reschedule(None if due == math.inf else due)
-                renew = _sum(now, idle and idle * RENEW)
+                alarm.reschedule(min(now + idle * (1 + RENEW), attempt.latest))
+                renew = now + idle * RENEW
             if over:
                 break
-
-    def _url(self, path: str) -> httpx.URL:
-        # Parsed once: there are few, and each is asked for at every turn.
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = httpx.URL(self._endpoint.base_url + path)
-        return url
+        if attempt.parser.done:
+            # A connection can be used again only when its body was read to the end, which is a few bytes
+            # away. A server that never sends them costs the connection and not the answer.
+            alarm.reschedule(clock() + LINGER)
+            async for _ in parts:
+                pass
 
     def _client(self) -> httpx.AsyncClient:
         if self._given is not None:
@@ -291,109 +272,94 @@ class HTTPModel:
             client = self._own[loop] = httpx.AsyncClient(limits=limits, cookies=no_cookies)
         return client
 
-    def _late(self, attempt: CallAttempt, latest: float) -> Broken:
-        waits = self._timeouts
-        if asyncio.get_running_loop().time() >= latest:
-            what, setting, seconds = "no end of the answer", "answer_timeout", waits.answer
-        elif attempt.begun:
-            what, setting, seconds = "nothing more", "idle_timeout", waits.idle
+    def _late(self, attempt: CallAttempt) -> Broken:
+        if asyncio.get_running_loop().time() >= attempt.latest:
+            what, setting = "no end of the answer", "answer_timeout"
+        elif attempt.read:
+            what, setting = "nothing more", "idle_timeout"
         else:
-            what, setting, seconds = "no answer", "first_byte_timeout", waits.first_byte
+            what, setting = "no answer", "first_byte_timeout"
+        seconds = getattr(self._settings, setting)
         message = f"{what} from {self._shown} for {seconds} s ({setting}={seconds!r})"
         return Broken(failure=Failure.TIMEOUT, message=message)
 
-    def _packed(self, response: httpx.Response) -> Broken:
-        how = shorten(response.headers["content-encoding"])
-        message = f"the answer from {self._shown} is encoded as {how!r}, which was not asked for"
-        return Broken(failure=Failure.BAD_REQUEST, message=message)
-
-    def _fault(self, error: Exception, *, answered: bool) -> Broken:
+    def _fault(self, error: Exception, status: int) -> Broken:
         url, said = self._shown, shorten(str(error)) or type(error).__name__
+        failure, limit = Failure.TIMEOUT, self._settings.connect_timeout
         match error:
             case httpx.ConnectTimeout():
-                limit = self._timeouts.connect
                 message = f"no connection to {url} within {limit} s (connect_timeout={limit!r})"
-                return Broken(failure=Failure.TIMEOUT, message=message)
             case httpx.TimeoutException():
-                return Broken(failure=Failure.TIMEOUT, message=f"the client gave up on {url}: {said}")
+                message = f"the client gave up on {url}: {said}"
             case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
-                return Broken(failure=Failure.BAD_REQUEST, message=f"cannot ask {url!r}: {said}")
-            case _ if answered:
-                return Broken(failure=Failure.CUT, message=f"the answer from {url} was cut: {said}")
+                failure, message = Failure.BAD_REQUEST, f"cannot ask {url!r}: {said}"
+            case _ if httpx.codes.is_success(status):
+                failure, message = Failure.CUT, f"the answer from {url} was cut: {said}"
             case _:
-                return Broken(failure=Failure.CONNECTION, message=f"no connection to {url}: {said}")
+                failure, message = Failure.CONNECTION, f"no connection to {url}: {said}"
+        return Broken(failure=failure, message=message)
 
 
 def _is_load(failed: ModelFailed, status: int) -> bool:
     """Whether *failed* says that there are too many requests; *status* is the server's, or 0."""
     # A 500 is one request's bad luck. A 503, or any that asks to wait, is the state of the whole server.
-    if status and failed.failure is Failure.SERVER:
-        return failed.retry_after is not None or status == UNAVAILABLE
+    if failed.failure is Failure.SERVER:
+        return status == UNAVAILABLE or (status > 0 and failed.retry_after is not None)
     return status > 0 and failed.failure in LOAD_FAILURES
 
 
-async def _refused(response: httpx.Response, unpack: Decompress | None, wait: float, now: float) -> Broken:
+async def _beginning(parts: AsyncGenerator[bytes] | None, wait: float) -> bytes:
+    """What comes of *parts* in *wait* seconds, and no more than is read of a refusal."""
     body = bytearray()
-    if unpack is not None:
+    if parts is not None:
         # The status and what came of the body say enough.
         with suppress(httpx.HTTPError, OSError, zlib.error):
-            async with asyncio.timeout(wait), aclosing(_unpacked(_chunks(response), unpack)) as parts:
+            async with asyncio.timeout(wait), aclosing(parts):
                 async for part in parts:
                     body += part
                     if len(body) >= MAX_REFUSAL:
                         break
-    return refusal(response.status_code, response.headers, bytes(body[:MAX_REFUSAL]), now)
+    return bytes(body[:MAX_REFUSAL])
 
 
-def _unpacking(response: httpx.Response) -> Decompress | None:
-    """How the body of *response* is read; None where it cannot be read here."""
+def _parts(response: httpx.Response) -> AsyncGenerator[bytes] | None:
+    """The body of *response* as it comes, unpacked; None where it cannot be read here."""
     # A caller's own client may have read and unpacked it, as event hooks and caches do.
     if response.is_stream_consumed:
-        return uncompressed
-    return decompressor(response.headers.get("content-encoding", ""))
-
-
-def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body of *response* as it comes; some clients of the caller's have read it before."""
-    return response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw()
-
-
-def _sum(now: float, seconds: float | None) -> float:
-    """When so many *seconds* are over; None are never."""
-    return math.inf if seconds is None else now + seconds
+        return cast("AsyncGenerator[bytes]", response.aiter_bytes())
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    # An asynchronous generator around every chunk takes its time, so the usual answer goes without.
+    if coding in {"", "identity"}:
+        return cast("AsyncGenerator[bytes]", response.aiter_raw())
+    unpack = decompressor(coding)
+    return None if unpack is None else _unpacked(response.aiter_raw(), unpack)
 
 
 @final
+@attrs.define(eq=False)
 class CallAttempt:
     """
     *request*, asked in *scene*, whose answer *parser* reads; *most* bytes of it are.
 
-    *status* is of the server's answer, once that has begun, *accepted* says whether it is one to the request,
-    and *begun* that a byte of the answer's body has come.
+    *started* is when it was sent: what was waited before was no work. *latest* is when it
+    has to be over, by the loop's clock. *status* is of the server's answer, once that has begun, and *read*
+    counts the bytes of its body.
     """
 
-    def __init__(self, request: CallModel, scene: PerformContext, parser: Parser, most: int) -> None:
-        self.request = request
-        self.scene = scene
-        self.parser = parser
-        self.status = 0
-        self.accepted = False
-        self.begun = False
-        self._most = most
-        self._left = most
-        self._said = 0
-        self._pieces = 0
-        self._arguments: dict[int, int] = {}
-        self._cut: Broken | None = None  # more came than is read
-        self._fault: Broken | None = None  # more was said than is taken
-        self._started: float | None = None
-        self._call_soon = asyncio.get_running_loop().call_soon
-        self._fresh: list[Piece] = []
-        self._emitted = 0
-
-    def begin(self) -> None:
-        """Count the time from now on: what was waited before was no work."""
-        self._started = self.scene.clock.now()
+    request: CallModel
+    scene: PerformContext
+    parser: Parser
+    most: int
+    started: float | None = None
+    latest: float = math.inf
+    status: int = 0
+    read: int = 0
+    _said: int = 0
+    _arguments: dict[int, int] = attrs.Factory(dict)
+    _fault: Broken | None = None  # more was said than is taken
+    _call_soon: Callable[..., object] = attrs.Factory(lambda: asyncio.get_running_loop().call_soon)
+    _fresh: list[Piece] = attrs.Factory(list)
+    _emitted: int = 0
 
     def take(self, data: bytes) -> bool:
         """
@@ -401,10 +367,8 @@ class CallAttempt:
 
         True: nothing more of it is wanted, whatever comes.
         """
-        self.begun = True
-        self._left -= len(data)
-        if self._left < 0:
-            self._cut = _too_large(f"the answer is larger than {self._most} bytes")
+        self.read += len(data)
+        if self.read > self.most:
             return True
         if pieces := self.parser.feed(data):
             self._weigh(pieces)
@@ -431,16 +395,17 @@ class CallAttempt:
                     self._said += len(piece.arguments) + len(piece.wire_id) + len(piece.name)
                     if size > MAX_CALL_ARGUMENTS:
                         message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
-                        self._fault = _too_large(message)
-        self._pieces += len(pieces)
-        if self._pieces > MAX_PIECES:
-            self._fault = _too_large(f"the answer came in more than {MAX_PIECES} pieces")
+                        self._fault = cut_short(message)
+        if self._emitted + len(self._fresh) + len(pieces) > MAX_PIECES:
+            self._fault = cut_short(f"the answer came in more than {MAX_PIECES} pieces")
         if self._said > MAX_CHARACTERS:
-            self._fault = _too_large(f"the answer says more than {MAX_CHARACTERS} characters")
+            self._fault = cut_short(f"the answer says more than {MAX_CHARACTERS} characters")
 
     def end(self, cut: Broken | None = None) -> AnswerEnd:
         """How the answer ended; *cut* is why its bytes stopped, where that was not their end."""
-        ending = self.parser.end(self._cut or cut)
+        if self.read > self.most:
+            cut = cut_short(f"the answer is larger than {self.most} bytes")
+        ending = self.parser.end(cut)
         if isinstance(ending, Complete):
             self._weigh(ending.pieces)
         return ending if self._fault is None else attrs.evolve(self._fault, usage=self.parser.usage)
@@ -449,46 +414,21 @@ class CallAttempt:
         """The one answer to the request, behind all that was streamed."""
         self._flush()
         now, request = self.scene.clock.now(), self.request.id
-        seconds = 0.0 if self._started is None else now - self._started
+        seconds = 0.0 if self.started is None else now - self.started
+        told = attrs.asdict(ending, recurse=False)
         if isinstance(ending, Complete):
-            return ModelFinished(
-                at=now,
-                request=request,
-                stop=ending.stop,
-                usage=ending.usage,
-                pieces=ending.pieces,
-                seconds=seconds,
-                sequence=ending.sequence,
-            )
-        return ModelFailed(
-            at=now,
-            request=request,
-            failure=ending.failure,
-            message=ending.message,
-            retry_after=ending.retry_after,
-            # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
-            jitter=random.random(),  # noqa: S311  # it spreads retries, it keeps no secret
-            usage=ending.usage,
-            seconds=seconds,
-        )
+            return ModelFinished(at=now, request=request, seconds=seconds, **told)
+        # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
+        jitter = random.random()  # noqa: S311  # it spreads retries, it keeps no secret
+        return ModelFailed(at=now, request=request, seconds=seconds, jitter=jitter, **told)
 
     def _flush(self) -> None:
-        if pieces := self._fresh:
+        if pieces := tuple(self._fresh):
             self._fresh = []
-            self.scene.emit(
-                ModelStreamed(
-                    at=self.scene.clock.now(),
-                    request=self.request.id,
-                    before=self._emitted,
-                    count=len(pieces),
-                    pieces=tuple(pieces),
-                )
-            )
-            self._emitted += len(pieces)
-
-
-def _too_large(message: str) -> Broken:
-    return Broken(failure=Failure.CUT, message=message)
+            at, before, count = self.scene.clock.now(), self._emitted, len(pieces)
+            self._emitted += count
+            request = self.request.id
+            self.scene.emit(ModelStreamed(at=at, request=request, before=before, count=count, pieces=pieces))
 
 
 # A compressed answer is unpacked a part at a time, so that a small body never becomes a large one at once.
@@ -497,29 +437,16 @@ def _too_large(message: str) -> Broken:
 _AUTO = 32 + zlib.MAX_WBITS  # takes what begins as gzip does, and what begins as zlib does
 _RAW = -zlib.MAX_WBITS
 
-# Makes of the next bytes that came the parts of the body that they stand for.
-Decompress = Callable[[bytes], Iterable[bytes]]
+# Content-encodings that can be read here.
+PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 
 
-def decompressor(coding: str) -> Decompress | None:
-    """How a body with the content-encoding *coding* is read; None where it cannot be read here."""
-    match coding.strip().lower():
-        case "" | "identity":
-            return uncompressed
-        case "gzip" | "x-gzip":
-            return _Inflater(may_be_raw=False)
-        case "deflate":
-            return _Inflater(may_be_raw=True)
-        case _:
-            return None
+def decompressor(coding: str) -> _Inflater | None:
+    """What unpacks a body with the content-encoding *coding*, None where it cannot be read here."""
+    return _Inflater(may_be_raw=coding == "deflate") if coding in PACKED else None
 
 
-def uncompressed(data: bytes) -> tuple[bytes]:
-    """*data* as it came."""
-    return (data,)
-
-
-async def _unpacked(chunks: AsyncIterator[bytes], unpack: Decompress) -> AsyncGenerator[bytes]:
+async def _unpacked(chunks: AsyncIterator[bytes], unpack: _Inflater) -> AsyncGenerator[bytes]:
     async for data in chunks:
         for number, part in enumerate(unpack(data)):
             if number:
@@ -534,18 +461,17 @@ class _Inflater:
     """Unpacks one stream; raises `zlib.error` for bytes that are none."""
 
     def __init__(self, *, may_be_raw: bool) -> None:
-        self._may_be_raw = may_be_raw
-        self._begun = b""
+        self._head = b"" if may_be_raw else None  # of which is not known yet what follows it
         self._stream = zlib.decompressobj(_AUTO)
 
     def __call__(self, data: bytes) -> Iterator[bytes]:
         """The parts that *data* is unpacked to, one by one, so that the rest can be left packed."""
-        if self._may_be_raw:
+        if self._head is not None:
             # "deflate" is zlib's by the standard, but some servers send it without the two bytes of its head.
-            data = self._begun = self._begun + data
+            data = self._head = self._head + data
             if len(data) < 2:  # noqa: PLR2004  # the head, a number that 31 divides
                 return
-            self._may_be_raw = False
+            self._head = None
             if data[0] & 0x0F != zlib.DEFLATED or int.from_bytes(data[:2]) % 31:
                 self._stream = zlib.decompressobj(_RAW)
         stream = self._stream

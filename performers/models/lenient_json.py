@@ -7,14 +7,11 @@ delta of its own. A half is no character: it is held back until the other one co
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, cast, final
 
-from ...effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-)
+from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
 
 # Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
 
@@ -27,6 +24,18 @@ MAX_NUMBER = 1_000_000_000
 
 # Characters of a word that are kept: the id of a call, the name of a tool, a stop sequence that was met.
 MAX_LABEL = 1_000
+
+
+def decoded(data: str | bytes, decode: Callable[[str | bytes], object] = json.loads) -> object:
+    """
+    What *decode* makes of the JSON *data*, or None.
+
+    The standard library's is the lenient one: it takes NaN and half a surrogate pair.
+    """
+    try:
+        return decode(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def as_object(value: object) -> Object:
@@ -63,9 +72,8 @@ def number(holder: Object, *keys: str) -> int:
     """The first of *keys* that is a whole number above 0 and can be believed, else 0."""
     for key in keys:
         value = holder.get(key)
-        if not isinstance(value, int | float) or value is True:  # True is an int to Python
-            continue
-        if 0 < value <= MAX_NUMBER and value == value // 1:  # some servers send whole numbers as floats
+        # True is an int to Python, and some servers send whole numbers as floats.
+        if isinstance(value, int | float) and value is not True and 0 < value <= MAX_NUMBER and not value % 1:
             return int(value)
     return 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
+from itertools import count
 from typing import Any, Unpack, final
 from urllib.parse import urlsplit
 
@@ -19,32 +19,19 @@ import attrs
 import httpx
 
 from ...effects.config import Config, ToolSpec
-from ...effects.events import Failure
 from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall
 from ...effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
-from ...effects.requests import CallModel, Purpose, Transcript
+from ...effects.requests import CallModel, Purpose
 from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
-from .body import BodyParser
-from .encoding import (
-    HEADERS,
-    MAX_KEPT,
-    CallIds,
-    EncodedCache,
-    EncodedConversation,
-    attachment_note,
-    effort,
-    is_json_object,
-    media_type,
-    to_json,
-    tool_name,
-    transcript,
-)
+from . import encoding
+from .body import STOPS, BodyParser
+from .encoding import MAX_KEPT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions, api_key_from
-from .lenient_json import Object, as_object, first_text, number, objects, shorten_label
-from .wire import AnswerEnd, Broken, Complete, HTTPRequest
+from .lenient_json import Object, as_object, decoded, first_text, number, objects, shorten_label
+from .wire import Broken, cut_short
 
 # What stands before the first colon of a model's name to choose this wire; it is not sent.
 OPENAI_PREFIX = "openai"
@@ -63,10 +50,7 @@ EMPTY_TEXT = "(nothing)"
 BRIDGE = "OK."
 
 # The sounds that have a part of their own, and what the API calls them.
-AUDIO = {
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
+AUDIO = {f"audio/{kind}": "wav" for kind in ("wav", "wave", "x-wav")} | {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
@@ -122,13 +106,9 @@ class OpenAIChat(HTTPModel):
         prefix: str = OPENAI_PREFIX,
         **options: Unpack[HTTPOptions],
     ) -> None:
-        url = (base_url or OPENAI).rstrip("/")
-        key = api_key_from(api_key, OPENAI_KEY)
-        endpoint = Endpoint(
-            base_url=url,
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            login=f"set {OPENAI_KEY} or pass api_key",
-        )
+        url, key = (base_url or OPENAI).rstrip("/"), api_key_from(api_key, OPENAI_KEY)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        endpoint = Endpoint(base_url=url, headers=headers, login=f"set {OPENAI_KEY} or pass api_key")
         wire = ChatWire(QUIRKS.get(_host(url), ServerQuirks()), prefix)
         super().__init__(wire, endpoint, client, **options)
 
@@ -144,7 +124,7 @@ def _host(url: str) -> str:
 
 
 @final
-class ChatWire:
+class ChatWire(encoding.EncodingWire["_EncodedChat"]):
     """
     OpenAI's chat completions, as two dozen servers speak it, each with its own *quirks*.
 
@@ -152,34 +132,26 @@ class ChatWire:
     `REASONING_MODELS` get a word on how much to think.
     """
 
+    path = "/chat/completions"
+
     def __init__(
         self, quirks: ServerQuirks = ServerQuirks(), prefix: str = OPENAI_PREFIX, keep: int = MAX_KEPT
     ) -> None:
-        self._prefix = prefix
-        self._kept = EncodedCache(lambda: _EncodedChat(quirks), keep)
+        super().__init__(lambda: _EncodedChat(quirks), prefix, keep)
 
-    def encode(self, request: CallModel, scene: PerformContext) -> HTTPRequest:
-        """The HTTP request that asks for the answer to *request*, streamed."""
-        model = request.model.removeprefix(f"{self._prefix}:")
+    def _body(
+        self, request: CallModel, model: str, config: Config, shown: _EncodedChat, mark: _ChatMark
+    ) -> bytes:
         system = "\n\n".join([text for text in (request.system, request.instructions) if text.strip()])
-        parts = [b'{"model":', to_json(model), b',"messages":[']
-        view, history = request.view, scene.history
-        if isinstance(view, Transcript):
-            text = transcript(history.slice(0, view.length), view.limit)
-            messages = memoryview(to_json({"role": "user", "content": text}))
-        else:
-            encoded = self._kept.of(history.log)
-            place = encoded.until(history, view.length, view.cleared)
-            messages = memoryview(encoded.buffer)[: place.end]
+        head = [b'{"model":', to_json(model), b',"messages":[']
         if system:
-            parts += [to_json({"role": "system", "content": system}), b"," if messages else b""]
+            head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
+        tail = [b"]", *_tools(request, config), *_options(request, model, config)]
         end = b',"stream":true,"stream_options":{"include_usage":true}}'
         # A view and not a slice: the buffer holds the whole conversation, and cannot grow until it is
         # released.
-        with messages:
-            rest = (*_tools(request, scene.config), *_options(request, model, scene.config), end)
-            body = b"".join([*parts, messages, b"]", *rest])
-        return HTTPRequest(path="/chat/completions", headers=HEADERS, body=body)
+        with memoryview(shown.buffer) as buffer, buffer[: mark.end] as messages:
+            return b"".join([*head, messages, *tail, end])
 
     def parser(self, scene: PerformContext) -> ChatParser:
         """A new parser for one answer."""
@@ -188,26 +160,28 @@ class ChatWire:
 
 @final
 @attrs.frozen
-class _ChatMark:
+class _ChatMark(encoding.BufferMark):
     """Where a message ends, and the *role* of the last one on the wire."""
 
-    end: int = 0
     role: str = ""
 
 
 @final
-class _EncodedChat(EncodedConversation[_ChatMark]):
+class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
     """The messages of one log as JSON, joined by commas."""
 
     def __init__(self, quirks: ServerQuirks) -> None:
         super().__init__(_ChatMark())
         self._quirks = quirks
-        self._ids = CallIds()
 
     def add(self, message: Message) -> None:
         """Encode *message*, which may be none, one or several on the wire."""
-        for value in self._wire_messages(message):
-            self._add(value)
+        if message.role is Role.ASSISTANT:
+            self._answer(message)
+        elif message.role is Role.TOOL:
+            self._results(message)
+        else:
+            self._add({"role": message.role.value, "content": _content(message)})
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
@@ -219,59 +193,48 @@ class _EncodedChat(EncodedConversation[_ChatMark]):
         self.buffer += b"," + encoded if self.buffer else encoded
         self.place = _ChatMark(len(self.buffer), role)
 
-    def _wire_messages(self, message: Message) -> list[dict[str, Any]]:
-        if message.role is Role.TOOL:
-            ids = self._ids
-            results = [
-                {"role": "tool", "tool_call_id": ids.of(result), "content": _said(result.content)}
-                for result in message.results
-            ]
-            return [*results, *_files(message)]
-        if message.role is Role.ASSISTANT:
-            return self._assistant(message)
-        return [{"role": message.role.value, "content": _content(message)}]
+    def _results(self, message: Message) -> None:
+        files: list[dict[str, Any]] = []  # in a user's message of their own: a tool's is text only
+        for result in message.results:
+            wire_id, content = self.id_of_result(result), _said(result.content)
+            self._add({"role": "tool", "tool_call_id": wire_id, "content": content})
+            if result.files:
+                files += [text_part(f"Files of {result.name}:"), *map(_attached, result.files)]
+        if files:
+            self._add({"role": "user", "content": files})
 
-    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+    def _answer(self, message: Message) -> None:
         calls, text = [self._call(call) for call in message.calls], _plain(message)
         if not calls and not text.strip():
-            return []  # an empty message is refused, and says nothing
+            return  # an empty message is refused, and says nothing
         value: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else None}
         if calls:
             value["tool_calls"] = calls
-        return [value | self._thinking(message, calling=bool(calls))]
+        self._add(value | self._thinking(message, calling=bool(calls)))
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        arguments = call.arguments if is_json_object(call.arguments) else "{}"
-        function = {"name": tool_name(call.name), "arguments": arguments}
-        return {"id": self._ids.new(call), "type": "function", "function": function}
+        function = {"name": encoding.tool_name(call.name), "arguments": encoding.arguments_of(call)}
+        return {"id": self.id_of_call(call), "type": "function", "function": function}
 
     def _thinking(self, message: Message, *, calling: bool) -> dict[str, Any]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         proven = [thought for thought in thoughts if thought.signature or thought.redacted]
         field = self._quirks.thoughts
-        if field == "reasoning_details":
-            said = thoughts if calling else proven
-            details = [
-                {"type": "reasoning.text", "text": thought.text}
-                | ({"signature": thought.signature} if thought.signature else {})
-                for thought in said
-                if thought.text or thought.signature
-            ]
-            return {field: details} if details else {}
-        # A proxy of Anthropic's (LiteLLM) needs signed thinking back as it came, or its upstream refuses the
-        # call.
-        if field == "reasoning_content" and proven:
-            return {"thinking_blocks": [_block(thought) for thought in proven]}
-        text = "".join([thought.text for thought in thoughts])
         # Without a signature, it matters in the turns that call tools only; elsewhere it would be paid for
         # again.
-        return {field: text} if field and text and calling else {}
-
-
-def _block(thought: Reasoning) -> dict[str, str]:
-    if thought.redacted:
-        return {"type": "redacted_thinking", "data": thought.redacted}
-    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+        value: object = "".join([thought.text for thought in thoughts]) if calling else ""
+        if field == "reasoning_details":
+            value = [
+                {"type": "reasoning.text", "text": thought.text}
+                | ({"signature": thought.signature} if thought.signature else {})
+                for thought in (thoughts if calling else proven)
+                if thought.text or thought.signature
+            ]
+        # A proxy of Anthropic's (LiteLLM) needs signed thinking back as it came, or its upstream refuses the
+        # call.
+        elif field == "reasoning_content" and proven:
+            field, value = "thinking_blocks", [encoding.thinking_part(thought) for thought in proven]
+        return {field: value} if field and value else {}
 
 
 def _said(text: str) -> str:
@@ -280,40 +243,24 @@ def _said(text: str) -> str:
 
 def _plain(message: Message) -> str:
     said = [part for part in message.parts if isinstance(part, Text | Binary)]
-    return "".join([part.text if isinstance(part, Text) else attachment_note(part) for part in said])
+    return "".join([part.text if isinstance(part, Text) else encoding.attachment_note(part) for part in said])
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
     """A user's or system's content: plain text, or a list of parts where something is attached."""
     if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
         return _said(_plain(message))
-    return [
-        _text(part.text) if isinstance(part, Text) else _attached(part)
-        for part in message.parts
-        if isinstance(part, Binary) or (isinstance(part, Text) and part.text.strip())
-    ]
-
-
-def _files(message: Message) -> list[dict[str, Any]]:
-    """The user's message with the files of a batch's results, if there are any: a tool's own is text only."""
-    content: list[dict[str, Any]] = []
-    for result in message.results:
-        if result.files:
-            content += [_text(f"Files of {result.name}:"), *map(_attached, result.files)]
-    return [{"role": "user", "content": content}] if content else []
-
-
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
+    said = encoding.said_in(message)
+    return [text_part(part.text) if isinstance(part, Text) else _attached(part) for part in said]
 
 
 def _attached(part: Binary) -> dict[str, Any]:
     """The part that *part* is: text as text, and what else has no part of its own as a file."""
-    kind = media_type(part)
+    kind = encoding.media_type(part)
     if not part.data:  # an empty attachment gets the whole request refused
-        return _text(attachment_note(part))
+        return text_part(encoding.attachment_note(part))
     if kind.startswith("text/"):
-        return _text(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
+        return text_part(f"{part.name or kind}:\n{part.data.decode('utf-8', 'replace')}")
     data = base64.b64encode(part.data).decode()
     if kind in AUDIO:
         return {"type": "input_audio", "input_audio": {"data": data, "format": AUDIO[kind]}}
@@ -324,14 +271,13 @@ def _attached(part: Binary) -> dict[str, Any]:
 
 
 def _tools(request: CallModel, config: Config) -> list[bytes]:
-    offered = frozenset(request.tools)
-    tools = [_tool(tool) for tool in config.tools if tool.name in offered]
-    if tools or not config.tools or request.purpose is not Purpose.TURN:
-        return [b',"tools":[', b",".join(tools), b"]"] if tools else []
-    # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
-    # listed with a choice of none.
-    there_were = [_tool(tool) for tool in config.tools]
-    return [b',"tool_choice":"none","tools":[', b",".join(there_were), b"]"]
+    names, choice = frozenset(request.tools), b""
+    tools = [tool for tool in config.tools if tool.name in names]
+    if not tools and request.purpose is Purpose.TURN:
+        # All are withdrawn. Some proxies refuse calls in a conversation where there are no tools, so they are
+        # listed with a choice of none.
+        tools, choice = [*config.tools], b',"tool_choice":"none"'
+    return [choice, b',"tools":[', b",".join(map(_tool, tools)), b"]"] if tools else []
 
 
 def _tool(tool: ToolSpec) -> bytes:
@@ -340,19 +286,17 @@ def _tool(tool: ToolSpec) -> bytes:
 
 
 def _options(request: CallModel, model: str, config: Config) -> list[bytes]:
-    spec, reasons = config.spec(request.model), _reasons(model)
+    spec, reasons, thinking = config.spec(request.model), _reasons(model), request.thinking
     limit = spec.max_output if request.max_output is None else request.max_output
-    options: dict[str, Any] = {}
-    if limit is not None:
+    options = {
         # Reasoning models refuse the old name; most other servers know no other.
-        options["max_completion_tokens" if reasons else "max_tokens"] = limit
-    if spec.temperature is not None and not reasons:
-        options["temperature"] = spec.temperature
-    if request.thinking is not None and reasons:
-        options["reasoning_effort"] = effort(request.thinking)
-    if config.stop:
-        options["stop"] = config.stop
-    return [b",", to_json(options)[1:-1]] if options else []
+        "max_completion_tokens" if reasons else "max_tokens": limit,
+        "temperature": None if reasons else spec.temperature,
+        "reasoning_effort": encoding.effort(thinking) if reasons and thinking is not None else None,
+        "stop": config.stop or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return [b",", to_json(given)[1:-1]] if given else []
 
 
 def _reasons(model: str) -> bool:
@@ -365,19 +309,14 @@ def _reasons(model: str) -> bool:
 
 # What a `finish_reason` means, in lower case; all others are `UNKNOWN`. None is a reliable sign of calls.
 FINISHES: dict[str, StopReason] = {
+    **STOPS,
     "stop": StopReason.END_TURN,
-    "end_turn": StopReason.END_TURN,
     "eos": StopReason.END_TURN,
     "tool_calls": StopReason.TOOL_USE,
-    "tool_use": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
     "length": StopReason.MAX_TOKENS,
-    "max_tokens": StopReason.MAX_TOKENS,
     "model_length": StopReason.MAX_TOKENS,
-    "model_context_window_exceeded": StopReason.MAX_TOKENS,
     "content_filter": StopReason.REFUSAL,
-    "refusal": StopReason.REFUSAL,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
 }
 
 
@@ -385,14 +324,14 @@ FINISHES: dict[str, StopReason] = {
 class ChatParser(BodyParser):
     """Reads one answer. *stops* are the stop sequences that were asked for. No bytes make it raise."""
 
+    last = "a finish reason or [DONE]"
+
     def __init__(self, stops: tuple[str, ...] = ()) -> None:
         super().__init__()
         self._stops = stops
         self._calls = CallAssembler()
-        self._answered = False
         self._refused = False
         self._finish = ""
-        self._sequence = ""
         self._usage: Object | None = None
 
     @property
@@ -400,18 +339,19 @@ class ChatParser(BodyParser):
         """The usage that the answer reported so far, or None."""
         return None if self._usage is None else usage_of(self._usage)
 
-    def _ending(self, cut: Broken | None, pieces: tuple[Piece, ...]) -> AnswerEnd:
+    def _stop(self) -> StopReason | Broken | None:
         # An answer that has its finish reason is whole, whatever happened to the connection afterwards:
         # several servers drop it without [DONE].
+        if not self._finish and not (self.done and self._answered):
+            return None
         # OpenRouter ends an answer so when its upstream failed in the middle.
         if self._finish == "error":
-            return Broken(failure=Failure.CUT, message="the provider ended the answer with an error")
-        if self._finish or (self.done and self._answered):
-            usage = self.usage or Usage()
-            return Complete(stop=self._stop(), usage=usage, sequence=self._sequence, pieces=pieces)
-        if cut is not None and not self.done:
-            return cut
-        return self._nothing("a finish reason or [DONE]" if self._answered else "")
+            return cut_short("the provider ended the answer with an error")
+        if self._refused:
+            return StopReason.REFUSAL
+        if self._sequence:
+            return StopReason.STOP_SEQUENCE
+        return FINISHES.get(self._finish, StopReason.UNKNOWN)
 
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
         if chunk.get("error") or chunk.get("object") == "error":
@@ -459,15 +399,8 @@ class ChatParser(BodyParser):
         if usage := holder.get("usage"):
             self._usage = as_object(usage) or self._usage
 
-    def _stop(self) -> StopReason:
-        if self._refused:
-            return StopReason.REFUSAL
-        if self._sequence:
-            return StopReason.STOP_SEQUENCE
-        return FINISHES.get(self._finish, StopReason.UNKNOWN)
 
-
-def reasoning_pieces(delta: Object) -> Sequence[Piece]:
+def reasoning_pieces(delta: Object) -> list[ReasoningPiece]:
     """
     The thinking in *delta*, once, though some servers say it two or three times over.
 
@@ -519,21 +452,18 @@ def usage_of(sent: Object) -> Usage:
     if reasoning and number(sent, "total_tokens") == total_input + output + reasoning:
         # xAI counts the thinking beside the output, and its total is the only thing that shows it.
         output += reasoning
-    return Usage(
-        input=total_input,
-        output=output,
-        cached=number(prompt, "cached_tokens") or number(sent, "prompt_cache_hit_tokens"),
-        cache_write=number(prompt, "cache_write_tokens", "cache_creation_tokens")
-        or number(sent, "cache_creation_input_tokens"),
-        reasoning=reasoning,
-    )
+    cached = number(prompt, "cached_tokens") or number(sent, "prompt_cache_hit_tokens")
+    written = number(prompt, "cache_write_tokens", "cache_creation_tokens")
+    written = written or number(sent, "cache_creation_input_tokens")
+    return Usage(input=total_input, output=output, cached=cached, cache_write=written, reasoning=reasoning)
 
 
-_OUTSIDE = re.compile(r'["{}]')  # what matters outside of a string
-_WITHIN = re.compile(r'["\\]')  # and in it
+# A string, and a quote where it is closed; else nothing, or the backslash that hides what comes next.
+_LITERAL = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("|\\?)', re.DOTALL)
 
 
 @final
+@attrs.define(eq=False)
 class _OpenCall:
     """
     A call under way.
@@ -542,59 +472,33 @@ class _OpenCall:
     are bits. So each bit is looked at once, and all together only where no object is open any more.
     """
 
-    __slots__ = ("_depth", "_escaped", "_quoted", "_seen", "_whole", "arguments", "id", "name", "number")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-        # Of the arguments so far: how many objects are open at their end, whether a string is, and whether
-        # that ends in a backslash. And whether they are whole; None where they never will be.
-        self._seen = 0
-        self._depth = 0
-        self._quoted = self._escaped = False
-        self._whole: bool | None = False
+    number: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = attrs.Factory(list)
+    # Of the arguments that were looked at: their number, how many objects are open at their end, and how the
+    # string begins that is. And whether they are whole; None where they never will be.
+    _seen: int = 0
+    _depth: int = 0
+    _quoted: str = ""
+    _whole: bool | None = False
 
     def is_whole(self) -> bool:
         """Whether the arguments so far are a JSON object, so that more of them cannot belong here."""
-        new = self.arguments[self._seen :]
+        new = "".join(self.arguments[self._seen :])
         if not new or self._whole is None:
             return bool(self._whole)
         self._seen = len(self.arguments)
-        closed = [self._look(bit) for bit in new]
-        may_be = self._whole or any(closed)
+        rest = _LITERAL.sub(lambda found: "" if found[1] == '"' else f'"{found[1]}', self._quoted + new)
+        outside, quote, hiding = rest.partition('"')
+        self._quoted = quote + hiding
+        self._depth += outside.count("{") - outside.count("}")
+        may_be = self._whole or "}" in outside
         self._whole = False
         if may_be and not self._depth:
             # Text that is closed and is no object will not become one, so it is never parsed again.
-            self._whole = _is_object("".join(self.arguments)) or None
+            self._whole = isinstance(decoded("".join(self.arguments)), dict) or None
         return bool(self._whole)
-
-    def _look(self, bit: str) -> bool:
-        """Look at one more *bit*; whether an object was closed in it."""
-        at, closed = int(self._escaped), False
-        self._escaped = False
-        while mark := (_WITHIN if self._quoted else _OUTSIDE).search(bit, at):
-            at = mark.end()
-            match mark[0]:
-                case '"':
-                    self._quoted = not self._quoted
-                case "\\":
-                    self._escaped = at == len(bit)
-                    at += 1
-                case "{":
-                    self._depth += 1
-                case _:
-                    self._depth -= 1
-                    closed = True
-        return closed
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 @final
@@ -607,65 +511,54 @@ class CallAssembler:
     """
 
     def __init__(self) -> None:
-        self._count = 0
+        self._numbers = count()
         self._last: _OpenCall | None = None
         self._by_index: dict[object, _OpenCall] = {}
         self._by_id: dict[str, _OpenCall] = {}
 
-    def read(self, delta: Object) -> list[Piece]:
+    def read(self, delta: Object) -> list[CallPiece]:
         """The pieces of the calls in *delta*."""
-        pieces: list[Piece] = []
-        for bit in objects(delta.get("tool_calls")):
-            self._take(bit, as_object(bit.get("function")), pieces)
+        bits = [(bit, as_object(bit.get("function"))) for bit in objects(delta.get("tool_calls"))]
         # The field of 2023, of one call without an id; some local servers still send it.
         if legacy := delta.get("function_call"):
-            self._take({"index": "function_call"}, as_object(legacy), pieces)
-        return pieces
+            bits.append(({"index": "function_call"}, as_object(legacy)))
+        return [piece for bit, function in bits if (piece := self._take(bit, function))]
 
-    def _take(self, bit: Object, function: Object, pieces: list[Piece]) -> None:
-        wire_id, name = first_text(bit, "id"), first_text(function, "name")
-        arguments = function.get("arguments")
-        if arguments and not isinstance(arguments, str):
+    def _take(self, bit: Object, function: Object) -> CallPiece | None:
+        index, wire_id, name = bit.get("index"), first_text(bit, "id"), first_text(function, "name")
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)  # Ollama sends an object
         if not (wire_id or name or arguments):
-            return
-        index = bit.get("index")
-        index = index if isinstance(index, int | str) else None
-        # Gemini and Ollama give every call the index 0, and Mistral gives none: so an id that differs
-        # decides, too.
-        call = self._find(index, wire_id)
-        if call is None or (name and self._begins(call, name, arguments)):
-            call = _OpenCall(self._count)
-            self._count += 1
-        # A bit without index or id belongs to the call before it.
-        self._last = call
-        if index is not None:
-            self._by_index[index] = call
-        new_id, new_name = not call.id and wire_id, not call.name and name
+            return None
+        call = self._of(index if isinstance(index, int | str) else None, wire_id, name, arguments)
+        new_id, new_name = "" if call.id else wire_id, "" if call.name else name
         if new_id:
             call.id = wire_id
             self._by_id[wire_id] = call
-        if new_name:
-            call.name = name
-        if arguments:
-            call.arguments.append(arguments)
-        if new_id or new_name or arguments:
-            # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
-            named = shorten_label(new_id or ""), shorten_label(new_name or "")
-            pieces.append(CallPiece(call.number, *named, arguments or ""))
+        call.name = call.name or name
+        if not (new_id or new_name or arguments):
+            return None
+        call.arguments.append(arguments)
+        # An id that is too long is cut where it is kept, and tells calls apart by its whole length above.
+        return CallPiece(call.number, shorten_label(new_id), shorten_label(new_name), arguments)
 
-    def _find(self, index: object, wire_id: str) -> _OpenCall | None:
+    def _of(self, index: int | str | None, wire_id: str, name: str, arguments: str) -> _OpenCall:
+        """The call that a bit belongs to; one without index or id belongs to the call before it."""
         call = self._last
         if index is not None:
             call = self._by_index.get(index)
         elif wire_id:
             call = self._by_id.get(wire_id)
+        # Gemini and Ollama give every call the index 0, and Mistral gives none: so an id that differs
+        # decides, too.
         if call is not None and wire_id and call.id and wire_id != call.id:
-            return self._by_id.get(wire_id)
-        return call
-
-    @staticmethod
-    def _begins(call: _OpenCall, name: str, arguments: str | None) -> bool:
+            call = self._by_id.get(wire_id)
         # Two calls of one tool in a row have the same name, and from some servers the same index and no id.
         # What tells them apart is that the arguments of the first are complete.
-        return call.name not in {"", name} or (bool(arguments) and call.is_whole())
+        if call is None or (name and (call.name not in {"", name} or (arguments and call.is_whole()))):
+            call = _OpenCall(next(self._numbers))
+        self._last = call
+        if index is not None:
+            self._by_index[index] = call
+        return call

@@ -61,13 +61,10 @@ class Models:
         limit: int | None = MAX_CONCURRENT,
         betas: Sequence[str] = (),
     ) -> None:
-        self._limit = limit
-        self._wires: Mapping[str, WireFactory] = {
-            **WIRES,
-            "anthropic": partial(AnthropicMessages, betas=betas),
-        }
+        makers: dict[str, WireFactory] = {**WIRES, "anthropic": partial(AnthropicMessages, betas=betas)}
+        self._makers = {wire: partial(make, limit=limit) for wire, make in makers.items()}
         self._given = dict(wires or {})
-        self._known = frozenset((*WIRES, *self._given))
+        self._known = sorted({*WIRES, *self._given})
         self._default = default
         self._made: dict[str, HTTPModel] = {}
         # The provider of a wire has no model with the prefix of another one; elsewhere names are any.
@@ -76,17 +73,15 @@ class Models:
             msg = f"no wire {default!r}: known are {self._list()}"
             raise ConfigError(msg)
         if default not in self._given:
-            self._made[default] = self._wires[default](base_url, api_key, client, limit=limit)
+            self._made[default] = self._makers[default](base_url, api_key, client)
         elif (base_url, api_key, client) != (None, None, None):
             msg = f"the wire {default!r} is given ready-made: give it base_url, api_key and client yourself"
             raise ConfigError(msg)
 
     def wire_of(self, model: str) -> str | None:
         """The wire that *model* is asked on, or None where its name begins with one that is not there."""
-        wire = wire_of(model, self._known)
-        if wire is None and (self._takes_any or ":" not in model):
-            return self._default
-        return wire
+        none = self._default if self._takes_any or ":" not in model else None
+        return wire_of(model, self._known) or none
 
     def check(self, model: str) -> None:
         """Raise `ConfigError` where *model* cannot be asked: it has no wire, or one with a wrong setting."""
@@ -97,9 +92,8 @@ class Models:
         try:
             performer = self._performer(request.model)
         except ConfigError as error:
-            return ModelFailed(
-                at=scene.clock.now(), request=request.id, failure=Failure.BAD_REQUEST, message=str(error)
-            )
+            at, failure = scene.clock.now(), Failure.BAD_REQUEST
+            return ModelFailed(at=at, request=request.id, failure=failure, message=str(error))
         return await performer(request, scene)
 
     async def aclose(self) -> None:
@@ -118,8 +112,8 @@ class Models:
         if wire in self._given:
             return self._given[wire]
         if wire not in self._made:
-            self._made[wire] = self._wires[wire](None, None, None, limit=self._limit)
+            self._made[wire] = self._makers[wire]()
         return self._made[wire]
 
     def _list(self) -> str:
-        return ", ".join(map(repr, sorted(self._known)))
+        return ", ".join(map(repr, self._known))

@@ -19,10 +19,11 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from typing import NamedTuple, final
+
+import attrs
 
 from ...effects.config import Config, Retries
 from ...effects.errors import ConfigError
@@ -56,32 +57,25 @@ class LoadRefusal(NamedTuple):
 
 
 @final
+@attrs.define(eq=False)
 class ProviderQueue:
     """
     The requests for one model: those that wait, in order, and how many may go.
 
-    *refusal* is the last one, of *times* in a row, and *epoch* counts them: what was sent in an earlier epoch
-    says nothing of this one. Of this epoch's, *out* were not accepted yet, and *room* is how many may be.
+    *refusal* is the last one, of *times* in a row. What was sent before it says nothing of now. Of those sent
+    since, *out* were not accepted yet, and *room* is how many may be.
     """
 
-    def __init__(self) -> None:
-        self.waiting: deque[Slot] = deque()
-        self.refusal = LoadRefusal()
-        self.times = 0
-        self.epoch = 0
-        self.room = math.inf
-        self.out = 0
-
-    def head(self, now: float) -> Iterator[Slot]:
-        """The request that may go next, if one may at *now*."""
-        if self.waiting and now >= self.refusal.until and self.out < self.room:
-            yield self.waiting[0]
+    waiting: deque[Slot] = attrs.Factory(deque)
+    refusal: LoadRefusal = LoadRefusal()
+    times: int = 0
+    room: float = math.inf
+    out: set[Slot] = attrs.Factory(set)
 
     def close(self, refusal: LoadRefusal) -> None:
         """Let nothing go before the time of *refusal*, and then one request."""
         self.refusal = refusal
-        self.epoch += 1
-        self.room, self.out = 1, 0
+        self.room, self.out = 1, set()
         for slot in self.waiting:
             slot.wake()  # it looks at the time again
 
@@ -94,133 +88,75 @@ class Throttle:
         if limit is not None and limit < 1:
             msg = f"limit must be at least 1 request at a time, or None for no limit; got {limit!r}"
             raise ConfigError(msg)
-        self._limit = limit
-        self._under_way = 0
-        self._queued = 0
+        self._limit = math.inf if limit is None else limit
         self._queues: dict[str, ProviderQueue] = {}
         self._numbers = count()
+        self.under_way = 0
         # Reentrant: while it is held, the garbage collector may close a forgotten task, which leaves its
         # slot.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def slot(self, request: CallModel, scene: PerformContext) -> Slot:
         """The place of *request* in the queue, to be entered as a context and awaited."""
-        with self._lock:
+        with self.lock:
             # By model, because limits are: a fallback of the same provider must not wait for the model that
             # it is to get round.
             queue = self._queues.setdefault(request.model, ProviderQueue())
             slot = Slot(self, queue, next(self._numbers), request, scene)
             queue.waiting.append(slot)
-            self._queued += 1
             return slot
 
-    def look(self, slot: Slot, now: float) -> LoadRefusal | asyncio.Future[None] | None:
-        """What *slot* waits for at *now*: a time, or its turn; None when that has come."""
-        with self._lock:
-            self._admit(now)
-            if slot.sent:
-                return None
-            if now < slot.queue.refusal.until:
-                return slot.queue.refusal
-            slot.turn = asyncio.get_running_loop().create_future()
-            return slot.turn
-
-    def accepted(self, slot: Slot, now: float) -> None:
-        """The provider works on the request of *slot*: one more may be sent."""
-        with self._lock:
-            queue = slot.queue
-            if self._settle(slot):
-                queue.times = 0
-                queue.room = queue.room + 1 if queue.waiting else math.inf
-                self._admit(now)
-
-    def turned_away(self, slot: Slot, failed: ModelFailed, retries: Retries) -> None:
-        """The provider refused the request of *slot* for its load, with *failed*."""
-        with self._lock:
-            queue, asked = slot.queue, failed.retry_after
-            # A hundred requests may be out when the first is turned away. All of them will be, and that is
-            # one refusal and not a hundred: the guess would double with each.
-            is_news = slot.epoch == queue.epoch
-            if is_news:
-                queue.times += 1
-            elif asked is None:
-                return
-            wait = _guess(queue.times, retries, failed.jitter) if asked is None else asked
-            refusal = LoadRefusal(failed.at + wait, failed.failure, failed.message)
-            if is_news or refusal.until > queue.refusal.until:
-                queue.close(refusal)
-
-    def leave(self, slot: Slot, now: float) -> None:
-        """*slot* is done, or its request is given up before it was sent."""
-        with self._lock:
-            if slot.sent:
-                self._under_way -= 1
-                self._settle(slot)
-            else:
-                slot.queue.waiting.remove(slot)
-                self._queued -= 1
-            self._admit(now)
-
-    def _admit(self, now: float) -> None:
+    def admit(self, now: float) -> None:
         """Send what may be sent at *now*, in the order it came."""
-        while self._queued and (self._limit is None or self._under_way < self._limit):
-            # The oldest request goes first over all models, or a busy model would starve the others.
-            heads = [slot for queue in self._queues.values() for slot in queue.head(now)]
+        while self.under_way < self._limit:
+            heads = [
+                queue.waiting[0]
+                for queue in self._queues.values()
+                if queue.waiting and now >= queue.refusal.until and len(queue.out) < queue.room
+            ]
             if not heads:
                 break
+            # The oldest request goes first over all models, or a busy model would starve the others.
             slot = min(heads, key=lambda head: head.number)
             slot.queue.waiting.popleft()
-            self._queued -= 1
-            slot.queue.out += 1
-            slot.epoch = slot.queue.epoch
-            slot.sent = slot.unsettled = True
-            self._under_way += 1
+            slot.queue.out.add(slot)
+            slot.sent = slot.queue.refusal
+            self.under_way += 1
             slot.wake()
-
-    def _settle(self, slot: Slot) -> bool:
-        """Note that the fate of *slot* is known; whether that is news, and about the present epoch."""
-        counts = slot.unsettled and slot.epoch == slot.queue.epoch
-        slot.queue.out -= counts
-        slot.unsettled = False
-        return counts
 
 
 @final
+@attrs.define(eq=False)
 class Slot:
     """
     A request's place, as a context: inside, `wait` for its turn, and say what came of it.
 
-    *sent*: its turn has come, in that *epoch* of its *queue*. *unsettled*: whether the provider takes it is
-    not known yet. *turn* is what it waits for, where that is not a time.
+    *sent* is None until its turn has come, and then the last refusal in its *queue* at that time.
     """
 
-    def __init__(
-        self, throttle: Throttle, queue: ProviderQueue, number: int, request: CallModel, scene: PerformContext
-    ) -> None:
-        self.queue = queue
-        self.number = number
-        self.epoch = 0
-        self.sent = self.unsettled = False
-        self.turn: asyncio.Future[None] | None = None
-        self._throttle = throttle
-        self._request = request
-        self._scene = scene
-        self._alarm: asyncio.TimerHandle | None = None
+    throttle: Throttle
+    queue: ProviderQueue
+    number: int
+    request: CallModel
+    scene: PerformContext
+    sent: LoadRefusal | None = None
+    _turn: asyncio.Future[None] | None = None
+    _alarm: asyncio.TimerHandle | None = None
 
     async def wait(self) -> Broken | None:
         """Return when the request may be sent; else what it is answered with, unsent."""
-        scene, told = self._scene, False
-        patience = _patience(self._request, scene.config)
-        while (held := self._throttle.look(self, now := scene.clock.now())) is not None:
+        scene, told = self.scene, False
+        patience = _patience(self.request, scene.config)
+        while (held := self.look(now := scene.clock.now())) is not None:
             if isinstance(held, asyncio.Future):
                 await held
                 continue
+            reason = f"another request was turned away: {held.message}"
             if held.until - now > patience:
-                message = f"not sent, since another request was turned away: {held.message}"
-                return Broken(failure=held.failure, message=message, retry_after=held.until - now)
+                message, wait = f"not sent, since {reason}", held.until - now
+                return Broken(failure=held.failure, message=message, retry_after=wait)
             if not told:
-                reason = f"another request was turned away: {held.message}"
-                scene.emit(RequestDelayed(request=self._request.id, due=held.until, reason=reason))
+                scene.emit(RequestDelayed(request=self.request.id, due=held.until, reason=reason))
                 told = True
             await scene.clock.sleep_until(held.until)
         if self.queue.room < math.inf:
@@ -229,17 +165,43 @@ class Slot:
             self._alarm = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, self.accepted)
         return None
 
+    def look(self, now: float) -> LoadRefusal | asyncio.Future[None] | None:
+        """What it waits for at *now*: a time, or its turn; None when that has come."""
+        with self.throttle.lock:
+            self.throttle.admit(now)
+            if self.sent:
+                return None
+            if now < self.queue.refusal.until:
+                return self.queue.refusal
+            self._turn = asyncio.get_running_loop().create_future()
+            return self._turn
+
     def accepted(self) -> None:
-        """Say that the provider works on it."""
-        self._throttle.accepted(self, self._scene.clock.now())
+        """Say that the provider works on it: one more may be sent."""
+        with self.throttle.lock:
+            queue = self.queue
+            if self in queue.out:
+                queue.out.remove(self)
+                queue.times = 0
+                queue.room = queue.room + 1 if queue.waiting else math.inf
+                self.throttle.admit(self.scene.clock.now())
 
     def turned_away(self, failed: ModelFailed) -> None:
         """Say that the provider refused it for its load, with *failed*."""
-        self._throttle.turned_away(self, failed, self._scene.config.retries)
+        with self.throttle.lock:
+            queue, wait = self.queue, failed.retry_after
+            # A hundred requests may be out when the first is turned away. All of them will be, and that is
+            # one refusal and not a hundred: the guess would double with each.
+            is_news = self.sent is queue.refusal
+            queue.times += is_news
+            if wait is None and is_news:
+                wait = _guess(queue.times, self.scene.config.retries, failed.jitter)
+            if wait is not None and (is_news or failed.at + wait > queue.refusal.until):
+                queue.close(LoadRefusal(failed.at + wait, failed.failure, failed.message))
 
     def wake(self) -> None:
         """Let it look again, in its own event loop."""
-        turn, self.turn = self.turn, None
+        turn, self._turn = self._turn, None
         if turn is not None:
             with suppress(RuntimeError):  # the loop is closed, so no task waits
                 turn.get_loop().call_soon_threadsafe(_resolve, turn)
@@ -250,7 +212,13 @@ class Slot:
     def __exit__(self, *_: object) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._throttle.leave(self, self._scene.clock.now())
+        with self.throttle.lock:
+            if self.sent:
+                self.throttle.under_way -= 1
+                self.queue.out.discard(self)
+            else:
+                self.queue.waiting.remove(self)
+            self.throttle.admit(self.scene.clock.now())
 
 
 def _resolve(turn: asyncio.Future[None]) -> None:

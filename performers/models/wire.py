@@ -43,6 +43,11 @@ class Broken:
     usage: Usage | None = None
 
 
+def cut_short(message: str) -> Broken:
+    """An answer that stopped before its end, as *message* says."""
+    return Broken(failure=Failure.CUT, message=message)
+
+
 # How an answer ended.
 AnswerEnd = Complete | Broken
 

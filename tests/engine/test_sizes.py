@@ -245,7 +245,7 @@ async def what_a_provider_sends(what: str, limit: int, _: Path) -> bool:  # noqa
                 answer = await asked(httpx.Response(200, stream=Slow()), answer_timeout=0.05)
             assert isinstance(answer, ModelFailed)
             assert (answer.failure, "answer_timeout=0.05" in answer.message) == (Failure.TIMEOUT, True)
-            assert OpenAIChat(api_key="")._timeouts.answer == limit  # pyright: ignore[reportPrivateUsage]  # to wait for it would take an hour
+            assert OpenAIChat(api_key="")._settings.answer_timeout == limit  # pyright: ignore[reportPrivateUsage]  # to wait for it would take an hour
         case "what an answer says, thinking and calls included":
             most = TextPiece("x" * limit)
             assert isinstance(await taken(most), Complete)

@@ -33,7 +33,7 @@ from turnwheel.effects.messages import (
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
 from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import MessagesWire
-from turnwheel.performers.models.encoding import EncodedConversation, shorten_middle, transcript
+from turnwheel.performers.models.encoding import BufferMark, EncodedConversation, shorten_middle, transcript
 from turnwheel.performers.models.openai import ChatWire, ServerQuirks
 from turnwheel.performers.models.wire import Wire
 from turnwheel.testing.wire_rules import chat_faults, messages_faults
@@ -257,26 +257,18 @@ def turn(number: int, content: str, name: str = "read") -> list[Message]:
 
 
 @final
-@attrs.frozen
-class End:
-    """Where a message ends."""
-
-    end: int = 0
-
-
-@final
-class Counting(EncodedConversation[End]):
+class Counting(EncodedConversation[BufferMark]):
     """Encodes a message as its text and counts how often it does."""
 
     def __init__(self) -> None:
-        super().__init__(End())
+        super().__init__(BufferMark())
         self.count = 0
 
     def add(self, message: Message) -> None:
         self.count += 1
         said = [part.content if isinstance(part, ToolResult) else "" for part in message.parts]
         self.buffer += "".join([message.text, *said]).encode()
-        self.place = End(len(self.buffer))
+        self.place = BufferMark(len(self.buffer))
 
 
 def test_a_message_is_encoded_a_few_times_however_long_the_conversation_gets() -> None:

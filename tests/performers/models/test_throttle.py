@@ -95,14 +95,14 @@ class Queue:
                 self.clock.move(float(given[0]))
             case "takes_up":
                 for number in given:
-                    self.throttle.accepted(self.slots[int(number)], self.clock.now())
+                    self.slots[int(number)].accepted()
             case "refuses":
                 self.refuse(int(given[0]), None if given[1] == "-" else float(given[1]))
             case "closed":
                 assert self.closed_until() == float(given[0])
             case "leave":
                 for number in given:
-                    self.throttle.leave(self.slots[int(number)], self.clock.now())
+                    self.slots[int(number)].__exit__()
             case _:
                 assert word == "sent"
                 ranges = [one.partition("-") for one in given]
@@ -112,13 +112,13 @@ class Queue:
     def sent(self) -> list[int]:
         for slot in self.slots:
             if not slot.sent:
-                self.throttle.look(slot, self.clock.now())
+                slot.look(self.clock.now())
         return [number for number, slot in enumerate(self.slots) if slot.sent]
 
     def refuse(self, number: int, retry_after: float | None = None, jitter: float = 0.0) -> None:
         failed = refused(self.clock.now(), retry_after, jitter)
-        self.throttle.turned_away(self.slots[number], failed, PLAIN.retries)
-        self.throttle.leave(self.slots[number], self.clock.now())
+        self.slots[number].turned_away(failed)
+        self.slots[number].__exit__()
 
     def closed_until(self) -> float:
         return self.slots[0].queue.refusal.until
@@ -202,7 +202,7 @@ async def test_where_no_time_is_given_the_wait_doubles(jitter: float, waits: lis
     assert queue.sent()[-1] == last + 1
     for number in range(last + 2, 1_200):  # a guess stays a number however often a provider refuses
         queue.follow("join 1")
-        queue.throttle.look(queue.slots[number], queue.clock.now())
+        queue.slots[number].look(queue.clock.now())
         queue.refuse(number, jitter=jitter)
         queue.clock.move(MAX_GUESS)
     assert queue.closed_until() <= queue.clock.now()
@@ -485,7 +485,7 @@ async def test_a_request_is_cancelled_when_its_turn_has_just_come() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     tasks = [asyncio.create_task(wait(number)) for number in (2, 3)]
     await asyncio.sleep(0)
-    throttle.leave(holder, clock.now())
+    holder.__exit__()
     tasks[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
@@ -607,7 +607,7 @@ def test_a_loop_that_is_gone_keeps_no_request_waiting() -> None:
     throttle = Throttle(1)
     clock = AutoClock()
     holder = throttle.slot(asking(), scene_of(clock))
-    assert throttle.look(holder, 0.0) is None
+    assert holder.look(0.0) is None
 
     async def wait(number: int) -> None:
         with throttle.slot(asking(number), scene_of(clock)) as slot:
@@ -623,7 +623,7 @@ def test_a_loop_that_is_gone_keeps_no_request_waiting() -> None:
         nonlocal waiting
         task = asyncio.create_task(wait(3))
         await asyncio.sleep(0)
-        throttle.leave(holder, 0.0)  # it would be the turn of the one whose loop is gone
+        holder.__exit__()  # it would be the turn of the one whose loop is gone
         waiting = task
         gc.collect()
         await task
