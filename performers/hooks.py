@@ -25,8 +25,8 @@ from ..effects.permissions import Verdict
 from ..effects.requests import FireHook
 from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
 from .base import Clock, PerformContext, SystemClock
-from .tools.process import ProcessEnd, run_with_input
-from .tools.result import error_text, truncate
+from .tools.process import ProcessEnd, run
+from .tools.runner import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
 
 # Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call.
@@ -170,7 +170,7 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     async def ask(about: HookCall) -> HookReturn:
         whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
         given = json.dumps({**about.payload, **whose, "now": about.now})
-        ended = await run_with_input(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
+        ended = await run(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
         return command_answer(place, ended)
 
     return HostHook(_spec(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)

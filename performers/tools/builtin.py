@@ -28,7 +28,7 @@ from ...effects.messages import Binary
 from .decorator import Tool, ToolContext, tool
 from .paths import LocatedPath, locate
 from .process import run
-from .result import MAX_OUTPUT, NOTE
+from .runner import MAX_OUTPUT, NOTE
 from .search import SNIFFED
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
