@@ -25,6 +25,7 @@ from ..effects.permissions import Verdict
 from ..effects.requests import FireHook
 from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
 from .base import Clock, PerformContext, SystemClock
+from .tools.decorator import unusable
 from .tools.process import ProcessEnd, run
 from .tools.runner import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
@@ -130,9 +131,8 @@ def hook(
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
-        return HostHook(
-            _spec(place, function.__name__ if name is None else name, tool, where, timeout), function
-        )
+        called = function.__name__ if name is None else name
+        return HostHook(_spec(place, called, tool, where, timeout), function)
 
     return make
 
@@ -157,7 +157,6 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     denied, or at a stop the run goes on. Any other code is a fault. The processes it started end with it.
     The other settings are those of `hook`.
     """
-    place = _hook_named(at)
     # A string is a sequence of strings, too: "ls -l" would run as the program "l".
     if isinstance(command, str) or not _are_strings(*command):
         msg = f"the command of a hook is a list of words, such as ['./check.sh', '--quick']; got {command!r}"
@@ -171,9 +170,10 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
         whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
         given = json.dumps({**about.payload, **whose, "now": about.now})
         ended = await run(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
-        return command_answer(place, ended)
+        return command_answer(about.hook, ended)
 
-    return HostHook(_spec(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)
+    called = Path(words[0]).name if name is None else name
+    return hook(at, tool=tool, where=where, timeout=timeout, name=called)(ask)
 
 
 @final
@@ -320,18 +320,13 @@ def _at_fault(name: str, fault: str) -> HookSaid:
 
 def _object(text: object) -> dict[str, Any]:
     """The JSON object in *text*; raises `ValueError` where it is none."""
-    if not isinstance(text, str):
-        msg = "it is no text; json.dumps makes one"
-        raise ValueError(msg)  # noqa: TRY004  # its caller reports either kind in the same way
+    problem = "it is no object" if isinstance(text, str) else "it is no text; json.dumps makes one"
     try:
-        found: object = _decode(text)
-    except RecursionError as error:
-        msg = "it is nested too deep"
-        raise ValueError(msg) from error
-    if not isinstance(found, dict):
-        msg = "it is no object"
-        raise ValueError(msg)  # noqa: TRY004  # as above
-    return found
+        if isinstance(text, str) and isinstance(found := _decode(text), dict):
+            return found
+    except RecursionError:
+        problem = "it is nested too deep"
+    raise ValueError(problem)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -387,11 +382,10 @@ def _hook_named(at: object) -> Hook:
     if not isinstance(at, str):
         msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
         raise ArgumentError(msg)
-    try:
-        return Hook(at)
-    except ValueError as error:
+    if at not in tuple(Hook):
         msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
-        raise ConfigError(msg) from error
+        raise ConfigError(msg)
+    return Hook(at)
 
 
 def _spec(
@@ -423,12 +417,8 @@ def _are_strings(*values: object) -> bool:
 
 def _check_definition(function: Callable[[HookCall], object]) -> None:
     """Refuse what cannot be called with a `HookCall`, or is no function at all."""
-    problem = ""
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        problem = "it is no function; write one that calls it"
-    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        problem = "it yields; return one HookAnswer, or None"
-    else:
+    problem = unusable(function, "HookAnswer, or None")
+    if not problem:
         try:
             inspect.signature(function).bind(None)
         except TypeError:
