@@ -26,7 +26,7 @@ import msgspec
 from ...effects.config import READER
 from ...effects.messages import Binary
 from .decorator import Tool, ToolContext, tool
-from .paths import LocatedPath, locate
+from .paths import LocatedPath, fault_of, locate
 from .process import run
 from .runner import MAX_OUTPUT, NOTE
 from .search import SNIFFED
@@ -77,8 +77,7 @@ def read(
     if media_type := _seen_not_read(data):
         return Binary(media_type=media_type, data=data, name=place.shown)
     if b"\0" in data[:SNIFFED]:
-        msg = f"{place.shown!r} is a binary file ({len(data):,} bytes)"
-        raise ValueError(msg)
+        raise fault_of(place, f"is a binary file ({len(data):,} bytes)")
     lines = data.decode(errors="replace").split("\n")
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
@@ -157,14 +156,12 @@ def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool 
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        msg = f"{place.shown!r} is not UTF-8 text (byte {error.start}) and was left as it is"
-        raise ValueError(msg) from error
+        raise fault_of(place, f"is not UTF-8 text (byte {error.start}) and was left as it is") from error
     if old not in text and "\r\n" in text:  # read shows such lines as any others
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     count = _occurrences(text, old, place.shown, all_of_them=all)
     if (size := len(text) + count * (len(new) - len(old))) > MAX_EDITED:
-        msg = f"{place.shown!r} would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is"
-        raise ValueError(msg)
+        raise fault_of(place, f"would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is")
     store(place, text.replace(old, new).encode(), seen)
     return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
 
@@ -186,8 +183,7 @@ def load(place: LocatedPath) -> tuple[bytes, os.stat_result]:
     """The content of the file at *place*, and what identifies that version of it."""
     data, seen = place.read(MAX_EDITED + 1)
     if len(data) > MAX_EDITED:
-        msg = f"{place.shown!r} has more than {MAX_EDITED:,} bytes; take parts of it with bash"
-        raise ValueError(msg)
+        raise fault_of(place, f"has more than {MAX_EDITED:,} bytes; take parts of it with bash")
     return data, seen
 
 
@@ -198,9 +194,13 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
     With *seen*, the file must still be the one that was seen. Raises `OSError` or `ValueError`.
     """
     with place.parent(make=seen is None) as folder:
-        old = _look(place.name, folder)
-        if old is not None:
-            _check_replaceable(place, old, folder)
+        old = _look(place, folder)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            raise fault_of(place, "is not a regular file")
+        # Replacing a file needs no right to write it, only one to write its directory. A person who made a
+        # file read-only means that it stays.
+        if old is not None and not os.access(place.name, os.W_OK, dir_fd=folder):
+            raise fault_of(place, "is read-only")
         # Beside the file, since a rename is atomic within one file system only. A reader of the old name
         # sees all of the old file or all of the new one.
         temporary = f".turnwheel-{secrets.token_hex(8)}"
@@ -225,28 +225,16 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
             raise
 
 
-def _look(name: str, folder: int) -> os.stat_result | None:
+def _look(place: LocatedPath, folder: int) -> os.stat_result | None:
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def _check_replaceable(place: LocatedPath, old: os.stat_result, folder: int) -> None:
-    # Replacing a file needs no right to write it, only one to write its directory. A person who made a file
-    # read-only means that it stays.
-    if not stat.S_ISREG(old.st_mode):
-        msg = f"{place.shown!r} is not a regular file"
-        raise ValueError(msg)
-    if not os.access(place.name, os.W_OK, dir_fd=folder):
-        msg = f"{place.shown!r} is read-only"
-        raise ValueError(msg)
-
-
 def _check_unchanged(place: LocatedPath, seen: os.stat_result, folder: int) -> None:
-    if _version(_look(place.name, folder)) != _version(seen):
-        msg = f"{place.shown!r} was changed by another process meanwhile; read it again"
-        raise ValueError(msg)
+    if _version(_look(place, folder)) != _version(seen):
+        raise fault_of(place, "was changed by another process meanwhile; read it again")
 
 
 def _version(found: os.stat_result | None) -> tuple[int, int, int] | None:

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
 
 # Directories of what programs made, not looked into, unless the search begins there.
 SKIPPED = frozenset(
@@ -43,13 +42,14 @@ _MAX_CHOICES = 6
 REFUSED = 2
 
 
-@dataclass(frozen=True)
-class SearchOrder:
+@dataclass
+class Finder:
     """
-    What to look for below the directory open as *folder*, or in its file *only*.
+    Looks below the directory open as *folder*, or in its file *only*.
 
     *shown* stands before every path in the output. *names* is a glob for paths, or empty; *text* a regular
-    expression for lines, or None to list the paths. At most *limit* are found.
+    expression for lines, or None to list the paths. At most *limit* are found. *missed* counts what was left
+    out, by reason.
     """
 
     folder: int
@@ -58,38 +58,41 @@ class SearchOrder:
     names: str
     text: str | None
     limit: int
-
-
-@dataclass
-class Finder:
-    """Carries out an order; *missed* counts what was left out, by reason."""
-
-    order: SearchOrder
     missed: Counter[str] = field(default_factory=Counter[str])
+
+    def report(self) -> Iterator[str]:
+        """What is found, a line each, and at the end what was left out."""
+        for found, line in enumerate(self.lines()):
+            if found == self.limit:  # known only now that there is one more
+                yield f"[stopped after {found:,}; narrow the search]"
+                return
+            yield line
+        if self.missed:
+            yield f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(self.missed.items()))}]"
 
     def lines(self) -> Iterator[str]:
         """What is found, a line each, in the order of paths; raises `ValueError` for a wrong pattern."""
-        patterns = [pattern.split("/") for pattern in choices(self.order.names)]
+        patterns = [pattern.split("/") for pattern in choices(self.names)]
         try:
-            text = None if self.order.text is None else re.compile(self.order.text)
+            text = None if self.text is None else re.compile(self.text)
         except (re.error, OverflowError, RecursionError) as error:
-            msg = f"{self.order.text!r} is not a regular expression of Python's: {error}"
+            msg = f"{self.text!r} is not a regular expression of Python's: {error}"
             raise ValueError(msg) from error
         for path, folder in self._files():
-            if self.order.names and not any(matches(path.split("/"), pattern) for pattern in patterns):
+            if self.names and not any(matches(path.split("/"), pattern) for pattern in patterns):
                 continue
             if text is None:
-                yield self.order.shown + path
+                yield self.shown + path
             else:
                 for number, line in self._hits(path, folder, text):
-                    yield f"{self.order.shown}{path}:{number}: {line}"
+                    yield f"{self.shown}{path}:{number}: {line}"
 
     def _files(self) -> Iterator[tuple[str, int]]:
         """Each file's path from where the search began, and its open directory."""
-        if self.order.only:
-            yield self.order.only, self.order.folder
+        if self.only:
+            yield self.only, self.folder
             return
-        for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.order.folder):
+        for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.folder):
             # In place, since `fwalk` descends into the names that are left here.
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
             for name in sorted(names):
@@ -105,8 +108,13 @@ class Finder:
 
     def _text(self, path: str, folder: int) -> str:
         """The text of a file, or nothing of one that is left out."""
+
+        def opener(name: str, flags: int) -> int:
+            # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
         try:
-            with open(path.rpartition("/")[2], "rb", opener=partial(_opener, folder)) as file:
+            with open(path.rpartition("/")[2], "rb", opener=opener) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return ""
                 data = file.read(MAX_SEARCHED + 1)
@@ -121,11 +129,6 @@ class Finder:
         else:
             return data.decode(errors="replace")
         return ""
-
-
-def _opener(folder: int, name: str, flags: int) -> int:
-    # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 
 def choices(pattern: str) -> list[str]:
@@ -170,30 +173,16 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return all(part == "**" for part in pattern[of:])
 
 
-def _say(line: str) -> None:
-    """Print *line* at once, so that a search that is stopped has found something."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def main(argument: str) -> int:
-    """Carry out the order in *argument*: says what is found and, at the end, what was left out."""
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
-    order = SearchOrder(**json.loads(argument))
-    finder = Finder(order)
-    found = 0
+    """Carry out the order in *argument*: the fields of a `Finder`, as a JSON object."""
+    # By lines, so that a search that is stopped has found something.
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
     try:
-        for line in finder.lines():
-            if found == order.limit:  # known only now that there is one more
-                _say(f"[stopped after {found:,}; narrow the search]")
-                return 0
-            _say(line)
-            found += 1
+        for line in Finder(**json.loads(argument)).report():
+            sys.stdout.write(f"{line}\n")
     except ValueError as error:
-        _say(str(error))
+        sys.stdout.write(f"{error}\n")
         return REFUSED
-    if finder.missed:
-        _say(f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(finder.missed.items()))}]")
     return 0
 
 
