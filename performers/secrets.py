@@ -169,11 +169,8 @@ def redact(value: Json, is_named: Callable[[str], bool], replace: Replace, insid
 def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
     """The placeholders in *value*, also those with other text around them."""
     match value:
-        case dict():
-            for each in value.values():
-                yield from placeholders_in(each)
-        case list():
-            for each in value:
+        case dict() | list():
+            for each in value.values() if isinstance(value, dict) else value:
                 yield from placeholders_in(each)
         case str() if PLACEHOLDER_MARK in value:
             yield from placeholders().finditer(value)
@@ -241,40 +238,27 @@ def _replace_members(text: str, secrets: Secrets, replace: Replace) -> Iterator[
     at = done = 0
     tries = MAX_JSON_TRIES
     while found := search(text, at):
-        at = found.end()
-        if not names(found[1]) or not _may_be_replaced(found[1], text[at : at + 1], tries):
+        at, name = found.end(), found[1]
+        begins = text[at : at + 1]
+        # Several values, as in ``"credentials": {...}``, are each one; ``"password": {...}`` describes one.
+        describes = begins == "{" and not name.lower().endswith("s")
+        if describes or (tries <= 0 and begins in {"[", "{"}) or not names(name):
             continue
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             # Of a text that was cut off, the rest of its line is taken; all else is no JSON.
             tries -= 1
-            if not text.startswith('"', at):
+            if begins != '"':
                 continue
-            line = text[at:].partition("\n")[0]
-            value, end = line, at + len(line)
+            value = text[at:].partition("\n")[0]
+            end = at + len(value)
+        if not (is_counted(name) and isinstance(value, int | float)):
+            value = redact(value, lambda _: False, replace, name)
         yield text[done:at]
-        yield json.dumps(_replaced(found[1], value, replace), ensure_ascii=False)
+        yield json.dumps(value, ensure_ascii=False)
         at = done = end
     yield text[done:]
-
-
-def _may_be_replaced(name: str, begins: str, tries: int) -> bool:
-    """
-    Whether what *begins* so behind *name* may be secret; where too much was no JSON after all, only a text.
-
-    Several values, as in ``"credentials": {...}``, are each one; ``"password": {...}`` describes one.
-    """
-    if begins in {"[", "{"} and tries <= 0:
-        return False
-    return begins != "{" or name.lower().endswith("s")
-
-
-def _replaced(name: str, value: Json, replace: Replace) -> Json:
-    """What stands in the place of *value*, which is called *name*, with all that is in it."""
-    if is_counted(name) and isinstance(value, int | float):
-        return value
-    return redact(value, lambda _: False, replace, name)
 
 
 def _replace_assignments(text: str, secrets: Secrets, replace: Replace) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -51,13 +52,13 @@ MAX_EDITED = 10_000_000
 # Lines that `read` returns where the model asks for no number.
 MAX_LINES = 2_000
 
-# The beginnings of pictures; a WebP has more to look at.
-_PICTURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
+# The beginnings of pictures.
+_PICTURES = {
+    "image/png": rb"\x89PNG\r\n\x1a\n",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "image/gif": rb"GIF8[79]a",
+    "image/webp": rb"(?s:RIFF....WEBP)",
+}
 
 
 @tool(side_effect="read_only")
@@ -91,9 +92,7 @@ def _seen_not_read(data: bytes) -> str:
     # A text that begins like a picture is one about pictures, and a provider would refuse it.
     if b"\0" not in data[:SNIFFED]:
         return ""
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for beginning, kind in _PICTURES if data.startswith(beginning)), "")
+    return next((kind for kind, beginning in _PICTURES.items() if re.match(beginning, data)), "")
 
 
 def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str:

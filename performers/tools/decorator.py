@@ -18,7 +18,7 @@ import msgspec
 from ...effects.config import Approval, SideEffect, ToolSpec
 from ...effects.errors import ToolDefinitionError
 from ...effects.history import History
-from ...effects.secrets import ANY, Json, Secrets, arguments_in, secrets_in
+from ...effects.secrets import ANY, Secrets, arguments_in, secrets_in
 from ..base import no_full_result, noop
 
 # What a tool is told besides its arguments.
@@ -253,31 +253,26 @@ def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -
         if name in descriptions:
             property_.setdefault("description", descriptions[name])
     kept: set[str] = set()
-    schema = {key: _inline(value, defs, frozenset(), kept) for key, value in own.items()}
-    written: dict[str, Json] = {}
+
+    def inline(node: Any, inside: tuple[str, ...]) -> Any:  # noqa: ANN401  # a part of a schema
+        """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
+        match node:
+            case {"$ref": str(ref), **beside} if (name := ref.removeprefix(_REF)) in defs:
+                if name not in inside:
+                    return inline(defs[name], (*inside, name)) | beside
+                kept.add(name)
+            case dict():
+                return {key: inline(value, inside) for key, value in node.items()}
+            case list():
+                return [inline(item, inside) for item in node]
+        return node
+
+    schema, written = inline(own, ()), dict[str, Any]()
     while missing := sorted(kept - written.keys()):
-        for name in missing:
-            written[name] = _inline(defs[name], defs, frozenset({name}), kept)
+        written |= {name: inline(defs[name], (name,)) for name in missing}
     if written:
         schema["$defs"] = written
     return msgspec.json.encode(schema).decode()
-
-
-def _inline(node: Json, defs: Mapping[str, Json], inside: frozenset[str], kept: set[str]) -> Json:
-    """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
-    if isinstance(node, list):
-        return [_inline(item, defs, inside, kept) for item in node]
-    if not isinstance(node, dict):
-        return node
-    ref = node.get("$ref")
-    if not isinstance(ref, str) or (name := ref.removeprefix(_REF)) not in defs:
-        return {key: _inline(value, defs, inside, kept) for key, value in node.items()}
-    if name in inside:
-        kept.add(name)
-        return node
-    named = _inline(defs[name], defs, inside | {name}, kept)
-    beside = {key: value for key, value in node.items() if key != "$ref"}
-    return named | beside if isinstance(named, dict) else named
 
 
 P = ParamSpec("P")
