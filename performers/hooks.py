@@ -205,10 +205,10 @@ class HookRunner:
     async def __call__(self, request: FireHook, scene: PerformContext) -> HookAnswered:
         """Ask the hooks that *request* names. Cancelled, it stops the one that is asked and raises."""
         said: list[HookSaid] = []
+        about = HookCall(hook=request.hook, session=scene.session, run=scene.run, call=request.call)
         arguments = ""
         for name in request.names:
-            call = partial(_hook_call, request, scene.session, scene.run, scene.clock, arguments)
-            one = await self._ask(name, call)
+            one = await self._ask(name, partial(_filled, about, request.payload, arguments, scene.clock))
             said.append(one)
             if one.answer.verdict is Verdict.DENY and request.hook in DENIABLE:
                 break  # no later hook could undo a denial, so none is asked
@@ -218,8 +218,7 @@ class HookRunner:
 
     async def tell(self, hook: Hook, payload: str, session: str) -> tuple[HookSaid, ...]:
         """Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault."""
-        request = FireHook(id="", hook=hook, names=(), payload=payload)
-        call = partial(_hook_call, request, session, "", self._clock, "")
+        call = partial(_filled, HookCall(hook=hook, session=session), payload, "", self._clock)
         names = [name for name, each in self._hooks.items() if each.spec.matches(hook, "", {})]
         said = [await self._ask(name, call) for name in names]
         return tuple([one for one in said if one.fault])
@@ -246,26 +245,18 @@ class HookRunner:
             return _at_fault(name, f"it could not be asked: {error}")
 
 
-def _hook_call(request: FireHook, session: str, run: str, clock: Clock, arguments: str) -> HookCall:
+def _filled(about: HookCall, payload: str, arguments: str, clock: Clock) -> HookCall:
     """
-    The question of *request*, with the *arguments* that an earlier hook gave a call, if any did.
+    *about* with all that its *payload* tells, and the *arguments* that an earlier hook gave, if any did.
 
     Raises `ValueError` for a payload that is no JSON object.
     """
-    payload = _object(request.payload)  # read anew for each hook: one that changes its copy harms no other
+    told = _object(payload)  # read anew for each hook: one that changes its copy harms no other
     if arguments:
-        payload["tool_input"] = _object(arguments)
-    given = payload.get("tool_input")
-    return HookCall(
-        hook=request.hook,
-        session=session,
-        run=run,
-        call=request.call,
-        tool=str(payload.get("tool_name", "")),
-        arguments=given if isinstance(given, dict) else {},
-        payload=payload,
-        now=clock.now(),
-    )
+        told["tool_input"] = _object(arguments)
+    given, tool = told.get("tool_input"), str(told.get("tool_name", ""))
+    given = given if isinstance(given, dict) else {}
+    return attrs.evolve(about, tool=tool, arguments=given, payload=told, now=clock.now())
 
 
 def checked_answer(name: str, answer: object) -> HookSaid:

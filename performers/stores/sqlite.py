@@ -110,7 +110,7 @@ class SQLiteStore:
             jobs, self._jobs = self._jobs, None
             if jobs is None:
                 return
-            jobs.put(ending := StoreJob[None](_no_work, "end"))
+            jobs.put(ending := StoreJob[None](lambda _: None, "end"))
         await finish(ending.ended)
 
     async def _do(self, work: StoreWork[T], kind: JobKind = "read") -> T:
@@ -126,10 +126,6 @@ class SQLiteStore:
         # A caller that is cancelled still learns whether its entries are kept. Were it to go on earlier, the
         # next append would compare a length that the file is about to leave.
         return await finish(job.ended)
-
-
-def _no_work(_: object) -> None:
-    """The work of the job that closes the file."""
 
 
 # The thread in which the file of a store is used, and the jobs that it is handed.
@@ -283,18 +279,13 @@ def append(  # what is added and, last of all, where
             db.execute("insert into sessions values (null, ?, ?, ?)", row)
             (number,) = db.execute("select last_insert_rowid()").fetchone()
         if key is None:
-            key = _new_stretch(number << 32 | actual, db)
+            # A new stretch begins behind all others.
+            (stretch,) = db.execute("select coalesce(max(id) >> 32, 0) + 1 from entries").fetchone()
+            db.execute("insert into stretches values (?, ?)", (number << 32 | actual, stretch))
+            key = stretch << 32
         rows = [(number, at, body) for number, body in enumerate(entries, key)]
         db.executemany("insert into entries values (?, ?, ?)", rows)
     return actual + len(entries)
-
-
-def _new_stretch(key: int, db: sqlite3.Connection) -> int:
-    """The key of the first entry of a stretch that begins behind all others and has this *key* itself."""
-    (stretch,) = db.execute("select coalesce(max(id) >> 32, 0) + 1 from entries").fetchone()
-    db.execute("insert into stretches values (?, ?)", (key, stretch))
-    first: int = stretch << 32
-    return first
 
 
 def load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:

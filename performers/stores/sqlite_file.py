@@ -52,7 +52,7 @@ class StoreFile:
     """
 
     def __init__(self, path: str, place: str, durability: Durability) -> None:
-        self._path = path
+        self.path = path
         self._place = place
         self._log = f"{self._place}-wal"
         self._durability: Durability = durability
@@ -126,22 +126,23 @@ class StoreFile:
         log, file = _stat(self._log), _stat(self._place)
         if file is not None and file.st_size:
             if not (log is not None and log.st_size) and _torn(self._place, file.st_size):
-                what = "is damaged: its last page is not whole"
-                raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
+                raise _fault(
+                    self, "is damaged: its last page is not whole", _WAYS_OUT[sqlite3.SQLITE_CORRUPT]
+                )
             return
         if self._files is not None:
-            what = "is gone or empty, and was not before"
-            raise self._fault(what, "put it back, or make a new store to begin anew")
+            way_out = "put it back, or make a new store to begin anew"
+            raise _fault(self, "is gone or empty, and was not before", way_out)
         if log is not None and log.st_size:  # SQLite would delete it, and with it the last entries
             what = f"is not there or is empty, and its log {self._log!r} is not"
-            raise self._fault(what, "put the one back, or move the other away to begin anew")
+            raise _fault(self, what, "put the one back, or move the other away to begin anew")
 
     def _check_all(self, db: sqlite3.Connection) -> None:
         # The part that was cut off may be a page that no query needs for a long time.
         (found,) = db.execute("pragma quick_check(1)").fetchone()
         if found != "ok":
             what = f"is damaged: {found.splitlines()[-1]}"
-            raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
+            raise _fault(self, what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
 
     def _check(self) -> None:
         """Make sure that other processes find what was written, and raise where they do not."""
@@ -157,26 +158,21 @@ class StoreFile:
         if here is None or self._files is None or _which(here) != self._files[0]:
             # It may be the last copy of its entries, so the connection, which can still copy them, stays
             # open.
-            what = "was deleted, moved or replaced while it was open"
             way_out = f"put it back to go on, or move its log {self._log!r} away too to begin anew"
-            raise self._fault(what, way_out)
+            raise _fault(self, "was deleted, moved or replaced while it was open", way_out)
         if self._db is not None:
             with suppress(sqlite3.Error):
                 # The log may hold pages that the file has lost; this puts them back while it is still open.
                 self._db.execute("pragma wal_checkpoint")
         self.close()
         what = "was emptied or cut off, or lost its log, while it was open"
-        raise self._fault(what, "try again, to see what is left")
-
-    def _fault(self, what: str, way_out: str) -> StoreError:
-        return StoreError(f"store {self._path!r} {what}; {way_out}")
+        raise _fault(self, what, "try again, to see what is left")
 
     def _explained(self, error: Exception) -> Exception:
         """*error* with the file and a way out; each caller gets an error of its own."""
         # Two tasks that raise one object would write into each other's traceback.
-        code: int = (
-            getattr(error, "sqlite_errorcode", 0) & 0xFF
-        )  # the other bits refine it; some have no code
+        # Its other bits refine the code; some errors have none.
+        code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code and code not in _PASSING:
             self.close()
         what: object = error
@@ -191,9 +187,13 @@ class StoreFile:
                 way_out = "name a path whose directory is there or can be made"
             case _:
                 return error
-        explained = StoreError(f"store {self._path!r}: {what}; {way_out}")
+        explained = StoreError(f"store {self.path!r}: {what}; {way_out}")
         explained.__cause__ = error
         return explained
+
+
+def _fault(file: StoreFile, what: str, way_out: str) -> StoreError:
+    return StoreError(f"store {file.path!r} {what}; {way_out}")
 
 
 _File: TypeAlias = tuple[int, int]
