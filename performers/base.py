@@ -15,10 +15,7 @@ from typing import Protocol, TypeVar, final
 
 import attrs
 
-from ..effects.config import Config
-from ..effects.events import Answer, Event
-from ..effects.history import History
-from ..effects.notices import AgentNoticed, RequestDelayed
+from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed
 
 # The message of a cancellation that only detaches: no caller waits for the answer any more, and the run goes
 # on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.

@@ -18,12 +18,10 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, cast, final
 import attrs
 import msgspec
 
+from ..effects import FireHook, Hook, HookAnswer, HookAnswered, HookSaid, HookSpec, Verdict, clean
 from ..effects.errors import ArgumentError, ConfigError
-from ..effects.events import HookAnswered
-from ..effects.hooks import ABOUT_TOOLS, Hook, HookAnswer, HookSaid, HookSpec
-from ..effects.permissions import Verdict
-from ..effects.requests import FireHook
-from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
+from ..effects.hooks import ABOUT_TOOLS
+from ..effects.validators import MAX_CALL_ARGUMENTS, once
 from .base import Clock, PerformContext, SystemClock
 from .tools.decorator import unusable
 from .tools.process import ProcessEnd, run
@@ -127,12 +125,11 @@ def hook(
     hook that takes longer has no say. *name* replaces the function's own. Raises `ConfigError` or
     `ArgumentError` where it cannot be a hook.
     """
-    place = _hook_named(at)
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
         called = function.__name__ if name is None else name
-        return HostHook(_spec(place, called, tool, where, timeout), function)
+        return HostHook(_spec(at, called, tool, where, timeout), function)
 
     return make
 
@@ -368,21 +365,16 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
     return HookAnswer(**fields)
 
 
-def _hook_named(at: object) -> Hook:
-    """The hook *at*, or of that value; raises `ArgumentError` or `ConfigError` where there is none."""
+def _spec(
+    at: object, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
+) -> HookSpec:
+    """The specification of these settings; most of its errors give the hook's *name*."""
     if not isinstance(at, str):
         msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
         raise ArgumentError(msg)
     if at not in tuple(Hook):
         msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
         raise ConfigError(msg)
-    return Hook(at)
-
-
-def _spec(
-    place: Hook, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
-) -> HookSpec:
-    """The specification of these settings; its errors give the hook's *name*."""
     given = cast("object", {} if where is None else where)
     pairs: tuple[tuple[Any, Any], ...] = tuple(given.items()) if isinstance(given, Mapping) else ((0, 0),)
     if not _are_strings(name, tool, *[text for pair in pairs for text in pair]):
@@ -391,11 +383,11 @@ def _spec(
             f"as {{'path': '*.md'}} does; got tool={tool!r}, where={where!r}"
         )
         raise ArgumentError(msg)
-    if place not in ABOUT_TOOLS and (pairs or tool != "*"):
-        msg = f"hook {name!r}: {place.value!r} is about no call; leave out tool and where"
+    if at not in ABOUT_TOOLS and (pairs or tool != "*"):
+        msg = f"hook {name!r}: {str(at)!r} is about no call; leave out tool and where"
         raise ConfigError(msg)
     try:
-        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout)
+        return HookSpec(name=name, hook=Hook(at), tool=tool, where=pairs, timeout=timeout)
     except ConfigError as error:
         msg = f"hook {name!r}: {error}"
         raise ConfigError(msg) from error

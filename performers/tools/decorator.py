@@ -15,10 +15,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, final, get_origin,
 import attrs
 import msgspec
 
-from ...effects.config import Approval, SideEffect, ToolSpec
-from ...effects.errors import ToolDefinitionError
-from ...effects.history import History
-from ...effects.secrets import ANY, Secrets, arguments_in, secrets_in
+from ...effects import Approval, History, Secrets, SideEffect, ToolDefinitionError, ToolSpec
+from ...effects.secrets import ANY, arguments_in, secrets_in
 from ..base import no_full_result, noop
 
 # What a tool is told besides its arguments.

@@ -24,11 +24,8 @@ from typing import cast, final
 import attrs
 import msgspec
 
-from ...effects.config import ToolSpec
-from ...effects.events import ToolFinished, ToolProgressed
-from ...effects.messages import Binary, Outcome
-from ...effects.requests import RunTool
-from ...effects.validators import clean, once
+from ...effects import Binary, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
+from ...effects.validators import once
 from ..base import PerformContext
 from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import Tool, ToolContext

@@ -84,27 +84,25 @@ class Finder:
             if text is None:
                 yield self.shown + path
             else:
-                for number, line in self._hits(path, folder, text):
-                    yield f"{self.shown}{path}:{number}: {line}"
+                for number, line in enumerate(self._text(path, folder).split("\n"), 1):
+                    if text.search(line):
+                        hit = line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
+                        yield f"{self.shown}{path}:{number}: {hit}"
 
     def _files(self) -> Iterator[tuple[str, int]]:
         """Each file's path from where the search began, and its open directory."""
         if self.only:
             yield self.only, self.folder
             return
-        for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.folder):
+
+        def unread(_: OSError) -> None:
+            self.missed["unreadable"] += 1
+
+        for base, folders, names, folder in os.fwalk(".", onerror=unread, dir_fd=self.folder):
             # In place, since `fwalk` descends into the names that are left here.
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
             for name in sorted(names):
                 yield os.path.normpath(f"{base}/{name}"), folder
-
-    def _unread(self, _error: OSError) -> None:
-        self.missed["unreadable"] += 1
-
-    def _hits(self, path: str, folder: int, text: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(self._text(path, folder).split("\n"), 1):
-            if text.search(line):
-                yield number, line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
 
     def _text(self, path: str, folder: int) -> str:
         """The text of a file, or nothing of one that is left out."""
