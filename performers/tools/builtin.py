@@ -308,14 +308,7 @@ async def _search(
     only = "" if stat.S_ISDIR(found.st_mode) else place.name
     base = str(Path(place.shown).parent) if only else place.shown
     with place.parent() if only else place.folder() as folder:
-        order = {
-            "folder": folder,
-            "only": only,
-            "shown": "" if base == "." else f"{base}/",
-            "names": names,
-            "text": text,
-            "limit": limit,
-        }
+        order = [folder, only, "" if base == "." else f"{base}/", names, text, limit]
         command = (sys.executable, "-I", "-S", str(_SEARCH), json.dumps(order))
         ended = await run(
             command, cwd=place.root, seconds=SEARCH_SECONDS, keep=MAX_OUTPUT, descriptors=(folder,)

@@ -116,14 +116,6 @@ _REF = "#/$defs/"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-@attrs.frozen
-class Parameters:
-    """*struct* decodes what the model wrote; *injected* are the names of the parameters we fill in."""
-
-    struct: type[msgspec.Struct]
-    injected: tuple[str, ...]
-
-
 def unusable(function: object, returned: str) -> str:
     """Why *function* cannot be a tool or a hook, which return one *returned*; empty where it can."""
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
@@ -139,8 +131,12 @@ def definition_error(function: Callable[..., object], problem: str) -> ToolDefin
     return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
 
 
-def read_parameters(function: Callable[..., object]) -> Parameters:
-    """Read the signature of *function*; raises `ToolDefinitionError` where a model could not fill it in."""
+def read_parameters(function: Callable[..., object]) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
+    """
+    A struct that decodes what a model wrote for *function*, and the names of the parameters we fill in.
+
+    Raises `ToolDefinitionError` where a model could not fill in a parameter.
+    """
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []
     try:
@@ -162,7 +158,7 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
         struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
     except (TypeError, ValueError) as error:
         raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
-    return Parameters(struct, tuple(injected))
+    return struct, tuple(injected)
 
 
 def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
@@ -205,15 +201,16 @@ def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
 
 
 def _resource_keys(
-    function: Callable[..., object], keys: Iterable[object], arguments: tuple[str, ...]
+    function: Callable[..., object], keys: Iterable[object], struct: type[msgspec.Struct]
 ) -> Iterator[str]:
     """
     *keys* of what *function* works on; raises `ToolDefinitionError` where one could never be filled in.
 
-    Such as ``account:{id}``, in which ``{id}`` stands for one of the *arguments* that a model passes.
+    Such as ``account:{id}``, in which ``{id}`` stands for an argument of a model: a field of *struct*.
     """
     if isinstance(keys, str):
         raise definition_error(function, f"its resources are several keys; write [{keys!r}]")
+    arguments = struct.__struct_fields__
     for key in keys:
         if not isinstance(key, str):
             problem = "is no text"
@@ -290,14 +287,16 @@ class Tool(Generic[P, R_co]):
     """
     A function a model can call, made by `tool`. Calling it is calling the function.
 
-    *spec* is what the loop and the model know of it, *parameters* how its arguments are decoded. *plain* are
-    names that are no secrets of its, in its arguments and in what it returns.
+    *spec* is what the loop and the model know of it. *parameters* decodes its arguments; those that are
+    *injected* get the context. *plain* are names that are no secrets of its, in its arguments and in what it
+    returns.
     """
 
     spec: ToolSpec
     function: Callable[P, R_co]
-    parameters: Parameters = attrs.field(repr=False)
+    parameters: type[msgspec.Struct] = attrs.field(repr=False)
     plain: tuple[str, ...] = ()
+    injected: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""
@@ -325,19 +324,19 @@ class Tool(Generic[P, R_co]):
         Types are taken strictly: ``"5"`` is no number. No text counts as no arguments. Raises `ValueError`
         with a text for the model.
         """
-        struct = self.parameters.struct
+        struct = self.parameters
         # Several providers send no text at all for a call without arguments.
         try:
             decoded = msgspec.json.decode(arguments.strip() or "{}", type=struct)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
             raise ValueError(self._complaint(error)) from error
         passed: dict[str, object] = {name: getattr(decoded, name) for name in struct.__struct_fields__}
-        return passed | dict.fromkeys(self.parameters.injected, context)
+        return passed | dict.fromkeys(self.injected, context)
 
     def _complaint(self, error: Exception) -> str:
         """What to tell a model that passed the wrong arguments: what is wrong, and what there is."""
         kind = "" if isinstance(error, msgspec.ValidationError) else "not a JSON object: "
-        fields = msgspec.structs.fields(self.parameters.struct)
+        fields = msgspec.structs.fields(self.parameters)
         takes = ", ".join(field.name if field.required else f"{field.name} (optional)" for field in fields)
         return f"Invalid arguments for tool {self.spec.name!r}: {kind}{error}; it takes: {takes or 'nothing'}"
 
@@ -399,12 +398,11 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
     def make(function: Callable[P, R]) -> Tool[P, R]:
         if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
             raise definition_error(function, problem)
-        accepted = read_parameters(function)
+        struct, injected = read_parameters(function)
         summary, described = parse_docstring(inspect.getdoc(function))
         none = tuple(_names(function, plain))
         try:
-            schema = json_schema(accepted.struct, described)
-            arguments = accepted.struct.__struct_fields__
+            schema = json_schema(struct, described)
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,
                 description=summary if description is None else description,
@@ -413,16 +411,14 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
                 approval=Approval(approval),
                 timeout=timeout,
                 edits=edits,
-                resources=None
-                if resources is None
-                else tuple(_resource_keys(function, resources, arguments)),
+                resources=None if resources is None else tuple(_resource_keys(function, resources, struct)),
                 secrets=_secrets(function, secrets, none, schema),
             )
         except ToolDefinitionError:  # a `TypeError`, too, whose text is complete
             raise
         except (TypeError, ValueError) as error:
             raise definition_error(function, str(error.args[0])) from error
-        return Tool(spec, function, accepted, none)
+        return Tool(spec, function, struct, none, injected)
 
     return make if function is None else make(function)
 
