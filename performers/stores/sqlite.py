@@ -195,24 +195,18 @@ def _work_off(waiting: Iterable[StoreJob[Any] | None], file: StoreFile) -> bool:
             outcomes = [file.read(job.work) for job in group]
         else:
             outcomes = [file.close()] * len(group)
-        _hand_over(zip(group, outcomes, strict=True))
+        settled = zip([job.ended for job in group], outcomes, strict=True)
+        # Waking a loop is a write to its socket: for a transaction of fifty appends, one is enough.
+        for loop, pairs in groupby(settled, lambda pair: pair[0].get_loop()):
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
+                loop.call_soon_threadsafe(_settle, list(pairs))
         if kind == "end":
             return False
     return True
 
 
-def _hand_over(settled: Iterable[tuple[StoreJob[Any], Any]]) -> None:
-    """Give the jobs that are *settled* their outcomes, with one call for each event loop."""
-    # Waking a loop is a write to its socket: for a transaction of fifty appends, one is enough.
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-    for job, outcome in settled:
-        by_loop.setdefault(job.ended.get_loop(), []).append((job.ended, outcome))
-    for loop, pairs in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed, so no task waits
-            loop.call_soon_threadsafe(_settle, pairs)
-
-
 def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
+    """Give what was waited for its outcome."""
     for ended, outcome in pairs:
         if isinstance(outcome, Exception):
             ended.set_exception(outcome)

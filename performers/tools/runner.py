@@ -231,11 +231,9 @@ def end_of_value(value: object) -> ToolEnd:
             continue
         file = _writable(part.media_type, part.data, part.name)
         label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
-        if problem := _misfit(file, files):
-            texts.append(f"[left out: {label}; {problem}]")
-        else:
-            texts.append(f"[{label}]")
-            files.append(file)
+        problem = _misfit(file, files)
+        texts.append(f"[left out: {label}; {problem}]" if problem else f"[{label}]")
+        files += [] if problem else [file]
     return ToolEnd(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
 
 
@@ -268,10 +266,8 @@ def _misfit(file: Binary, files: list[Binary]) -> str:
 
 def as_text(value: object) -> str:
     """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return str(value)  # of a subclass, such as an enum's, only the text
+    if value is None or isinstance(value, str):
+        return str(value or "")  # of a subclass, such as an enum's, only the text
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # else Python warns that it was never awaited
