@@ -108,19 +108,14 @@ def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str
         msg = f"there is no line {first}: the file has {len(lines):,}"
         raise ValueError(msg)
     shown = [f"{number:>6}\t{line.removesuffix(chr(13))}" for number, line in enumerate(chosen, first)]
-    if room is not None:
-        shown = shown[: _fitting(shown, room)]
+    ends = list(accumulate(len(line) + 1 for line in shown))
+    if room is not None and ends[-1] > room:  # room for a note on how to go on, too; one line at least
+        del shown[max(1, bisect_right(ends, room - NOTE)) :]
     text = "\n".join(shown)
     last = first - 1 + len(shown)
     if last == len(lines):
         return text
     return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
-
-
-def _fitting(lines: list[str], room: int) -> int:
-    """How many of *lines* have *room*, beside a note on how to go on; one at least."""
-    ends = list(accumulate(len(line) + 1 for line in lines))
-    return len(lines) if ends[-1] <= room else max(1, bisect_right(ends, room - NOTE))
 
 
 @tool(side_effect="idempotent", edits=True)
@@ -328,6 +323,9 @@ COMMAND_SECONDS = 120.0
 
 MAX_SECONDS = 600.0
 
+# Behind the exit code of a command that a signal ended.
+_SIGNALS = {-each: f", {each.name}" for each in signal.Signals}
+
 # How much longer the tool may take than its command: time to end it, and to return its output.
 _MARGIN = 10.0
 
@@ -350,15 +348,7 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"
         raise TimeoutError(msg)
-    return f"{output}[exit code {ended.code}{_signal(ended.code)}]"
-
-
-def _signal(code: int) -> str:
-    """The name of the signal that ended a process, from its exit code."""
-    try:
-        return f", {signal.Signals(-code).name}" if code < 0 else ""
-    except ValueError:  # a real-time one
-        return ""
+    return f"{output}[exit code {ended.code}{_SIGNALS.get(ended.code, '')}]"
 
 
 # The built-in tool that reads on where a result was cut: `read_result`.

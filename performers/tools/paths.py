@@ -103,15 +103,15 @@ def roots(cwd: Path | str, directories: Iterable[Path | str]) -> tuple[Path, ...
 
 
 def _directory(path: Path | str) -> Path:
+    problem: object = "it is no directory"
     try:
         real = Path(path).resolve(strict=True)
+        if real.is_dir():
+            return real
     except (OSError, RuntimeError, ValueError) as error:
-        msg = f"tools cannot work in {str(path)!r}: {error}"
-        raise ConfigError(msg) from error
-    if not real.is_dir():
-        msg = f"tools cannot work in {str(path)!r}: it is no directory"
-        raise ConfigError(msg)
-    return real
+        problem = error
+    msg = f"tools cannot work in {str(path)!r}: {problem}"
+    raise ConfigError(msg)
 
 
 def locate(context: ToolContext[object], path: str) -> LocatedPath:
@@ -121,7 +121,9 @@ def locate(context: ToolContext[object], path: str) -> LocatedPath:
     except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
         msg = f"{path!r} cannot be resolved: {error}"
         raise ValueError(msg) from error
-    cwd, *directories = map(_absolute, (context.cwd, *context.directories))
+    # A relative directory is resolved; one of a runner's is absolute, and stays as it is.
+    known = (context.cwd, *context.directories)
+    cwd, *directories = [each if each.is_absolute() else each.resolve() for each in known]
     for root in sorted(directories, key=lambda directory: len(directory.parts)):
         if real.is_relative_to(root):
             shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
@@ -129,8 +131,3 @@ def locate(context: ToolContext[object], path: str) -> LocatedPath:
     roots = ", ".join(map(str, context.directories))
     msg = f"{path!r} is outside of the directories open to tools ({roots})"
     raise ValueError(msg)
-
-
-def _absolute(directory: Path) -> Path:
-    """*directory*; resolved where it is relative, which one of a runner's never is."""
-    return directory if directory.is_absolute() else directory.resolve()
