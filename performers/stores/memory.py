@@ -40,13 +40,13 @@ class MemoryStore:
                 raise StoreConflict(session, expected, len(kept))
             if entries:
                 kept.extend(entries)
-                at, before = self._now(), info
-                info = SessionInfo(session=session, length=len(kept), created=at, updated=at)
-                if before is not None:
-                    info = attrs.evolve(info, created=before.created, about=before.about)
-            if info is not None:
-                info = info if about is None else attrs.evolve(info, about=about)
+                at = self._now()
+                created, said = (info.created, info.about) if info else (at, b"")
+                said = said if about is None else about
+                info = SessionInfo(session=session, length=len(kept), created=created, updated=at, about=said)
                 sessions[session] = info, kept
+            elif info is not None and about is not None:
+                sessions[session] = attrs.evolve(info, about=about), kept
             return len(kept)
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
