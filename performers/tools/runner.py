@@ -205,9 +205,8 @@ def error_text(error: BaseException) -> str:
     kind = type(error).__name__
     try:
         text = str(error) or kind
-        inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
         if isinstance(error, BaseExceptionGroup):
-            text += ": " + "; ".join(map(error_text, inner))
+            text += ": " + "; ".join(map(error_text, error.exceptions))
     except BaseException as another:  # noqa: BLE001  # __str__ is any code
         return f"{kind}, whose message cannot be shown ({type(another).__name__})"
     return text
