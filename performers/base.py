@@ -24,6 +24,9 @@ LEAVING = "leaving"
 PassThroughNotice = AgentNoticed | RequestDelayed
 """Notices that a performer passes through: they go to subscribers and change nothing."""
 
+FullResult = Callable[[str], Awaitable[str | None]]
+"""Finds the whole result of a call by its id; None where there is none."""
+
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
@@ -87,7 +90,7 @@ class PerformContext:
     history: History
     clock: Clock
     emit: Callable[[Event | PassThroughNotice], None]
-    full_result: Callable[[str], Awaitable[str | None]] = no_full_result
+    full_result: FullResult = no_full_result
 
 
 class Performer(Protocol[R_contra]):

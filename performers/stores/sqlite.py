@@ -108,10 +108,9 @@ class SQLiteStore:
         with self._lock:
             self._closed = True
             jobs, self._jobs = self._jobs, None
-            if jobs is None:
-                return
+        if jobs is not None:
             jobs.put(ending := StoreJob[None](lambda _: None, "end"))
-        await finish(ending.ended)
+            await finish(ending.ended)
 
     async def _do(self, work: StoreWork[T], kind: JobKind = "read") -> T:
         job = StoreJob(work, kind)
@@ -171,21 +170,16 @@ def _finish_all() -> None:
 def _serve(jobs: Jobs, make: Callable[[], StoreFile]) -> None:
     file = make()
     # The jobs stay in the frame of the call, so that none is held on to while it waits for the next.
-    while _work_off(_waiting(jobs), file):
+    while _work_off(jobs, file):
         pass
     at_work.pop(threading.current_thread(), None)
 
 
-def _waiting(jobs: Jobs) -> list[StoreJob[Any] | None]:
-    """All jobs there are, at least one, in the order they were handed over."""
+def _work_off(jobs: Jobs, file: StoreFile) -> bool:
+    """Do all jobs there are, at least one, in the order they came; whether there will be others."""
     waiting = [jobs.get()]
     while not jobs.empty():  # no other thread takes any, so `get` cannot block
         waiting.append(jobs.get())
-    return waiting
-
-
-def _work_off(waiting: Iterable[StoreJob[Any] | None], file: StoreFile) -> bool:
-    """Do the jobs that are *waiting*; whether there will be others."""
     # Grouped by neighbours and not sorted: a read that came behind a write has to see it.
     for kind, alike in groupby(waiting, lambda job: "end" if job is None else job.kind):
         group = [job for job in alike if job is not None]

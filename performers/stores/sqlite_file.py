@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar, final
 
@@ -63,12 +64,7 @@ class StoreFile:
 
     def read(self, work: StoreWork[T]) -> T | Exception:
         """What *work* finds out."""
-        try:
-            found = work(self._opened())
-            self._check()
-        except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
-            return self._explained(error)
-        return found
+        return self._done(lambda db: [work(db)])[0]
 
     def write(self, works: Sequence[StoreWork[T]]) -> list[T | Exception]:
         """
@@ -76,12 +72,16 @@ class StoreFile:
 
         One that fails has done nothing and the others have; where the transaction fails, all have failed.
         """
+        return self._done(partial(_in_one, works), len(works))
+
+    def _done(self, work: StoreWork[list[T | Exception]], count: int = 1) -> list[T | Exception]:
+        """The outcomes of *work*, as many as *count*."""
         try:
-            outcomes = _in_one(works, self._opened())
+            outcomes = work(self._opened())
             # Behind the commit: SQLite reports success for a file that was deleted under it.
             self._check()
-        except Exception as error:  # noqa: BLE001  # as above
-            return [self._explained(error) for _ in works]
+        except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
+            return [self._explained(error) for _ in range(count)]
         return [self._explained(one) if isinstance(one, Exception) else one for one in outcomes]
 
     def close(self) -> Exception | None:

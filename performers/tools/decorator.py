@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -17,7 +17,7 @@ import msgspec
 
 from ...effects import Approval, History, Secrets, SideEffect, ToolDefinitionError, ToolSpec
 from ...effects.secrets import ANY, arguments_in, secrets_in
-from ..base import no_full_result, noop
+from ..base import FullResult, no_full_result, noop
 
 # What a tool is told besides its arguments.
 
@@ -44,17 +44,13 @@ class ToolContext(Generic[D_co]):
 
     cwd: Path
     deps: D_co
-    directories: tuple[Path, ...] = attrs.field(
-        default=attrs.Factory(lambda context: (context.cwd,), takes_self=True)
-    )
+    directories: tuple[Path, ...] = attrs.Factory(lambda context: (context.cwd,), takes_self=True)
     session: str = ""
     call: str = ""
     key: str = ""
     history: History = attrs.field(factory=History.of, repr=False)
     result_limit: int | None = None
-    full_result: Callable[[str], Awaitable[str | None]] = attrs.field(
-        default=no_full_result, repr=False, eq=False
-    )
+    full_result: FullResult = attrs.field(default=no_full_result, repr=False, eq=False)
     emit: Callable[[str], None] = attrs.field(default=noop, repr=False, eq=False)
 
     def progress(self, text: str) -> None:
@@ -401,24 +397,22 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
         struct, injected = read_parameters(function)
         summary, described = parse_docstring(inspect.getdoc(function))
         none = tuple(_names(function, plain))
+        keys = None if resources is None else tuple(_resource_keys(function, resources, struct))
         try:
-            schema = json_schema(struct, described)
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,
                 description=summary if description is None else description,
-                schema=schema,
+                schema=json_schema(struct, described),
                 side_effect=SideEffect(side_effect),
                 approval=Approval(approval),
                 timeout=timeout,
                 edits=edits,
-                resources=None if resources is None else tuple(_resource_keys(function, resources, struct)),
-                secrets=_secrets(function, secrets, none, schema),
+                resources=keys,
             )
-        except ToolDefinitionError:  # a `TypeError`, too, whose text is complete
-            raise
         except (TypeError, ValueError) as error:
             raise definition_error(function, str(error.args[0])) from error
-        return Tool(spec, function, struct, none, injected)
+        hidden = _secrets(function, secrets, none, spec.schema)
+        return Tool(attrs.evolve(spec, secrets=hidden), function, struct, none, injected)
 
     return make if function is None else make(function)
 
