@@ -202,7 +202,7 @@ def _runner_of(agent: Agent) -> ToolRunner:
 
 def _silent_of(agent: Agent) -> frozenset[str]:
     # A tool without injected arguments has no way to emit before it ends.
-    return frozenset([tool.spec.name for tool in agent.tools if not tool.parameters.injected])
+    return frozenset([tool.spec.name for tool in agent.tools if not tool.injected])
 
 
 def _reader_of(agent: Agent) -> InstructionReader:

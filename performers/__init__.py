@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from .models.router import Models, wire_of
     from .models.wire import AnswerEnd, Broken, Complete, HTTPRequest, Parser, Wire
     from .secrets import MemoryVault, Vault
-    from .stores.base import SessionInfo, Store
+    from .stores.base import Durability, SessionInfo, Store
     from .stores.memory import MemoryStore
     from .stores.sqlite import SQLiteStore
-    from .stores.sqlite_schema import Durability
     from .tools.builtin import builtin_tools
     from .tools.decorator import Tool, ToolContext, tool
     from .tools.runner import ToolRunner
@@ -82,10 +81,9 @@ _MODULES = {
     "models.router": ("Models", "wire_of"),
     "models.wire": ("AnswerEnd", "Broken", "Complete", "HTTPRequest", "Parser", "Wire"),
     "secrets": ("MemoryVault", "Vault"),
-    "stores.base": ("SessionInfo", "Store"),
+    "stores.base": ("Durability", "SessionInfo", "Store"),
     "stores.memory": ("MemoryStore",),
     "stores.sqlite": ("SQLiteStore",),
-    "stores.sqlite_schema": ("Durability",),
     "tools.builtin": ("builtin_tools",),
     "tools.decorator": ("Tool", "ToolContext", "tool"),
     "tools.runner": ("ToolRunner",),

@@ -15,10 +15,7 @@ from typing import Protocol, TypeVar, final
 
 import attrs
 
-from ..effects.config import Config
-from ..effects.events import Answer, Event
-from ..effects.history import History
-from ..effects.notices import AgentNoticed, RequestDelayed
+from ..effects import AgentNoticed, Answer, Config, Event, History, RequestDelayed
 
 # The message of a cancellation that only detaches: no caller waits for the answer any more, and the run goes
 # on later, perhaps in another process. A cancellation without it is a person's decision to stop the work.
@@ -26,6 +23,9 @@ LEAVING = "leaving"
 
 PassThroughNotice = AgentNoticed | RequestDelayed
 """Notices that a performer passes through: they go to subscribers and change nothing."""
+
+FullResult = Callable[[str], Awaitable[str | None]]
+"""Finds the whole result of a call by its id; None where there is none."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -90,7 +90,7 @@ class PerformContext:
     history: History
     clock: Clock
     emit: Callable[[Event | PassThroughNotice], None]
-    full_result: Callable[[str], Awaitable[str | None]] = no_full_result
+    full_result: FullResult = no_full_result
 
 
 class Performer(Protocol[R_contra]):

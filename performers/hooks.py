@@ -18,15 +18,14 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, cast, final
 import attrs
 import msgspec
 
+from ..effects import FireHook, Hook, HookAnswer, HookAnswered, HookSaid, HookSpec, Verdict, clean
 from ..effects.errors import ArgumentError, ConfigError
-from ..effects.events import HookAnswered
-from ..effects.hooks import ABOUT_TOOLS, Hook, HookAnswer, HookSaid, HookSpec
-from ..effects.permissions import Verdict
-from ..effects.requests import FireHook
-from ..effects.validators import MAX_CALL_ARGUMENTS, clean, once
+from ..effects.hooks import ABOUT_TOOLS
+from ..effects.validators import MAX_CALL_ARGUMENTS, once
 from .base import Clock, PerformContext, SystemClock
-from .tools.process import ProcessEnd, run_with_input
-from .tools.result import error_text, truncate
+from .tools.decorator import unusable
+from .tools.process import ProcessEnd, run
+from .tools.runner import error_text, truncate
 from .worker_pool import GRACE, WorkerPool
 
 # Characters kept of a reason, a context or a fault: some 2,500 tokens, which a model reads at every call.
@@ -126,13 +125,11 @@ def hook(
     hook that takes longer has no say. *name* replaces the function's own. Raises `ConfigError` or
     `ArgumentError` where it cannot be a hook.
     """
-    place = _hook_named(at)
 
     def make(function: Callable[[HookCall], HookResult]) -> HostHook[HookResult]:
         _check_definition(function)
-        return HostHook(
-            _spec(place, function.__name__ if name is None else name, tool, where, timeout), function
-        )
+        called = function.__name__ if name is None else name
+        return HostHook(_spec(at, called, tool, where, timeout), function)
 
     return make
 
@@ -157,7 +154,6 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     denied, or at a stop the run goes on. Any other code is a fault. The processes it started end with it.
     The other settings are those of `hook`.
     """
-    place = _hook_named(at)
     # A string is a sequence of strings, too: "ls -l" would run as the program "l".
     if isinstance(command, str) or not _are_strings(*command):
         msg = f"the command of a hook is a list of words, such as ['./check.sh', '--quick']; got {command!r}"
@@ -170,10 +166,11 @@ def command_hook(  # noqa: PLR0913  # settings that each have a name, and most a
     async def ask(about: HookCall) -> HookReturn:
         whose = {"hook": about.hook, "session": about.session, "run": about.run, "call": about.call}
         given = json.dumps({**about.payload, **whose, "now": about.now})
-        ended = await run_with_input(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
-        return command_answer(place, ended)
+        ended = await run(words, given=given.encode(), cwd=folder, keep=MAX_HOOK_OUTPUT)
+        return command_answer(about.hook, ended)
 
-    return HostHook(_spec(place, Path(words[0]).name if name is None else name, tool, where, timeout), ask)
+    called = Path(words[0]).name if name is None else name
+    return hook(at, tool=tool, where=where, timeout=timeout, name=called)(ask)
 
 
 @final
@@ -205,10 +202,10 @@ class HookRunner:
     async def __call__(self, request: FireHook, scene: PerformContext) -> HookAnswered:
         """Ask the hooks that *request* names. Cancelled, it stops the one that is asked and raises."""
         said: list[HookSaid] = []
+        about = HookCall(hook=request.hook, session=scene.session, run=scene.run, call=request.call)
         arguments = ""
         for name in request.names:
-            call = partial(_hook_call, request, scene.session, scene.run, scene.clock, arguments)
-            one = await self._ask(name, call)
+            one = await self._ask(name, partial(_filled, about, request.payload, arguments, scene.clock))
             said.append(one)
             if one.answer.verdict is Verdict.DENY and request.hook in DENIABLE:
                 break  # no later hook could undo a denial, so none is asked
@@ -218,8 +215,7 @@ class HookRunner:
 
     async def tell(self, hook: Hook, payload: str, session: str) -> tuple[HookSaid, ...]:
         """Call every hook at *hook* with *payload*, JSON text, one after the other; return those at fault."""
-        request = FireHook(id="", hook=hook, names=(), payload=payload)
-        call = partial(_hook_call, request, session, "", self._clock, "")
+        call = partial(_filled, HookCall(hook=hook, session=session), payload, "", self._clock)
         names = [name for name, each in self._hooks.items() if each.spec.matches(hook, "", {})]
         said = [await self._ask(name, call) for name in names]
         return tuple([one for one in said if one.fault])
@@ -246,26 +242,18 @@ class HookRunner:
             return _at_fault(name, f"it could not be asked: {error}")
 
 
-def _hook_call(request: FireHook, session: str, run: str, clock: Clock, arguments: str) -> HookCall:
+def _filled(about: HookCall, payload: str, arguments: str, clock: Clock) -> HookCall:
     """
-    The question of *request*, with the *arguments* that an earlier hook gave a call, if any did.
+    *about* with all that its *payload* tells, and the *arguments* that an earlier hook gave, if any did.
 
     Raises `ValueError` for a payload that is no JSON object.
     """
-    payload = _object(request.payload)  # read anew for each hook: one that changes its copy harms no other
+    told = _object(payload)  # read anew for each hook: one that changes its copy harms no other
     if arguments:
-        payload["tool_input"] = _object(arguments)
-    given = payload.get("tool_input")
-    return HookCall(
-        hook=request.hook,
-        session=session,
-        run=run,
-        call=request.call,
-        tool=str(payload.get("tool_name", "")),
-        arguments=given if isinstance(given, dict) else {},
-        payload=payload,
-        now=clock.now(),
-    )
+        told["tool_input"] = _object(arguments)
+    given, tool = told.get("tool_input"), str(told.get("tool_name", ""))
+    given = given if isinstance(given, dict) else {}
+    return attrs.evolve(about, tool=tool, arguments=given, payload=told, now=clock.now())
 
 
 def checked_answer(name: str, answer: object) -> HookSaid:
@@ -320,18 +308,13 @@ def _at_fault(name: str, fault: str) -> HookSaid:
 
 def _object(text: object) -> dict[str, Any]:
     """The JSON object in *text*; raises `ValueError` where it is none."""
-    if not isinstance(text, str):
-        msg = "it is no text; json.dumps makes one"
-        raise ValueError(msg)  # noqa: TRY004  # its caller reports either kind in the same way
+    problem = "it is no object" if isinstance(text, str) else "it is no text; json.dumps makes one"
     try:
-        found: object = _decode(text)
-    except RecursionError as error:
-        msg = "it is nested too deep"
-        raise ValueError(msg) from error
-    if not isinstance(found, dict):
-        msg = "it is no object"
-        raise ValueError(msg)  # noqa: TRY004  # as above
-    return found
+        if isinstance(text, str) and isinstance(found := _decode(text), dict):
+            return found
+    except RecursionError:
+        problem = "it is nested too deep"
+    raise ValueError(problem)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -382,22 +365,16 @@ def command_answer(place: Hook, ended: ProcessEnd) -> HookReturn:
     return HookAnswer(**fields)
 
 
-def _hook_named(at: object) -> Hook:
-    """The hook *at*, or of that value; raises `ArgumentError` or `ConfigError` where there is none."""
+def _spec(
+    at: object, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
+) -> HookSpec:
+    """The specification of these settings; most of its errors give the hook's *name*."""
     if not isinstance(at, str):
         msg = f"{at!r} is no place for a hook; write @hook(Hook.PRE_TOOL_USE)"
         raise ArgumentError(msg)
-    try:
-        return Hook(at)
-    except ValueError as error:
+    if at not in tuple(Hook):
         msg = f"there is no hook {at!r}; there are: {', '.join(Hook)}"
-        raise ConfigError(msg) from error
-
-
-def _spec(
-    place: Hook, name: str, tool: str, where: Mapping[str, str] | None, timeout: float | None
-) -> HookSpec:
-    """The specification of these settings; its errors give the hook's *name*."""
+        raise ConfigError(msg)
     given = cast("object", {} if where is None else where)
     pairs: tuple[tuple[Any, Any], ...] = tuple(given.items()) if isinstance(given, Mapping) else ((0, 0),)
     if not _are_strings(name, tool, *[text for pair in pairs for text in pair]):
@@ -406,11 +383,11 @@ def _spec(
             f"as {{'path': '*.md'}} does; got tool={tool!r}, where={where!r}"
         )
         raise ArgumentError(msg)
-    if place not in ABOUT_TOOLS and (pairs or tool != "*"):
-        msg = f"hook {name!r}: {place.value!r} is about no call; leave out tool and where"
+    if at not in ABOUT_TOOLS and (pairs or tool != "*"):
+        msg = f"hook {name!r}: {str(at)!r} is about no call; leave out tool and where"
         raise ConfigError(msg)
     try:
-        return HookSpec(name=name, hook=place, tool=tool, where=pairs, timeout=timeout)
+        return HookSpec(name=name, hook=Hook(at), tool=tool, where=pairs, timeout=timeout)
     except ConfigError as error:
         msg = f"hook {name!r}: {error}"
         raise ConfigError(msg) from error
@@ -423,12 +400,8 @@ def _are_strings(*values: object) -> bool:
 
 def _check_definition(function: Callable[[HookCall], object]) -> None:
     """Refuse what cannot be called with a `HookCall`, or is no function at all."""
-    problem = ""
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        problem = "it is no function; write one that calls it"
-    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        problem = "it yields; return one HookAnswer, or None"
-    else:
+    problem = unusable(function, "HookAnswer, or None")
+    if not problem:
         try:
             inspect.signature(function).bind(None)
         except TypeError:

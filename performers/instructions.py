@@ -7,9 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from ..effects.events import InstructionsRead
-from ..effects.requests import ReadInstructions
-from ..effects.validators import clean
+from ..effects import InstructionsRead, ReadInstructions, clean
 from .base import PerformContext
 from .tools.decorator import ToolContext
 from .tools.paths import locate, roots

@@ -13,18 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar, final
 
-from ..effects.errors import ArgumentError
-from ..effects.secrets import (
-    ANY,
-    LONGEST_NAME,
-    PLACEHOLDER_MARK,
-    Json,
-    Secrets,
-    is_counted,
-    is_placeholder,
-    placeholders,
-    words_of,
-)
+from ..effects import ArgumentError, Secrets
+from ..effects import secrets as naming
+from ..effects.secrets import Json
 
 # Characters of secrets that are kept in memory; the oldest go first.
 MAX_VAULT = 10_000_000
@@ -133,11 +124,11 @@ def secret_test(
     # A model may spell a name as it likes, or make one up, so a name that is not among the arguments is
     # judged by its words.
     named = frozenset(names)
-    plain = frozenset() if ANY in named else there - named
-    words = {words_of(name) for name in named - {ANY}}
+    plain = frozenset() if naming.ANY in named else there - named
+    words = {naming.words_of(name) for name in named - {naming.ANY}}
 
     def is_named(name: str) -> bool:
-        return name not in plain and (name in named or secrets.names(name) or words_of(name) in words)
+        return name not in plain and (name in named or secrets.names(name) or naming.words_of(name) in words)
 
     return is_named
 
@@ -158,7 +149,7 @@ def redact(value: Json, is_named: Callable[[str], bool], replace: Replace, insid
         case list():
             return [redact(each, is_named, replace, inside) for each in value]
         # An empty text says nothing, and a flag is one of two values that every reader could guess.
-        case str() if inside and value and not is_placeholder(value):
+        case str() if inside and value and not naming.is_placeholder(value):
             return replace(inside, value)
         case int() | float() if inside and not isinstance(value, bool):
             return replace(inside, value)
@@ -169,14 +160,11 @@ def redact(value: Json, is_named: Callable[[str], bool], replace: Replace, insid
 def placeholders_in(value: Json) -> Iterator[re.Match[str]]:
     """The placeholders in *value*, also those with other text around them."""
     match value:
-        case dict():
-            for each in value.values():
+        case dict() | list():
+            for each in value.values() if isinstance(value, dict) else value:
                 yield from placeholders_in(each)
-        case list():
-            for each in value:
-                yield from placeholders_in(each)
-        case str() if PLACEHOLDER_MARK in value:
-            yield from placeholders().finditer(value)
+        case str() if naming.PLACEHOLDER_MARK in value:
+            yield from naming.placeholders().finditer(value)
         case _:
             return
 
@@ -193,11 +181,13 @@ def fill_in(value: Json, known: Mapping[str, Json]) -> Json:
             return {key: fill_in(each, known) for key, each in value.items()}
         case list():
             return [fill_in(each, known) for each in value]
-        case str() if PLACEHOLDER_MARK in value:
+        case str() if naming.PLACEHOLDER_MARK in value:
             # A placeholder alone becomes the value itself, which may be a number; one in other text is part
             # of it.
-            alone = placeholders().fullmatch(value)
-            return known[alone[1]] if alone and alone[1] in known else placeholders().sub(written, value)
+            alone = naming.placeholders().fullmatch(value)
+            return (
+                known[alone[1]] if alone and alone[1] in known else naming.placeholders().sub(written, value)
+            )
         case _:
             return value
 
@@ -205,7 +195,7 @@ def fill_in(value: Json, known: Mapping[str, Json]) -> Json:
 # Text: what tools say
 
 
-_KEYS = re.compile(rf'"([^"\\\n]{{1,{LONGEST_NAME}}})"\s*:\s*')
+_KEYS = re.compile(rf'"([^"\\\n]{{1,{naming.LONGEST_NAME}}})"\s*:\s*')
 
 # ``export API_KEY=...`` at the beginning of a line, behind which `grep` and `read` put a number. In capitals
 # only, since ``token=token`` is code; and not where a shell has to work out the value.
@@ -219,7 +209,7 @@ _DECODER = json.JSONDecoder()
 
 def search_stems(secrets: Secrets) -> tuple[str, ...]:
     """`STEMS`, and those of the words of *secrets*."""
-    return (*STEMS, *[words[0] for words in map(words_of, secrets.words) if words])
+    return (*STEMS, *[words[0] for words in map(naming.words_of, secrets.words) if words])
 
 
 def redact_text(text: str, secrets: Secrets, stems: Iterable[str], replace: Replace) -> str:
@@ -241,47 +231,34 @@ def _replace_members(text: str, secrets: Secrets, replace: Replace) -> Iterator[
     at = done = 0
     tries = MAX_JSON_TRIES
     while found := search(text, at):
-        at = found.end()
-        if not names(found[1]) or not _may_be_replaced(found[1], text[at : at + 1], tries):
+        at, name = found.end(), found[1]
+        begins = text[at : at + 1]
+        # Several values, as in ``"credentials": {...}``, are each one; ``"password": {...}`` describes one.
+        describes = begins == "{" and not name.lower().endswith("s")
+        if describes or (tries <= 0 and begins in {"[", "{"}) or not names(name):
             continue
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             # Of a text that was cut off, the rest of its line is taken; all else is no JSON.
             tries -= 1
-            if not text.startswith('"', at):
+            if begins != '"':
                 continue
-            line = text[at:].partition("\n")[0]
-            value, end = line, at + len(line)
+            value = text[at:].partition("\n")[0]
+            end = at + len(value)
+        if not (naming.is_counted(name) and isinstance(value, int | float)):
+            value = redact(value, lambda _: False, replace, name)
         yield text[done:at]
-        yield json.dumps(_replaced(found[1], value, replace), ensure_ascii=False)
+        yield json.dumps(value, ensure_ascii=False)
         at = done = end
     yield text[done:]
-
-
-def _may_be_replaced(name: str, begins: str, tries: int) -> bool:
-    """
-    Whether what *begins* so behind *name* may be secret; where too much was no JSON after all, only a text.
-
-    Several values, as in ``"credentials": {...}``, are each one; ``"password": {...}`` describes one.
-    """
-    if begins in {"[", "{"} and tries <= 0:
-        return False
-    return begins != "{" or name.lower().endswith("s")
-
-
-def _replaced(name: str, value: Json, replace: Replace) -> Json:
-    """What stands in the place of *value*, which is called *name*, with all that is in it."""
-    if is_counted(name) and isinstance(value, int | float):
-        return value
-    return redact(value, lambda _: False, replace, name)
 
 
 def _replace_assignments(text: str, secrets: Secrets, replace: Replace) -> str:
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         bare = value[1:-1] if value[0] in "\"'" else value
-        if not secrets.names(name) or found.string.startswith(PLACEHOLDER_MARK, found.start(2)):
+        if not secrets.names(name) or found.string.startswith(naming.PLACEHOLDER_MARK, found.start(2)):
             return found[0]
         return found[0].removesuffix(value) + value.replace(bare, replace(name, bare))
 

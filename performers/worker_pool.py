@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -45,39 +44,31 @@ class CancelShield:
             self._task.uncancel()
 
 
-async def finish(
-    work: Awaitable[T], on_cancel: Callable[[asyncio.CancelledError], object] | None = None
-) -> T:
+async def finish(work: Awaitable[T]) -> T:
     """
     Await *work* to its end, however often the caller is cancelled meanwhile.
 
-    Without *on_cancel*, the cancellation is raised once the work is done; an error of the work goes first.
-    With it, each cancellation is handed to it and absorbed. It may raise, which ends the wait.
+    The cancellation is raised once the work is done; an error of the work goes first.
     """
-    shield, cancelled = CancelShield(), None
-    task = asyncio.ensure_future(work)
+    task, cancelled = asyncio.ensure_future(work), None
     while not task.done():
         # A cancellation reaches the future that a task awaits, so the work is not awaited itself. By hand
         # and not with `asyncio.wait`, which takes a tenth of the time that an append to a store does.
-        beside: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task.add_done_callback(partial(_resolve, beside))
+        beside: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        task.add_done_callback(partial(_settle, beside))
         try:
             await beside
         except asyncio.CancelledError as error:
-            if on_cancel is None:
-                cancelled = error
-            else:
-                on_cancel(error)
-                shield.absorb()
+            cancelled = error
     result = task.result()
     if cancelled is not None:
         raise cancelled
     return result
 
 
-def _resolve(waiter: asyncio.Future[None], _: object) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+def _settle(future: asyncio.Future[Any], value: object) -> None:
+    if not future.done():  # it was cancelled meanwhile
+        future.set_result(value)
 
 
 @final
@@ -89,30 +80,31 @@ class Work(Generic[T]):
     stop: Callable[[], object]
     abandon: Callable[[], object]
 
-    async def result(self, seconds: float | None = None, *, grace: float = 0.0) -> T:
-        """
-        What it ends with, if that is within *seconds*; raises `TimeoutError` where it is not.
-
-        Then, and when the caller is cancelled, it is stopped, awaited for *grace* seconds, and abandoned. A
-        second cancellation ends that wait.
-        """
-        try:
-            in_time, _ = await asyncio.wait({self.ended}, timeout=seconds)
-        except asyncio.CancelledError:
-            await self._end(grace)
-            raise
-        if not in_time:
-            await self._end(grace)
-            raise TimeoutError
+    async def result(self, seconds: float | None = None, grace: float = 0.0) -> T:
+        """What it ends with; raises the last of the reasons that `outlast` gives, if it gives any."""
+        if reasons := await self.outlast(seconds, grace):
+            raise reasons[-1]
         return self.ended.result()
 
-    async def _end(self, grace: float) -> None:
-        self.stop()
-        try:
-            await asyncio.wait({self.ended}, timeout=grace)
-        finally:
-            if not self.ended.done():
-                self.abandon()
+    async def outlast(self, seconds: float | None, grace: float) -> list[BaseException]:
+        """
+        Wait for its end; return why we waited no longer: nothing, `TimeoutError`, or cancellations of ours.
+
+        After *seconds*, and when the caller is cancelled, it is stopped, awaited for *grace* seconds, and
+        abandoned. A second cancellation ends that wait. None of them counts for the caller any more.
+        """
+        shield, reasons = CancelShield(), list[BaseException]()
+        for limit, give_up in ((seconds, self.stop), (grace, self.abandon)):
+            try:
+                await asyncio.wait({self.ended}, timeout=limit)
+            except asyncio.CancelledError as error:
+                reasons.append(error)
+                shield.absorb()
+            if self.ended.done():
+                break
+            reasons = reasons or [TimeoutError()]
+            give_up()
+        return reasons
 
 
 @final
@@ -126,8 +118,9 @@ class WorkerPool:
     def __init__(self, threads: int = MAX_THREADS) -> None:
         self._limit = threads
         self._lock = threading.Lock()
-        self._waiting: deque[_Job[Any]] = deque()
-        self._running: set[_Job[Any]] = set()
+        # Functions, each by the future of its end, in the order in which they came.
+        self._waiting: dict[asyncio.Future[Any], Callable[[], object]] = {}
+        self._running: set[asyncio.Future[Any]] = set()
         self._abandoned: set[asyncio.Future[Any]] = set()
 
     def start(
@@ -159,78 +152,59 @@ class WorkerPool:
             except BaseException as error:  # noqa: BLE001  # as said
                 return raised(error)
 
-        return self.thread(call) if name is None else self._task(call_async(), name)
+        if name is None:
+            return self.thread(call)
+        task = asyncio.create_task(call_async(), name=name)
+        return Work(task, task.cancel, partial(self._leave, task))
 
     def thread(self, function: Callable[[], T]) -> Work[T]:
         """Call *function*, which must not raise, in a thread; raises `RuntimeError` as `start` does."""
-        job = _Job(function)
+        ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._waiting.append(job)
+            self._waiting[ended] = partial(contextvars.copy_context().run, function)
             try:
                 self._spawn()
             except RuntimeError:
                 if not self._running:  # else a thread that runs will come to it
-                    self._waiting.remove(job)
+                    del self._waiting[ended]
                     raise
-        return Work(job.ended, partial(self._withdraw, job), partial(self._free, job))
-
-    def _task(self, work: Coroutine[Any, Any, T], name: str) -> Work[T]:
-        task = asyncio.create_task(work, name=name)
-        return Work(task, task.cancel, partial(self._leave, task))
+        return Work(ended, partial(self._withdraw, ended), partial(self._free, ended))
 
     def _leave(self, task: asyncio.Future[Any]) -> None:
         # The event loop holds its tasks weakly: an abandoned one could be collected before it ends.
         self._abandoned.add(task)
         task.add_done_callback(self._abandoned.discard)
 
-    def _withdraw(self, job: _Job[Any]) -> None:
-        """Cancel *job* if it has not begun; a function that runs in a thread cannot be stopped."""
+    def _withdraw(self, ended: asyncio.Future[Any]) -> None:
+        """Cancel a function that has not begun; one that runs in a thread cannot be stopped."""
         with self._lock:
-            if job not in self._waiting:
-                return
-            self._waiting.remove(job)
-        job.ended.cancel()
+            begun = self._waiting.pop(ended, None) is None
+        if not begun:
+            ended.cancel()
 
-    def _free(self, job: _Job[Any]) -> None:
-        """Give the place of *job*, if it still has one, to the next."""
+    def _free(self, ended: asyncio.Future[Any]) -> None:
+        """Give the place of a function, if it still has one, to the next."""
         with self._lock:
             # A thread that hung and ends at last has lost its place already: giving it away twice would let
             # more than the limit run.
-            if job in self._running:
-                self._running.remove(job)
-                with suppress(RuntimeError):  # the next job that ends or comes tries again
+            if ended in self._running:
+                self._running.remove(ended)
+                with suppress(RuntimeError):  # the next one that ends or comes tries again
                     self._spawn()
 
     def _spawn(self) -> None:
-        """Start threads for waiting jobs while there is room; called with the lock held."""
+        """Start threads for waiting functions while there is room; called with the lock held."""
         while self._waiting and len(self._running) < self._limit:
-            job = self._waiting[0]
+            ended, function = next(iter(self._waiting.items()))
             # A daemon, and not of `concurrent.futures`: the interpreter would wait at its exit for a tool
             # that hangs.
-            threading.Thread(target=self._run, args=(job,), name="turnwheel-work", daemon=True).start()
-            self._waiting.popleft()
-            self._running.add(job)
+            do = partial(self._run, ended, function)
+            threading.Thread(target=do, name="turnwheel-work", daemon=True).start()
+            del self._waiting[ended]
+            self._running.add(ended)
 
-    def _run(self, job: _Job[Any]) -> None:
-        job.run()
-        self._free(job)
-
-
-@final
-class _Job(Generic[T]):
-    """A function on its way through a thread. *ended* gets its value, in the event loop that asked for it."""
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._function = function
-        self._context = contextvars.copy_context()
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[T] = self._loop.create_future()
-
-    def run(self) -> None:
-        value = self._context.run(self._function)
+    def _run(self, ended: asyncio.Future[Any], function: Callable[[], object]) -> None:
+        value = function()
         with suppress(RuntimeError):  # the loop is closed, so no task waits
-            self._loop.call_soon_threadsafe(self._settle, value)
-
-    def _settle(self, value: T) -> None:
-        if not self.ended.done():  # it was cancelled while it waited for a thread
-            self.ended.set_result(value)
+            ended.get_loop().call_soon_threadsafe(_settle, ended, value)
+        self._free(ended)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, final
+from typing import Literal, Protocol, final
 
 import attrs
+
+Durability = Literal["power", "process"]
+"""What an entry survives: the end of everything but the disk, or the end of the process only."""
 
 
 @final

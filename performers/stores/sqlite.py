@@ -22,33 +22,29 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
 from itertools import groupby
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final, get_args
 
-from ...effects.errors import ConfigError, StoreError
+import attrs
+
+from ...effects.errors import ConfigError, StoreConflict, StoreError
 from ..worker_pool import finish
-from . import sqlite_schema
-from .base import SessionInfo
-from .sqlite_schema import Durability, StoreWork
+from .base import Durability, SessionInfo
 
 if TYPE_CHECKING:
-    from .sqlite_file import StoreFile
+    import sqlite3
+
+    from .sqlite_file import StoreFile, StoreWork
 
 T = TypeVar("T")
 
 # What a thread is handed; None ends it.
 Jobs: TypeAlias = "SimpleQueue[StoreJob[Any] | None]"
 
-
-class JobKind(Enum):
-    """What a job does. Those that write, one behind the other, may share a transaction."""
-
-    READ = auto()
-    WRITE = auto()
-    END = auto()
+# What a job does. Those that write, one behind the other, may share a transaction.
+JobKind = Literal["read", "write", "end"]
 
 
 @final
@@ -92,32 +88,31 @@ class SQLiteStore:
     ) -> int:
         """Add *entries* to *session*, which must hold exactly *expected*; see `Store.append`."""
         # A copy, since the caller may go on with its list when it is cancelled.
-        added = sqlite_schema.Added(session, expected, tuple(entries), about)
-        return await self._do(partial(sqlite_schema.append, added, self._now), JobKind.WRITE)
+        work = partial(append, session, expected, tuple(entries), about, self._now)
+        return await self._do(work, "write")
 
     async def load(self, session: str, start: int = 0) -> Sequence[bytes]:
         """The entries of *session* from index *start* on; see `Store.load`."""
-        return await self._do(partial(sqlite_schema.load, session, start))
+        return await self._do(partial(load, session, start))
 
     async def list(self) -> Sequence[SessionInfo]:
         """All sessions, last written first."""
-        return await self._do(sqlite_schema.list_sessions)
+        return await self._do(list_sessions)
 
     async def delete(self, session: str) -> bool:
         """Forget *session*; whether there was one."""
-        return await self._do(partial(sqlite_schema.delete, session), JobKind.WRITE)
+        return await self._do(partial(delete, session), "write")
 
     async def close(self) -> None:
         """Close the file when the jobs before are done. Closing twice is fine."""
         with self._lock:
             self._closed = True
             jobs, self._jobs = self._jobs, None
-            if jobs is None:
-                return
-            jobs.put(ending := StoreJob[None](_no_work, JobKind.END))
-        await finish(ending.ended)
+        if jobs is not None:
+            jobs.put(ending := StoreJob[None](lambda _: None, "end"))
+            await finish(ending.ended)
 
-    async def _do(self, work: StoreWork[T], kind: JobKind = JobKind.READ) -> T:
+    async def _do(self, work: StoreWork[T], kind: JobKind = "read") -> T:
         job = StoreJob(work, kind)
         with self._lock:
             if self._closed:
@@ -132,29 +127,17 @@ class SQLiteStore:
         return await finish(job.ended)
 
 
-def _no_work(_: object) -> None:
-    """The work of the job that closes the file."""
-
-
 # The thread in which the file of a store is used, and the jobs that it is handed.
 
 
 @final
+@attrs.frozen(eq=False)
 class StoreJob(Generic[T]):
     """*work* for a thread to do. *ended* gets its outcome, in the event loop that asked for it."""
 
-    def __init__(self, work: StoreWork[T], kind: JobKind) -> None:
-        self.work = work
-        self.kind = kind
-        self.loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[T] = self.loop.create_future()
-
-    def settle(self, outcome: T | Exception) -> None:
-        """Hand over what came of it."""
-        if isinstance(outcome, Exception):
-            self.ended.set_exception(outcome)
-        else:
-            self.ended.set_result(outcome)
+    work: StoreWork[T]
+    kind: JobKind
+    ended: asyncio.Future[T] = attrs.field(factory=lambda: asyncio.get_running_loop().create_future())
 
 
 # The threads that have not ended, and what each is handed.
@@ -166,8 +149,9 @@ def _start(path: str, durability: Durability) -> Jobs:
     # Importing sqlite3 takes from 2 ms to 12, and many agents never keep a file.
     from .sqlite_file import StoreFile  # noqa: PLC0415  # as said
 
-    file = StoreFile(path, durability)
     jobs: Jobs = SimpleQueue()
+    # A process that changes its directory keeps the file.
+    file = partial(StoreFile, path, os.path.abspath(path), durability)  # noqa: PTH100  # a Path keeps the dots
     # A daemon: any other would keep a process from exiting whose host forgot to close its store.
     thread = threading.Thread(target=_serve, args=(jobs, file), name="turnwheel-sqlite", daemon=True)
     at_work[thread] = jobs
@@ -183,49 +167,137 @@ def _finish_all() -> None:
         thread.join()
 
 
-def _serve(jobs: Jobs, file: StoreFile) -> None:
+def _serve(jobs: Jobs, make: Callable[[], StoreFile]) -> None:
+    file = make()
     # The jobs stay in the frame of the call, so that none is held on to while it waits for the next.
-    while _work_off(_waiting(jobs), file):
+    while _work_off(jobs, file):
         pass
     at_work.pop(threading.current_thread(), None)
 
 
-def _waiting(jobs: Jobs) -> list[StoreJob[Any] | None]:
-    """All jobs there are, at least one, in the order they were handed over."""
+def _work_off(jobs: Jobs, file: StoreFile) -> bool:
+    """Do all jobs there are, at least one, in the order they came; whether there will be others."""
     waiting = [jobs.get()]
     while not jobs.empty():  # no other thread takes any, so `get` cannot block
         waiting.append(jobs.get())
-    return waiting
-
-
-def _work_off(waiting: Iterable[StoreJob[Any] | None], file: StoreFile) -> bool:
-    """Do the jobs that are *waiting*; whether there will be others."""
     # Grouped by neighbours and not sorted: a read that came behind a write has to see it.
-    for kind, alike in groupby(waiting, lambda job: JobKind.END if job is None else job.kind):
+    for kind, alike in groupby(waiting, lambda job: "end" if job is None else job.kind):
         group = [job for job in alike if job is not None]
-        if kind is JobKind.WRITE:
+        if kind == "write":
             outcomes = file.write([job.work for job in group])
-        elif kind is JobKind.READ:
+        elif kind == "read":
             outcomes = [file.read(job.work) for job in group]
         else:
             outcomes = [file.close()] * len(group)
-        _hand_over(zip(group, outcomes, strict=True))
-        if kind is JobKind.END:
+        settled = zip([job.ended for job in group], outcomes, strict=True)
+        # Waking a loop is a write to its socket: for a transaction of fifty appends, one is enough.
+        for loop, pairs in groupby(settled, lambda pair: pair[0].get_loop()):
+            with suppress(RuntimeError):  # the loop is closed, so no task waits
+                loop.call_soon_threadsafe(_settle, list(pairs))
+        if kind == "end":
             return False
     return True
 
 
-def _hand_over(settled: Iterable[tuple[StoreJob[Any], Any]]) -> None:
-    """Give the jobs that are *settled* their outcomes, with one call for each event loop."""
-    # Waking a loop is a write to its socket: for a transaction of fifty appends, one is enough.
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[StoreJob[Any], Any]]] = {}
-    for job, outcome in settled:
-        by_loop.setdefault(job.loop, []).append((job, outcome))
-    for loop, pairs in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed, so no task waits
-            loop.call_soon_threadsafe(_settle, pairs)
+def _settle(pairs: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
+    """Give what was waited for its outcome."""
+    for ended, outcome in pairs:
+        if isinstance(outcome, Exception):
+            ended.set_exception(outcome)
+        else:
+            ended.set_result(outcome)
 
 
-def _settle(pairs: Iterable[tuple[StoreJob[Any], Any]]) -> None:
-    for job, outcome in pairs:
-        job.settle(outcome)
+# What is asked of the file; its tables are in `sqlite_file`.
+
+
+# How many entries a session may have, and a stretch; far more than a file can hold.
+_MOST = 0xFFFFFFFF
+
+# In SQLite << and & and | bind alike, from left to right.
+# Each session with its last stretch and the last entry of that.
+_ENDS = """
+sessions
+    join stretches on key = (
+        select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | 0xffffffff
+    )
+    join entries as latest on latest.id = (
+        select max(id) from entries where id between stretch << 32 and stretch << 32 | 0xffffffff
+    )
+"""
+
+_COUNT = "(key & 0xffffffff) + (latest.id & 0xffffffff) + 1"
+_FIND = f"""
+select sessions.id, {_COUNT}, case when latest.id = (select max(id) from entries) then latest.id + 1 end
+    from {_ENDS} where session = ?
+"""  # noqa: S608  # all of it stands here
+_LIST = f"select session, {_COUNT}, created, at, about from {_ENDS} order by at desc, session"  # noqa: S608  # as above
+_LOAD = """
+select body from sessions
+    join stretches on key between
+        (select max(key) from stretches where key between sessions.id << 32 and sessions.id << 32 | :start)
+        and sessions.id << 32 | 0xffffffff
+    join entries on entries.id between
+        stretch << 32 | max(:start - (key & 0xffffffff), 0) and stretch << 32 | 0xffffffff
+    where session = :session order by key, entries.id
+"""
+
+
+def append(  # what is added and, last of all, where
+    session: str,
+    expected: int,
+    entries: tuple[bytes, ...],
+    about: bytes | None,
+    now: Callable[[], float],
+    db: sqlite3.Connection,
+) -> int:
+    """Add *entries* to *session*; its new length. `StoreConflict` where it has not the *expected* one."""
+    found = db.execute(_FIND, (session,)).fetchone()
+    # *key* is where the next entry goes if the session has the last stretch of the file, and None otherwise.
+    number, actual, key = found or (None, 0, None)
+    if actual != expected:
+        raise StoreConflict(session, expected, actual)
+    if number is not None and about is not None:
+        db.execute("update sessions set about = ? where id = ?", (about, number))
+    if entries:
+        # Inside of the transaction, so that the order of times is the order of writing over all processes.
+        at = now()
+        if number is None:
+            row = (session, at, about or b"")
+            db.execute("insert into sessions values (null, ?, ?, ?)", row)
+            (number,) = db.execute("select last_insert_rowid()").fetchone()
+        if key is None:
+            # A new stretch begins behind all others.
+            (stretch,) = db.execute("select coalesce(max(id) >> 32, 0) + 1 from entries").fetchone()
+            db.execute("insert into stretches values (?, ?)", (number << 32 | actual, stretch))
+            key = stretch << 32
+        rows = [(number, at, body) for number, body in enumerate(entries, key)]
+        db.executemany("insert into entries values (?, ?, ?)", rows)
+    return actual + len(entries)
+
+
+def load(session: str, start: int, db: sqlite3.Connection) -> list[bytes]:
+    """The entries of *session* from index *start* on."""
+    asked = {"session": session, "start": min(max(start, 0), _MOST)}
+    return [body for (body,) in db.execute(_LOAD, asked)]
+
+
+def list_sessions(db: sqlite3.Connection) -> list[SessionInfo]:
+    """All sessions, last written first."""
+    return [
+        SessionInfo(session=session, length=length, created=created, updated=updated, about=about)
+        for session, length, created, updated, about in db.execute(_LIST)
+    ]
+
+
+def delete(session: str, db: sqlite3.Connection) -> bool:
+    """Forget *session*; whether there was one."""
+    found = db.execute("select id from sessions where session = ?", (session,)).fetchone()
+    if found is None:
+        return False
+    of_it = "from stretches where key between ?1 << 32 and ?1 << 32 | 0xffffffff"
+    stretches = db.execute(f"select stretch {of_it}", found).fetchall()
+    db.executemany("delete from entries where id between ?1 << 32 and ?1 << 32 | 0xffffffff", stretches)
+    db.execute(f"delete {of_it}", found)
+    db.execute("delete from sessions where id = ?", found)
+    return True

@@ -11,15 +11,19 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar, final
 
 from ...effects.errors import NewerVersion, StoreError, TurnwheelError
-from .sqlite_schema import LAYOUT_VERSION, SCHEMA, UPGRADES, Durability, StoreWork
+from .base import Durability
 
 T = TypeVar("T")
+
+# What a job does with an open file.
+StoreWork: TypeAlias = Callable[[sqlite3.Connection], T]
 
 # How long to wait for another process's lock. An append holds it for milliseconds; this long is a hang.
 BUSY_SECONDS = 5.0
@@ -41,16 +45,16 @@ _PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}
 @final
 class StoreFile:
     """
-    The file at *path*, opened when it is needed. For one thread.
+    The file at *path*, which is *place* on the disk, opened when it is needed. For one thread.
 
     Errors are given back, not raised: a `TurnwheelError` that names the file and a way out. The file is made
     once. One that was there and is not, or is another by now, never becomes a new beginning, and entries that
     went where no reader finds them count as not kept.
     """
 
-    def __init__(self, path: str, durability: Durability) -> None:
-        self._path = path
-        self._place = os.path.abspath(path)  # noqa: PTH100  # a process that changes its directory keeps the file
+    def __init__(self, path: str, place: str, durability: Durability) -> None:
+        self.path = path
+        self._place = place
         self._log = f"{self._place}-wal"
         self._durability: Durability = durability
         self._db: sqlite3.Connection | None = None
@@ -60,12 +64,7 @@ class StoreFile:
 
     def read(self, work: StoreWork[T]) -> T | Exception:
         """What *work* finds out."""
-        try:
-            found = work(self._opened())
-            self._check()
-        except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
-            return self._explained(error)
-        return found
+        return self._done(lambda db: [work(db)])[0]
 
     def write(self, works: Sequence[StoreWork[T]]) -> list[T | Exception]:
         """
@@ -73,12 +72,16 @@ class StoreFile:
 
         One that fails has done nothing and the others have; where the transaction fails, all have failed.
         """
+        return self._done(partial(_in_one, works), len(works))
+
+    def _done(self, work: StoreWork[list[T | Exception]], count: int = 1) -> list[T | Exception]:
+        """The outcomes of *work*, as many as *count*."""
         try:
-            outcomes = _in_one(works, self._opened())
+            outcomes = work(self._opened())
             # Behind the commit: SQLite reports success for a file that was deleted under it.
             self._check()
-        except Exception as error:  # noqa: BLE001  # as above
-            return [self._explained(error) for _ in works]
+        except Exception as error:  # noqa: BLE001  # its caller gets it, whatever it is
+            return [self._explained(error) for _ in range(count)]
         return [self._explained(one) if isinstance(one, Exception) else one for one in outcomes]
 
     def close(self) -> Exception | None:
@@ -94,8 +97,11 @@ class StoreFile:
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             self._check_beginning()
-            db = connect(Path(self._place), self._durability)
+            Path(self._place).parent.mkdir(parents=True, exist_ok=True)
+            # Transactions are begun by hand.
+            db = sqlite3.connect(self._place, timeout=BUSY_SECONDS, isolation_level=None)
             try:
+                _prepare(db, self._place, self._durability)
                 if self._suspect:
                     self._check_all(db)
                 self._files, self._size = self._status()
@@ -120,22 +126,23 @@ class StoreFile:
         log, file = _stat(self._log), _stat(self._place)
         if file is not None and file.st_size:
             if not (log is not None and log.st_size) and _torn(self._place, file.st_size):
-                what = "is damaged: its last page is not whole"
-                raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
+                raise _fault(
+                    self, "is damaged: its last page is not whole", _WAYS_OUT[sqlite3.SQLITE_CORRUPT]
+                )
             return
         if self._files is not None:
-            what = "is gone or empty, and was not before"
-            raise self._fault(what, "put it back, or make a new store to begin anew")
+            way_out = "put it back, or make a new store to begin anew"
+            raise _fault(self, "is gone or empty, and was not before", way_out)
         if log is not None and log.st_size:  # SQLite would delete it, and with it the last entries
             what = f"is not there or is empty, and its log {self._log!r} is not"
-            raise self._fault(what, "put the one back, or move the other away to begin anew")
+            raise _fault(self, what, "put the one back, or move the other away to begin anew")
 
     def _check_all(self, db: sqlite3.Connection) -> None:
         # The part that was cut off may be a page that no query needs for a long time.
         (found,) = db.execute("pragma quick_check(1)").fetchone()
         if found != "ok":
             what = f"is damaged: {found.splitlines()[-1]}"
-            raise self._fault(what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
+            raise _fault(self, what, _WAYS_OUT[sqlite3.SQLITE_CORRUPT])
 
     def _check(self) -> None:
         """Make sure that other processes find what was written, and raise where they do not."""
@@ -151,44 +158,42 @@ class StoreFile:
         if here is None or self._files is None or _which(here) != self._files[0]:
             # It may be the last copy of its entries, so the connection, which can still copy them, stays
             # open.
-            what = "was deleted, moved or replaced while it was open"
             way_out = f"put it back to go on, or move its log {self._log!r} away too to begin anew"
-            raise self._fault(what, way_out)
+            raise _fault(self, "was deleted, moved or replaced while it was open", way_out)
         if self._db is not None:
             with suppress(sqlite3.Error):
                 # The log may hold pages that the file has lost; this puts them back while it is still open.
                 self._db.execute("pragma wal_checkpoint")
         self.close()
         what = "was emptied or cut off, or lost its log, while it was open"
-        raise self._fault(what, "try again, to see what is left")
-
-    def _fault(self, what: str, way_out: str) -> StoreError:
-        return StoreError(f"store {self._path!r} {what}; {way_out}")
+        raise _fault(self, what, "try again, to see what is left")
 
     def _explained(self, error: Exception) -> Exception:
         """*error* with the file and a way out; each caller gets an error of its own."""
         # Two tasks that raise one object would write into each other's traceback.
-        code: int = (
-            getattr(error, "sqlite_errorcode", 0) & 0xFF
-        )  # the other bits refine it; some have no code
+        # Its other bits refine the code; some errors have none.
+        code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code and code not in _PASSING:
             self.close()
-        msg = f"store {self._path!r}: "
+        what: object = error
         match error:
             case TurnwheelError():
                 return type(error)(*error.args)
             case sqlite3.Error():
                 way_out = _WAYS_OUT.get(code, "look at the file with the sqlite3 shell")
-                explained = StoreError(f"{msg}{error}; {way_out}")
             case UnicodeEncodeError():
-                way_out = "use a session name without surrogates"
-                explained = StoreError(f"{msg}{error.object!r} is no valid text; {way_out}")
+                what, way_out = f"{error.object!r} is no valid text", "use a session name without surrogates"
             case OSError():
-                explained = StoreError(f"{msg}{error}; name a path whose directory is there or can be made")
+                way_out = "name a path whose directory is there or can be made"
             case _:
                 return error
+        explained = StoreError(f"store {self.path!r}: {what}; {way_out}")
         explained.__cause__ = error
         return explained
+
+
+def _fault(file: StoreFile, what: str, way_out: str) -> StoreError:
+    return StoreError(f"store {file.path!r} {what}; {way_out}")
 
 
 _File: TypeAlias = tuple[int, int]
@@ -252,6 +257,50 @@ def _apart(work: StoreWork[T], db: sqlite3.Connection) -> T | Exception:
 # How the file is opened: whose it is, which layout it has, and how durable it is.
 
 
+# The layout below. Raise it with every change, and say in `UPGRADES` how older files come up to it.
+LAYOUT_VERSION = 3
+
+# An append costs the pages that it touches. Entries are only ever added behind all others, of any session,
+# which is cheapest: in the middle of a tree full pages are moved about. Neighbours of one session form a
+# stretch: the key of an entry is the number of its stretch and, below that, its place in it. So to go on
+# with the last stretch of all touches the page of the entry and no other. Only where another session came
+# between does a new stretch begin, which is a small row. The length of a session and the time of its last
+# entry are read off that entry, so its own row changes with its summary only, which is seldom.
+SCHEMA = """
+create table sessions (
+    id integer primary key,
+    session text not null unique,
+    created real not null,
+    about blob not null default x''
+);
+create table stretches (
+    key integer primary key, -- id of the session << 32 | how many entries it had before
+    stretch integer not null
+);
+create table entries (
+    id integer primary key, -- stretch << 32 | how many stand before it there
+    at real not null,
+    body blob not null
+);
+"""
+
+# What makes a file of the next layout of one of each older one.
+UPGRADES = {
+    1: ("alter table sessions add column about blob not null default x''",),
+    2: (
+        "alter table sessions rename to older_sessions; alter table entries rename to older_entries",
+        SCHEMA,
+        """
+insert into sessions (session, created, about) select session, created, about from older_sessions;
+insert into stretches select id << 32, id from sessions;
+insert into entries
+    select id << 32 | seq, at, body from older_entries join sessions using (session) order by id, seq;
+drop table older_entries;
+drop table older_sessions
+""",
+    ),
+}
+
 # Stands in the header of the file, so that another program's database is never taken for one of ours.
 APPLICATION_ID = 0x7477686C  # "twhl"
 
@@ -260,29 +309,22 @@ APPLICATION_ID = 0x7477686C  # "twhl"
 _SYNCHRONOUS: dict[Durability, str] = {"power": "full", "process": "normal"}
 
 
-def connect(path: Path, durability: Durability) -> sqlite3.Connection:
-    """The file at *path*, made where it is not there yet, laid out and ready."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)  # transactions are begun by hand
-    try:
-        with db:
-            db.execute("begin")  # one look, since another process may be laying the file out
-            layout = _layout(db, path)
-        _into_wal(db)
-        db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
-        # macOS: an ordinary fsync stops at the disk's own cache, which a power cut empties.
-        db.execute("pragma fullfsync = on")
-        if layout != LAYOUT_VERSION:
-            _lay_out(db, path)
-        # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
-        db.execute("select 1 from sessions").fetchone()
-    except BaseException:
-        db.close()
-        raise
-    return db
+def _prepare(db: sqlite3.Connection, path: str, durability: Durability) -> None:
+    """Lay out the file at *path* where it is new or of an older version, and make it *durability* durable."""
+    with db:
+        db.execute("begin")  # one look, since another process may be laying the file out
+        layout = _layout(db, path)
+    _into_wal(db)
+    db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")
+    # macOS: an ordinary fsync stops at the disk's own cache, which a power cut empties.
+    db.execute("pragma fullfsync = on")
+    if layout != LAYOUT_VERSION:
+        _lay_out(db, path)
+    # SQLite makes the log with the first read at the latest, and `StoreFile` needs to know which it is.
+    db.execute("select 1 from sessions").fetchone()
 
 
-def _layout(db: sqlite3.Connection, path: Path) -> int:
+def _layout(db: sqlite3.Connection, path: str) -> int:
     """The layout of the file, 0 where it is new; raises for another program's file and for a newer one."""
     (owner,) = db.execute("pragma application_id").fetchone()
     version: int = db.execute("pragma user_version").fetchone()[0]
@@ -290,10 +332,10 @@ def _layout(db: sqlite3.Connection, path: Path) -> int:
     if (owner, version, tables) == (0, 0, 0):
         return 0
     if owner != APPLICATION_ID:
-        msg = f"store {str(path)!r} is the database of another program; name another path"
+        msg = f"store {path!r} is the database of another program; name another path"
         raise StoreError(msg)
     if version > LAYOUT_VERSION:
-        where = f"the layout of store {str(path)!r}"
+        where = f"the layout of store {path!r}"
         raise NewerVersion(where, version, LAYOUT_VERSION)
     return version
 
@@ -314,7 +356,7 @@ def _into_wal(db: sqlite3.Connection) -> None:
         time.sleep(0.01)
 
 
-def _lay_out(db: sqlite3.Connection, path: Path) -> None:
+def _lay_out(db: sqlite3.Connection, path: str) -> None:
     """Make the tables, or bring older ones up to date: all of it at once, or nothing."""
     with db:
         db.execute("begin immediate")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -26,9 +27,9 @@ import msgspec
 from ...effects.config import READER
 from ...effects.messages import Binary
 from .decorator import Tool, ToolContext, tool
-from .paths import LocatedPath, locate
+from .paths import LocatedPath, fault_of, locate
 from .process import run
-from .result import MAX_OUTPUT, NOTE
+from .runner import MAX_OUTPUT, NOTE
 from .search import SNIFFED
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -51,13 +52,13 @@ MAX_EDITED = 10_000_000
 # Lines that `read` returns where the model asks for no number.
 MAX_LINES = 2_000
 
-# The beginnings of pictures; a WebP has more to look at.
-_PICTURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
+# The beginnings of pictures.
+_PICTURES = {
+    "image/png": rb"\x89PNG\r\n\x1a\n",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "image/gif": rb"GIF8[79]a",
+    "image/webp": rb"(?s:RIFF....WEBP)",
+}
 
 
 @tool(side_effect="read_only")
@@ -77,8 +78,7 @@ def read(
     if media_type := _seen_not_read(data):
         return Binary(media_type=media_type, data=data, name=place.shown)
     if b"\0" in data[:SNIFFED]:
-        msg = f"{place.shown!r} is a binary file ({len(data):,} bytes)"
-        raise ValueError(msg)
+        raise fault_of(place, f"is a binary file ({len(data):,} bytes)")
     lines = data.decode(errors="replace").split("\n")
     if not lines[-1]:  # what follows the last newline is no line
         lines.pop()
@@ -92,9 +92,7 @@ def _seen_not_read(data: bytes) -> str:
     # A text that begins like a picture is one about pictures, and a provider would refuse it.
     if b"\0" not in data[:SNIFFED]:
         return ""
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for beginning, kind in _PICTURES if data.startswith(beginning)), "")
+    return next((kind for kind, beginning in _PICTURES.items() if re.match(beginning, data)), "")
 
 
 def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str:
@@ -110,19 +108,14 @@ def _numbered(lines: list[str], first: int, limit: int, room: int | None) -> str
         msg = f"there is no line {first}: the file has {len(lines):,}"
         raise ValueError(msg)
     shown = [f"{number:>6}\t{line.removesuffix(chr(13))}" for number, line in enumerate(chosen, first)]
-    if room is not None:
-        shown = shown[: _fitting(shown, room)]
+    ends = list(accumulate(len(line) + 1 for line in shown))
+    if room is not None and ends[-1] > room:  # room for a note on how to go on, too; one line at least
+        del shown[max(1, bisect_right(ends, room - NOTE)) :]
     text = "\n".join(shown)
     last = first - 1 + len(shown)
     if last == len(lines):
         return text
     return f"{text}\n[lines {first} to {last} of {len(lines):,}; offset={last + 1} goes on]"
-
-
-def _fitting(lines: list[str], room: int) -> int:
-    """How many of *lines* have *room*, beside a note on how to go on; one at least."""
-    ends = list(accumulate(len(line) + 1 for line in lines))
-    return len(lines) if ends[-1] <= room else max(1, bisect_right(ends, room - NOTE))
 
 
 @tool(side_effect="idempotent", edits=True)
@@ -157,14 +150,12 @@ def edit(context: ToolContext[object], path: str, old: str, new: str, all: bool 
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        msg = f"{place.shown!r} is not UTF-8 text (byte {error.start}) and was left as it is"
-        raise ValueError(msg) from error
+        raise fault_of(place, f"is not UTF-8 text (byte {error.start}) and was left as it is") from error
     if old not in text and "\r\n" in text:  # read shows such lines as any others
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
     count = _occurrences(text, old, place.shown, all_of_them=all)
     if (size := len(text) + count * (len(new) - len(old))) > MAX_EDITED:
-        msg = f"{place.shown!r} would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is"
-        raise ValueError(msg)
+        raise fault_of(place, f"would have {size:,} characters, and may have {MAX_EDITED:,}; left as it is")
     store(place, text.replace(old, new).encode(), seen)
     return f"replaced {count} occurrence{'s' if count > 1 else ''} in {place.shown}"
 
@@ -186,8 +177,7 @@ def load(place: LocatedPath) -> tuple[bytes, os.stat_result]:
     """The content of the file at *place*, and what identifies that version of it."""
     data, seen = place.read(MAX_EDITED + 1)
     if len(data) > MAX_EDITED:
-        msg = f"{place.shown!r} has more than {MAX_EDITED:,} bytes; take parts of it with bash"
-        raise ValueError(msg)
+        raise fault_of(place, f"has more than {MAX_EDITED:,} bytes; take parts of it with bash")
     return data, seen
 
 
@@ -198,9 +188,13 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
     With *seen*, the file must still be the one that was seen. Raises `OSError` or `ValueError`.
     """
     with place.parent(make=seen is None) as folder:
-        old = _look(place.name, folder)
-        if old is not None:
-            _check_replaceable(place, old, folder)
+        old = _look(place, folder)
+        if old is not None and not stat.S_ISREG(old.st_mode):
+            raise fault_of(place, "is not a regular file")
+        # Replacing a file needs no right to write it, only one to write its directory. A person who made a
+        # file read-only means that it stays.
+        if old is not None and not os.access(place.name, os.W_OK, dir_fd=folder):
+            raise fault_of(place, "is read-only")
         # Beside the file, since a rename is atomic within one file system only. A reader of the old name
         # sees all of the old file or all of the new one.
         temporary = f".turnwheel-{secrets.token_hex(8)}"
@@ -225,28 +219,16 @@ def store(place: LocatedPath, data: bytes, seen: os.stat_result | None = None) -
             raise
 
 
-def _look(name: str, folder: int) -> os.stat_result | None:
+def _look(place: LocatedPath, folder: int) -> os.stat_result | None:
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def _check_replaceable(place: LocatedPath, old: os.stat_result, folder: int) -> None:
-    # Replacing a file needs no right to write it, only one to write its directory. A person who made a file
-    # read-only means that it stays.
-    if not stat.S_ISREG(old.st_mode):
-        msg = f"{place.shown!r} is not a regular file"
-        raise ValueError(msg)
-    if not os.access(place.name, os.W_OK, dir_fd=folder):
-        msg = f"{place.shown!r} is read-only"
-        raise ValueError(msg)
-
-
 def _check_unchanged(place: LocatedPath, seen: os.stat_result, folder: int) -> None:
-    if _version(_look(place.name, folder)) != _version(seen):
-        msg = f"{place.shown!r} was changed by another process meanwhile; read it again"
-        raise ValueError(msg)
+    if _version(_look(place, folder)) != _version(seen):
+        raise fault_of(place, "was changed by another process meanwhile; read it again")
 
 
 def _version(found: os.stat_result | None) -> tuple[int, int, int] | None:
@@ -321,14 +303,7 @@ async def _search(
     only = "" if stat.S_ISDIR(found.st_mode) else place.name
     base = str(Path(place.shown).parent) if only else place.shown
     with place.parent() if only else place.folder() as folder:
-        order = {
-            "folder": folder,
-            "only": only,
-            "shown": "" if base == "." else f"{base}/",
-            "names": names,
-            "text": text,
-            "limit": limit,
-        }
+        order = [folder, only, "" if base == "." else f"{base}/", names, text, limit]
         command = (sys.executable, "-I", "-S", str(_SEARCH), json.dumps(order))
         ended = await run(
             command, cwd=place.root, seconds=SEARCH_SECONDS, keep=MAX_OUTPUT, descriptors=(folder,)
@@ -347,6 +322,9 @@ async def _search(
 COMMAND_SECONDS = 120.0
 
 MAX_SECONDS = 600.0
+
+# Behind the exit code of a command that a signal ended.
+_SIGNALS = {-each: f", {each.name}" for each in signal.Signals}
 
 # How much longer the tool may take than its command: time to end it, and to return its output.
 _MARGIN = 10.0
@@ -370,15 +348,7 @@ async def bash(context: ToolContext[object], command: str, timeout: CommandSecon
     if ended.code is None:
         msg = f"the command was ended after {seconds:g} s; until then it said:\n{output}"
         raise TimeoutError(msg)
-    return f"{output}[exit code {ended.code}{_signal(ended.code)}]"
-
-
-def _signal(code: int) -> str:
-    """The name of the signal that ended a process, from its exit code."""
-    try:
-        return f", {signal.Signals(-code).name}" if code < 0 else ""
-    except ValueError:  # a real-time one
-        return ""
+    return f"{output}[exit code {ended.code}{_SIGNALS.get(ended.code, '')}]"
 
 
 # The built-in tool that reads on where a result was cut: `read_result`.

@@ -5,30 +5,19 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
-from typing import (
-    Any,
-    Generic,
-    Literal,
-    ParamSpec,
-    TypeVar,
-    final,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, final, get_origin, get_type_hints, overload
 
 import attrs
 import msgspec
 
-from ...effects.config import Approval, SideEffect, ToolSpec
-from ...effects.errors import ToolDefinitionError
-from ...effects.history import History
-from ...effects.secrets import ANY, Json, Secrets, arguments_in, secrets_in
-from ..base import no_full_result, noop
+from ...effects import Approval, History, Secrets, SideEffect, ToolDefinitionError, ToolSpec
+from ...effects.secrets import ANY, arguments_in, secrets_in
+from ..base import FullResult, no_full_result, noop
 
 # What a tool is told besides its arguments.
 
@@ -55,17 +44,13 @@ class ToolContext(Generic[D_co]):
 
     cwd: Path
     deps: D_co
-    directories: tuple[Path, ...] = attrs.field(
-        default=attrs.Factory(lambda context: (context.cwd,), takes_self=True)
-    )
+    directories: tuple[Path, ...] = attrs.Factory(lambda context: (context.cwd,), takes_self=True)
     session: str = ""
     call: str = ""
     key: str = ""
     history: History = attrs.field(factory=History.of, repr=False)
     result_limit: int | None = None
-    full_result: Callable[[str], Awaitable[str | None]] = attrs.field(
-        default=no_full_result, repr=False, eq=False
-    )
+    full_result: FullResult = attrs.field(default=no_full_result, repr=False, eq=False)
     emit: Callable[[str], None] = attrs.field(default=noop, repr=False, eq=False)
 
     def progress(self, text: str) -> None:
@@ -80,89 +65,34 @@ class ToolContext(Generic[D_co]):
 # What a docstring says to a model: its first paragraph, and a text for each parameter.
 
 
-# A heading of a Google-style section, such as ``Args:`` or ``Returns:``.
-_SECTION = re.compile(r"([A-Z][a-z]+(?: [A-Za-z][a-z]+)?):\s*")
+# The first paragraph ends at an empty line, a Google-style heading such as ``Returns:``, or a reST field.
+_END_OF_SUMMARY = re.compile(r"^(?:\s*$|[A-Z][a-z]+(?: [A-Za-z][a-z]+)?:\s*$|:\w+[^:\n]*:)", re.MULTILINE)
 
-_ARGUMENTS = frozenset({"Args", "Arguments", "Parameters"})
+# The lines below ``Args:``, which are indented or empty.
+_SECTION = re.compile(r"^(?:Args|Arguments|Parameters):[ \t]*((?:\n(?:[ \t].*)?)*)$", re.MULTILINE)
 
-# ``path (str): where it is``, the type being optional.
-_ENTRY = re.compile(r"(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+# ``path (str): where it is``, the type being optional; what follows belongs to it up to the next one.
+_ENTRY = re.compile(r"^(\w+)[ \t]*(?:\(.*?\))?[ \t]*:", re.MULTILINE)
 
-# ``:param str path: where it is``, the type being optional.
-_FIELD = re.compile(r":(?:param|parameter|arg|argument)\s+(?:[^:]*\s)?(\w+)\s*:\s*(.*)")
-
-# ``:returns:`` and the like, which end the first paragraph.
-_ANY_FIELD = re.compile(r":\w+[^:]*:")
+# ``:param str path: where it is``, the type being optional, and the indented lines below it.
+_FIELD = re.compile(
+    r"^:(?:param|parameter|arg|argument)[ \t]+(?:[^:\n]*[ \t])?(\w+)[ \t]*:(.*(?:\n[ \t].*)*)", re.MULTILINE
+)
 
 
 def parse_docstring(doc: str | None) -> tuple[str, dict[str, str]]:
     """The first paragraph of *doc* on one line, and the descriptions of its parameters by name."""
-    lines = inspect.cleandoc(doc or "").splitlines()
-    return _summary(lines), _fields(lines) | _section(lines)
+    text = inspect.cleandoc(doc or "")
+    described: list[tuple[str, str]] = _FIELD.findall(text)
+    for section in _SECTION.findall(text):
+        _, *parts = _ENTRY.split(dedent(section))
+        described += zip(parts[::2], parts[1::2], strict=True)
+    summary = _END_OF_SUMMARY.split(text, maxsplit=1)[0]
+    return _on_one_line(summary), {name: _on_one_line(told) for name, told in described}
 
 
-def _summary(lines: list[str]) -> str:
-    """The lines before the first empty one, section or field, as one."""
-    kept: list[str] = []
-    for line in lines:
-        if not line.strip() or _SECTION.fullmatch(line) or _ANY_FIELD.match(line):
-            break
-        kept.append(line.strip())
-    return " ".join(kept)
-
-
-def _fields(lines: list[str]) -> dict[str, str]:
-    """The reST fields: each goes on over the indented lines below it."""
-    found: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for line in lines:
-        if match := _FIELD.fullmatch(line.rstrip()):
-            current = found.setdefault(match[1], [])
-            current.append(match[2])
-        elif current is not None and line[:1].isspace():
-            current.append(line.strip())
-        else:
-            current = None
-    return _joined(found)
-
-
-def _section(lines: list[str]) -> dict[str, str]:
-    """The Google-style section: entries at its indentation, each going on over deeper lines."""
-    found: dict[str, list[str]] = {}
-    current: list[str] = []
-    for depth, line in _entries(lines):
-        match = _ENTRY.fullmatch(line)
-        if depth == 0 and match:
-            current = found.setdefault(match[1], [])
-            current.append(match[2])
-        else:
-            current.append(line)
-    return _joined(found)
-
-
-def _entries(lines: list[str]) -> list[tuple[int, str]]:
-    """The filled lines of the arguments section, each with its depth below the section's indentation."""
-    body: list[str] = []
-    inside = False
-    for line in lines:
-        if not line.strip():
-            continue
-        if not line[0].isspace():
-            heading = _SECTION.fullmatch(line)
-            inside = heading is not None and heading[1] in _ARGUMENTS
-        elif inside:
-            body.append(line)
-    # A line that is deeper than the shallowest one goes on with the entry above it.
-    base = min((_indent(line) for line in body), default=0)
-    return [(_indent(line) - base, line.strip()) for line in body]
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _joined(found: dict[str, list[str]]) -> dict[str, str]:
-    return {name: " ".join(filter(None, texts)) for name, texts in found.items()}
+def _on_one_line(text: str) -> str:
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 # From a function's signature to what a model may pass: a struct that decodes it and a JSON Schema of it.
@@ -182,12 +112,13 @@ _REF = "#/$defs/"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-@attrs.frozen
-class Parameters:
-    """*struct* decodes what the model wrote; *injected* are the names of the parameters we fill in."""
-
-    struct: type[msgspec.Struct]
-    injected: tuple[str, ...]
+def unusable(function: object, returned: str) -> str:
+    """Why *function* cannot be a tool or a hook, which return one *returned*; empty where it can."""
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        return "it is no function; write one that calls it"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return f"it yields; return one {returned}"
+    return ""
 
 
 def definition_error(function: Callable[..., object], problem: str) -> ToolDefinitionError:
@@ -196,11 +127,19 @@ def definition_error(function: Callable[..., object], problem: str) -> ToolDefin
     return ToolDefinitionError(f"{name!r} cannot be a tool: {problem}")
 
 
-def read_parameters(function: Callable[..., object]) -> Parameters:
-    """Read the signature of *function*; raises `ToolDefinitionError` where a model could not fill it in."""
+def read_parameters(function: Callable[..., object]) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
+    """
+    A struct that decodes what a model wrote for *function*, and the names of the parameters we fill in.
+
+    Raises `ToolDefinitionError` where a model could not fill in a parameter.
+    """
     fields: list[tuple[str, Any, Any]] = []
     injected: list[str] = []
-    for parameter in _signature(function).parameters.values():
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise definition_error(function, f"its signature cannot be read: {error}") from error
+    for parameter in signature.parameters.values():
         if parameter.kind not in _NAMED:
             shown = str(parameter.replace(annotation=inspect.Parameter.empty))  # with its stars
             problem = f"parameter {shown!r} has no name a model could pass it by; spell each one out"
@@ -215,15 +154,7 @@ def read_parameters(function: Callable[..., object]) -> Parameters:
         struct = msgspec.defstruct(function.__name__, fields, forbid_unknown_fields=True, kw_only=True)
     except (TypeError, ValueError) as error:
         raise definition_error(function, f"its parameters cannot be decoded: {error}") from error
-    return Parameters(struct, tuple(injected))
-
-
-def _signature(function: Callable[..., object]) -> inspect.Signature:
-    """The signature of *function*, or of what it wraps."""
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError, NameError) as error:
-        raise definition_error(function, f"its signature cannot be read: {error}") from error
+    return struct, tuple(injected)
 
 
 def _hint(function: Callable[..., object], parameter: inspect.Parameter) -> Any:  # noqa: ANN401  # a type form
@@ -265,41 +196,38 @@ def _default(value: object) -> Any:  # noqa: ANN401  # what defstruct takes
     return value
 
 
-def resource_keys(
-    function: Callable[..., object], keys: Iterable[str], accepted: Parameters
-) -> tuple[str, ...]:
+def _resource_keys(
+    function: Callable[..., object], keys: Iterable[object], struct: type[msgspec.Struct]
+) -> Iterator[str]:
     """
     *keys* of what *function* works on; raises `ToolDefinitionError` where one could never be filled in.
 
-    Such as ``account:{id}``, in which ``{id}`` stands for an argument that a model passes.
+    Such as ``account:{id}``, in which ``{id}`` stands for an argument of a model: a field of *struct*.
     """
     if isinstance(keys, str):
         raise definition_error(function, f"its resources are several keys; write [{keys!r}]")
-    found = tuple(keys)
-    for key in found:
-        if problem := _unfillable(key, accepted.struct.__struct_fields__):
-            raise definition_error(function, f"the resource {key!r} {problem}")
-    return found
+    arguments = struct.__struct_fields__
+    for key in keys:
+        if not isinstance(key, str):
+            problem = "is no text"
+        elif re.search(r"[{}]", _PLACEHOLDER.sub("", key)):
+            problem = "has a brace that belongs to no {name}"
+        elif missing := [name for name in _PLACEHOLDER.findall(key) if name not in arguments]:
+            problem = f"names no argument {missing[0]!r}; there are: {', '.join(arguments) or 'none'}"
+        else:
+            yield key
+            continue
+        raise definition_error(function, f"the resource {key!r} {problem}")
 
 
-def checked_names(function: Callable[..., object], names: Iterable[object]) -> tuple[str, ...]:
+def _names(function: Callable[..., object], names: Iterable[object]) -> Iterator[str]:
     """*names* of arguments of *function*; raises `ToolDefinitionError` where they are none."""
     if isinstance(names, str):
         raise definition_error(function, f"several names are wanted, not one: write [{names!r}]")
-    found = tuple(names)
-    if wrong := [name for name in found if not isinstance(name, str)]:
-        raise definition_error(function, f"a name is text, not {wrong[0]!r}")
-    return tuple(map(str, found))
-
-
-def _unfillable(key: object, arguments: tuple[str, ...]) -> str:
-    """What is wrong with the *key* of a resource, where *arguments* are what there is; empty if nothing."""
-    if not isinstance(key, str):
-        return "is no text"
-    if re.search(r"[{}]", _PLACEHOLDER.sub("", key)):
-        return "has a brace that belongs to no {name}"
-    missing = [name for name in _PLACEHOLDER.findall(key) if name not in arguments]
-    return f"names no argument {missing[0]!r}; there are: {', '.join(arguments) or 'none'}" if missing else ""
+    for name in names:
+        if not isinstance(name, str):
+            raise definition_error(function, f"a name is text, not {name!r}")
+        yield name
 
 
 def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -> str:
@@ -316,31 +244,26 @@ def json_schema(struct: type[msgspec.Struct], descriptions: Mapping[str, str]) -
         if name in descriptions:
             property_.setdefault("description", descriptions[name])
     kept: set[str] = set()
-    schema = {key: _inline(value, defs, frozenset(), kept) for key, value in own.items()}
-    written: dict[str, Json] = {}
+
+    def inline(node: Any, inside: tuple[str, ...]) -> Any:  # noqa: ANN401  # a part of a schema
+        """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
+        match node:
+            case {"$ref": str(ref), **beside} if (name := ref.removeprefix(_REF)) in defs:
+                if name not in inside:
+                    return inline(defs[name], (*inside, name)) | beside
+                kept.add(name)
+            case dict():
+                return {key: inline(value, inside) for key, value in node.items()}
+            case list():
+                return [inline(item, inside) for item in node]
+        return node
+
+    schema, written = inline(own, ()), dict[str, Any]()
     while missing := sorted(kept - written.keys()):
-        for name in missing:
-            written[name] = _inline(defs[name], defs, frozenset({name}), kept)
+        written |= {name: inline(defs[name], (name,)) for name in missing}
     if written:
         schema["$defs"] = written
     return msgspec.json.encode(schema).decode()
-
-
-def _inline(node: Json, defs: Mapping[str, Json], inside: frozenset[str], kept: set[str]) -> Json:
-    """*node* with references replaced by what they name; those that lead back *inside* go to *kept*."""
-    if isinstance(node, list):
-        return [_inline(item, defs, inside, kept) for item in node]
-    if not isinstance(node, dict):
-        return node
-    ref = node.get("$ref")
-    if not isinstance(ref, str) or (name := ref.removeprefix(_REF)) not in defs:
-        return {key: _inline(value, defs, inside, kept) for key, value in node.items()}
-    if name in inside:
-        kept.add(name)
-        return node
-    named = _inline(defs[name], defs, inside | {name}, kept)
-    beside = {key: value for key, value in node.items() if key != "$ref"}
-    return named | beside if isinstance(named, dict) else named
 
 
 P = ParamSpec("P")
@@ -360,14 +283,16 @@ class Tool(Generic[P, R_co]):
     """
     A function a model can call, made by `tool`. Calling it is calling the function.
 
-    *spec* is what the loop and the model know of it, *parameters* how its arguments are decoded. *plain* are
-    names that are no secrets of its, in its arguments and in what it returns.
+    *spec* is what the loop and the model know of it. *parameters* decodes its arguments; those that are
+    *injected* get the context. *plain* are names that are no secrets of its, in its arguments and in what it
+    returns.
     """
 
     spec: ToolSpec
     function: Callable[P, R_co]
-    parameters: Parameters = attrs.field(repr=False)
+    parameters: type[msgspec.Struct] = attrs.field(repr=False)
     plain: tuple[str, ...] = ()
+    injected: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""
@@ -395,19 +320,19 @@ class Tool(Generic[P, R_co]):
         Types are taken strictly: ``"5"`` is no number. No text counts as no arguments. Raises `ValueError`
         with a text for the model.
         """
-        struct = self.parameters.struct
+        struct = self.parameters
         # Several providers send no text at all for a call without arguments.
         try:
             decoded = msgspec.json.decode(arguments.strip() or "{}", type=struct)
         except Exception as error:  # also what the argument types themselves raise, and too deep a nesting
             raise ValueError(self._complaint(error)) from error
         passed: dict[str, object] = {name: getattr(decoded, name) for name in struct.__struct_fields__}
-        return passed | dict.fromkeys(self.parameters.injected, context)
+        return passed | dict.fromkeys(self.injected, context)
 
     def _complaint(self, error: Exception) -> str:
         """What to tell a model that passed the wrong arguments: what is wrong, and what there is."""
         kind = "" if isinstance(error, msgspec.ValidationError) else "not a JSON object: "
-        fields = msgspec.structs.fields(self.parameters.struct)
+        fields = msgspec.structs.fields(self.parameters)
         takes = ", ".join(field.name if field.required else f"{field.name} (optional)" for field in fields)
         return f"Invalid arguments for tool {self.spec.name!r}: {kind}{error}; it takes: {takes or 'nothing'}"
 
@@ -467,28 +392,27 @@ def tool(  # noqa: PLR0913  # the function, and settings that each have a name a
     """
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
-        _check_tool(function)
-        accepted = read_parameters(function)
+        if problem := unusable(function, "value, and report with ToolContext.progress meanwhile"):
+            raise definition_error(function, problem)
+        struct, injected = read_parameters(function)
         summary, described = parse_docstring(inspect.getdoc(function))
-        none = checked_names(function, plain)
+        none = tuple(_names(function, plain))
+        keys = None if resources is None else tuple(_resource_keys(function, resources, struct))
         try:
-            schema = json_schema(accepted.struct, described)
             spec = ToolSpec(
                 name=function.__name__ if name is None else name,
                 description=summary if description is None else description,
-                schema=schema,
+                schema=json_schema(struct, described),
                 side_effect=SideEffect(side_effect),
                 approval=Approval(approval),
                 timeout=timeout,
                 edits=edits,
-                resources=None if resources is None else resource_keys(function, resources, accepted),
-                secrets=_secrets(function, secrets, none, schema),
+                resources=keys,
             )
-        except ToolDefinitionError:  # a `TypeError`, too, whose text is complete
-            raise
         except (TypeError, ValueError) as error:
             raise definition_error(function, str(error.args[0])) from error
-        return Tool(spec, function, accepted, none)
+        hidden = _secrets(function, secrets, none, spec.schema)
+        return Tool(attrs.evolve(spec, secrets=hidden), function, struct, none, injected)
 
     return make if function is None else make(function)
 
@@ -501,19 +425,10 @@ def _secrets(
 
     Raises `ToolDefinitionError` for a name that no argument has.
     """
-    mine, found = checked_names(function, told), secrets_in(schema)
+    mine, found = tuple(_names(function, told)), secrets_in(schema)
     there = arguments_in(schema)
     # A name that no argument has would hide nothing, and its author would think that it does.
     if ANY not in found and (missing := [name for name in mine if name not in there]):
         listed = ", ".join(sorted(there)) or "none"
         raise definition_error(function, f"the secret {missing[0]!r} names no argument; there are: {listed}")
     return tuple(sorted({*mine, *found} - {*plain}))
-
-
-def _check_tool(function: Callable[..., object]) -> None:
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        raise definition_error(function, "it is no function; write one that calls it")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise definition_error(
-            function, "it yields; return one value, and report with ToolContext.progress meanwhile"
-        )

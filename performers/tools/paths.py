@@ -13,7 +13,6 @@ import os
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -54,23 +53,46 @@ class LocatedPath:
 
         Raises `OSError`, and `ValueError` for what is no regular file.
         """
-        # What was opened is judged, and not the name: between a look and the opening, the name may become
-        # another file.
-        with self.parent() as folder, open(self.name, "rb", opener=partial(_opener, folder)) as file:
+
+        def opener(name: str, flags: int) -> int:
+            # Without O_NONBLOCK, opening a named pipe waits for a process that writes.
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+        with self.parent() as folder, open(self.name, "rb", opener=opener) as file:
+            # What was opened is judged, and not the name: between a look and the opening, the name may become
+            # another file.
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
-                msg = f"{self.shown!r} is not a regular file"
-                raise ValueError(msg)
+                raise fault_of(self, "is not a regular file")
             return file.read(most), seen
 
     @contextlib.contextmanager
     def _opened(self, parts: tuple[str, ...], *, make: bool) -> Generator[int]:
-        with _named(self.shown):
-            descriptor = _descend(self.root, parts, make=make)
+        """Open the root, and from there one of *parts* after the other."""
+        try:
+            descriptor = os.open(self.root, _STEP)
             try:
+                for part in parts:
+                    if make:
+                        with contextlib.suppress(FileExistsError):  # two writes side by side may both make it
+                            os.mkdir(part, dir_fd=descriptor)
+                    # `resolve` has followed all symlinks, so there is none on the way; one that is there now
+                    # was put there since, and opening it fails.
+                    above, descriptor = descriptor, os.open(part, _STEP, dir_fd=descriptor)
+                    os.close(above)
                 yield descriptor
             finally:
                 os.close(descriptor)
+        except OSError as error:
+            # Errors of the system speak of one step; let them speak of the whole path.
+            if error.errno is None:
+                raise
+            raise OSError(error.errno, error.strerror, self.shown) from error
+
+
+def fault_of(place: LocatedPath, problem: str) -> ValueError:
+    """The error that says what the *problem* with *place* is."""
+    return ValueError(f"{place.shown!r} {problem}")
 
 
 def roots(cwd: Path | str, directories: Iterable[Path | str]) -> tuple[Path, ...]:
@@ -81,15 +103,15 @@ def roots(cwd: Path | str, directories: Iterable[Path | str]) -> tuple[Path, ...
 
 
 def _directory(path: Path | str) -> Path:
+    problem: object = "it is no directory"
     try:
         real = Path(path).resolve(strict=True)
+        if real.is_dir():
+            return real
     except (OSError, RuntimeError, ValueError) as error:
-        msg = f"tools cannot work in {str(path)!r}: {error}"
-        raise ConfigError(msg) from error
-    if not real.is_dir():
-        msg = f"tools cannot work in {str(path)!r}: it is no directory"
-        raise ConfigError(msg)
-    return real
+        problem = error
+    msg = f"tools cannot work in {str(path)!r}: {problem}"
+    raise ConfigError(msg)
 
 
 def locate(context: ToolContext[object], path: str) -> LocatedPath:
@@ -99,7 +121,9 @@ def locate(context: ToolContext[object], path: str) -> LocatedPath:
     except (OSError, RuntimeError, ValueError) as error:  # a symlink loop, a null byte
         msg = f"{path!r} cannot be resolved: {error}"
         raise ValueError(msg) from error
-    cwd, *directories = map(_absolute, (context.cwd, *context.directories))
+    # A relative directory is resolved; one of a runner's is absolute, and stays as it is.
+    known = (context.cwd, *context.directories)
+    cwd, *directories = [each if each.is_absolute() else each.resolve() for each in known]
     for root in sorted(directories, key=lambda directory: len(directory.parts)):
         if real.is_relative_to(root):
             shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
@@ -107,41 +131,3 @@ def locate(context: ToolContext[object], path: str) -> LocatedPath:
     roots = ", ".join(map(str, context.directories))
     msg = f"{path!r} is outside of the directories open to tools ({roots})"
     raise ValueError(msg)
-
-
-def _absolute(directory: Path) -> Path:
-    """*directory*; resolved where it is relative, which one of a runner's never is."""
-    return directory if directory.is_absolute() else directory.resolve()
-
-
-def _opener(folder: int, name: str, flags: int) -> int:
-    # Without O_NONBLOCK, opening a named pipe waits for a process that writes.
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-
-
-def _descend(root: Path, parts: tuple[str, ...], *, make: bool) -> int:
-    """Open *root*, and from there one part after the other; the caller closes what is returned."""
-    # `resolve` has followed all symlinks, so there is none on the way; one that is there now was put there
-    # since, and opening it fails.
-    descriptor = os.open(root, _STEP)
-    for part in parts:
-        try:
-            if make:
-                with contextlib.suppress(FileExistsError):  # two writes side by side may both make it
-                    os.mkdir(part, dir_fd=descriptor)
-            deeper = os.open(part, _STEP, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = deeper
-    return descriptor
-
-
-@contextlib.contextmanager
-def _named(shown: str) -> Generator[None]:
-    """Errors of the system speak of one step; let them speak of the whole path."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, shown) from error

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast, final
+from typing import cast, final
 
 import attrs
 
@@ -47,70 +47,48 @@ class ProcessEnd:
     errors: str = ""
 
 
-async def run(
-    command: Sequence[str], *, cwd: Path, seconds: float, keep: int, descriptors: Sequence[int] = ()
-) -> ProcessEnd:
-    """
-    Run *command* to its end, for *seconds* at most.
-
-    Both output streams are one, of which *keep* bytes are kept, half from its beginning and half from its
-    end. It reads nothing and inherits *descriptors*. It gets a process group of its own, and what is left of
-    that group is ended when the command has ended, when time is up, and when we are cancelled. Raises
-    `OSError` where the process cannot be started.
-    """
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    transport, listener = await _started(command, keep, cwd=cwd, pass_fds=descriptors, **streams)
-    return await _end_of(transport, listener, seconds)
-
-
-async def run_with_input(command: Sequence[str], *, given: bytes, cwd: Path, keep: int) -> ProcessEnd:
-    """
-    As `run`, for a *command* that reads what it is *given* and has all the time it wants.
-
-    Its two output streams are kept apart, each with *keep* bytes.
-    """
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    transport, listener = await _started(command, keep, cwd=cwd, **streams)
-    stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-    # Not drained: a command that does not read it must not hold us up.
-    stdin.write(given)
-    stdin.close()
-    return await _end_of(transport, listener, None)
-
-
-async def _started(
+async def run(  # the command, and what it is given
     command: Sequence[str],
+    *,
+    cwd: Path,
     keep: int,
-    **settings: Any,  # noqa: ANN401  # those of `subprocess.Popen`
-) -> tuple[asyncio.SubprocessTransport, _Listener]:
-    """Start *command* in a group of its own; a cancellation meanwhile is raised by the next wait."""
-    # Cancelled in the middle of this, asyncio kills the process and knows nothing of its children, which may
-    # have begun. So the start is awaited to its end, and `_end_of` ends them all.
-    cancels: list[asyncio.CancelledError] = []
-    loop = asyncio.get_running_loop()
-    starting = loop.subprocess_exec(lambda: _Listener(keep), *command, start_new_session=True, **settings)
-    found = await finish(starting, cancels.append)
-    if cancels and (task := asyncio.current_task()) is not None:
-        task.cancel(*cancels[0].args)
-    return found
-
-
-async def _end_of(
-    transport: asyncio.SubprocessTransport, listener: _Listener, seconds: float | None
+    seconds: float | None = None,
+    given: bytes | None = None,
+    descriptors: Sequence[int] = (),
 ) -> ProcessEnd:
-    """How the process ended within *seconds*; nothing of it is left."""
-    # The exit is awaited and not the end of the output: a child in the background may hold that open.
+    """
+    Run *command* to its end, for *seconds* at most, or for all the time it wants.
+
+    It inherits *descriptors*, and reads what it is *given*. Without that it reads nothing, and both output
+    streams are one. Of each stream *keep* bytes are kept, half from its beginning and half from its end. It
+    gets a process group of its own, and what is left of that group is ended when the command has ended, when
+    time is up, and when we are cancelled. Raises `OSError` where the process cannot be started.
+    """
+    listener = _Listener(keep)
+    starting = asyncio.get_running_loop().subprocess_exec(
+        lambda: listener,
+        *command,
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if given is None else subprocess.PIPE,
+        cwd=cwd,
+        pass_fds=descriptors,
+        start_new_session=True,
+    )
     try:
+        # Cancelled in the middle of this, asyncio kills the process and knows nothing of its children, which
+        # may have begun. So the start is awaited to its end.
+        transport, _ = await finish(starting)
+        if given is not None:
+            stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+            # Not drained: a command that does not read it must not hold us up.
+            stdin.write(given)
+            stdin.close()
+        # The exit is awaited and not the end of the output: a child in the background may hold that open.
         await asyncio.wait({listener.exited}, timeout=seconds)
-        in_time = listener.exited.done()
+        code = transport.get_returncode() if listener.exited.done() else None
     finally:
-        try:
-            # The process has ended, but not its children: a server in the background would outlive its agent.
-            await _end_group(transport.get_pid())
-            await asyncio.wait({listener.closed}, timeout=_DRAIN)
-        finally:
-            transport.close()
-    code = transport.get_returncode() if in_time else None
+        await listener.end()
     return ProcessEnd(listener.output.text(), code, listener.errors.text())
 
 
@@ -120,10 +98,15 @@ class _Listener(asyncio.SubprocessProtocol):
 
     def __init__(self, keep: int) -> None:
         loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None  # once it has started
         self.exited: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
+        self._closed: asyncio.Future[None] = loop.create_future()
         self.output = _Kept(keep)
         self.errors = _Kept(keep)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Know the process that has started."""
+        self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Keep *data*, with what else came that way."""
@@ -135,7 +118,18 @@ class _Listener(asyncio.SubprocessProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the end is all we ask for
         """Tell that no process has the output open any more."""
-        self.closed.set_result(None)
+        self._closed.set_result(None)
+
+    async def end(self) -> None:
+        """Leave nothing of the process, if it has started."""
+        if self._transport is None:
+            return
+        try:
+            # The process has ended, but not its children: a server in the background would outlive its agent.
+            await _end_group(self._transport.get_pid())
+            await asyncio.wait({self._closed}, timeout=_DRAIN)
+        finally:
+            self._transport.close()
 
 
 @final
@@ -146,26 +140,24 @@ class _Kept:
 
     def __init__(self, keep: int) -> None:
         self._half = keep // 2
-        self._head = bytearray()
-        self._tail = bytearray()
+        self._data = bytearray()
         self._cut = 0
 
     def add(self, data: bytes) -> None:
-        """Keep *data* while there is room at the beginning, and push it through the end."""
-        room = self._half - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        excess = len(self._tail) - self._half
+        """Keep *data*, and cut what is too much out of the middle."""
+        self._data += data
+        excess = len(self._data) - 2 * self._half
         if excess > 0:
-            del self._tail[:excess]
+            del self._data[self._half : self._half + excess]
             self._cut += excess
 
     def text(self) -> str:
         """What was kept, with a count of what was not."""
         if not self._cut:
-            return (self._head + self._tail).decode(errors="replace")
-        head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
-        return f"{head}\n[... {self._cut:,} bytes cut ...]\n{tail}"
+            return self._data.decode(errors="replace")
+        head, tail = self._data[: self._half], self._data[self._half :]
+        note = f"\n[... {self._cut:,} bytes cut ...]\n"
+        return head.decode(errors="replace") + note + tail.decode(errors="replace")
 
 
 async def _end_group(group: int) -> None:

@@ -1,34 +1,63 @@
 """
-`ToolRunner`: performs `RunTool`.
+`ToolRunner` performs `RunTool`; and the result that a model gets of any value and any error.
 
 Theory of operation. A tool is work beside us that can be left behind: it can be asked to stop, and nothing
 makes it. So our own cancellation is never passed on as such. It is an order to stop the tool, after which
 there is still an answer to give: the tool may have done its work.
+
+Values and exceptions come from code of any quality. Their `repr` and `__str__` may raise in turn, they may
+contain themselves, and they may have ten megabytes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
-from ...effects.config import ToolSpec
-from ...effects.events import ToolFinished, ToolProgressed
-from ...effects.messages import Outcome
-from ...effects.requests import RunTool
+import attrs
+import msgspec
+
+from ...effects import Binary, Outcome, RunTool, ToolFinished, ToolProgressed, ToolSpec, clean
 from ...effects.validators import once
 from ..base import PerformContext
-from ..worker_pool import GRACE, CancelShield, Work, WorkerPool
+from ..worker_pool import GRACE, Work, WorkerPool
 from .decorator import Tool, ToolContext
 from .paths import roots
-from .result import MAX_RESULT, ToolEnd, end_of_error, end_of_value, truncate
 
 # Characters of one report that a tool makes while it runs.
 MAX_PROGRESS = 50_000
+
+# Characters kept of a result: more than any model can read, and about as much as a file with it may have.
+# It is a bound for memory and journals. What a conversation holds of a result is decided in one place, when
+# the result enters it; all that is kept here can be read there, a part at a time.
+MAX_RESULT = 1_000_000
+
+# Bytes kept of what a command says: as much as a result may have, and room to say how it ended.
+MAX_OUTPUT = MAX_RESULT - 10_000
+
+# Characters, at most, of the line with which a tool that returns a part says how to go on.
+NOTE = 100
+
+# Bytes of one file: a megabyte in base64, as which it is sent and kept. Providers take five at most.
+MAX_FILE_BYTES = 750_000
+
+# Bytes of all files of a result.
+MAX_FILES_BYTES = 5 * MAX_FILE_BYTES
+
+# Files of a result: of more in one request, some providers take small pictures only.
+MAX_RESULT_FILES = 20
+
+# Characters of a file's name: what a file system takes.
+_MAX_NAME = 255
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @final
@@ -70,7 +99,22 @@ class ToolRunner:
     async def __call__(self, request: RunTool, scene: PerformContext) -> ToolFinished:
         """Run the tool and return how it ended. Cancelled, it stops the tool and still returns that."""
         started = scene.clock.now()
-        progress = _Progress(request.id, scene)
+        loop, home, answered = asyncio.get_running_loop(), threading.get_ident(), False
+
+        def report(text: str) -> None:
+            if not answered:  # an abandoned tool may go on to report, and its call has its answer
+                text = truncate(text, MAX_PROGRESS)
+                scene.emit(ToolProgressed(at=scene.clock.now(), request=request.id, text=text))
+
+        def emit(text: str) -> None:
+            # At once where it can be: by way of the loop, the last report of an async tool would come
+            # behind its answer, and be dropped.
+            if threading.get_ident() == home:
+                report(text)
+            else:
+                with suppress(RuntimeError):  # the loop is closed, and with it the run
+                    loop.call_soon_threadsafe(report, text)
+
         context = ToolContext(
             cwd=self._roots[0],
             directories=self._roots,
@@ -82,12 +126,12 @@ class ToolRunner:
             deps=self._deps,
             result_limit=scene.config.compaction.result_limit,
             full_result=scene.full_result,
-            emit=progress,
+            emit=emit,
         )
         try:
             end = await self._run(request, context)
         finally:
-            progress.closed = True  # an abandoned tool may go on to report, and its call has its answer
+            answered = True
         ended = scene.clock.now()  # may be earlier than *started* on a clock that a test moves
         return ToolFinished(
             at=ended,
@@ -107,75 +151,142 @@ class ToolRunner:
             arguments = tool.bind(request.arguments, context)
         except ValueError as error:
             return ToolEnd(Outcome.ERROR, str(error))
-        function = partial(tool.function, **arguments)
+        name = f"tool {request.tool}" if tool.is_async else None
         try:
-            name = f"tool {tool.spec.name}" if tool.is_async else None
-            work = self._pool.start(function, name, end_of_value, end_of_error)
+            work = self._pool.start(partial(tool.function, **arguments), name, end_of_value, end_of_error)
         except RuntimeError as error:  # the system has no more threads
             return ToolEnd(Outcome.CRASHED, f"Tool execution crashed: {error}")
         return await self._watch(work, request.timeout)
 
     async def _watch(self, work: Work[ToolEnd], seconds: float | None) -> ToolEnd:
         """How *work* ended; it gets *seconds* and then the grace, and less when we are cancelled."""
-        why = await _stopped_waiting(work.ended, seconds)
-        if why is None:
-            end = _end_of(work.ended)
-            if end.outcome is Outcome.CANCELLED:  # we did not stop it
-                return ToolEnd(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
-            return end
-        work.stop()
-        said = "Cancelled" if why is Outcome.CANCELLED else f"Tool timed out after {seconds:g} s"
-        if await _stopped_waiting(work.ended, self._grace) is not None:
-            work.abandon()
+        reasons, ended = await work.outlast(seconds, self._grace), work.ended
+        why, said = Outcome.CANCELLED, "Cancelled"
+        if reasons and isinstance(reasons[0], TimeoutError):
+            why, said = Outcome.TIMED_OUT, f"Tool timed out after {seconds:g} s"
+        if not ended.done():
             return ToolEnd(why, f"{said}; it did not stop in time and may still be running")
-        end = _end_of(work.ended)
+        # One that was cancelled before it began has no more to say than that.
+        end = ToolEnd(Outcome.CANCELLED) if ended.cancelled() else ended.result()
         if end.outcome is Outcome.CANCELLED:
+            if not reasons:  # we did not stop it
+                return ToolEnd(Outcome.CRASHED, "Tool execution crashed: it cancelled itself")
             return ToolEnd(why, said)
-        if why is Outcome.CANCELLED:
-            # The order to stop came too late. The tool has had its effect, and a model that reads "cancelled"
-            # would do the work a second time.
-            return end
-        return ToolEnd(why, f"{said}; it ended shortly after:\n{end.content}", end.files)
+        if why is Outcome.TIMED_OUT:
+            return ToolEnd(why, f"{said}; it ended shortly after:\n{end.content}", end.files)
+        # The order to stop may have come too late. The tool has had its effect then, and a model that reads
+        # "cancelled" would do the work a second time.
+        return end
 
 
 @final
-class _Progress:
-    """Emits the reports of a tool, in the event loop it was made in, until it is *closed*."""
+@attrs.frozen
+class ToolEnd:
+    """How a tool ended, the text a model reads of it and the files that go with it."""
 
-    def __init__(self, request: str, scene: PerformContext) -> None:
-        self._request = request
-        self._scene = scene
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self.closed = False
-
-    def __call__(self, text: str) -> None:
-        # At once where it can be: by way of the loop, the last report of an async tool would come
-        # behind its answer, and be dropped.
-        if threading.get_ident() == self._thread:
-            self._emit(text)
-        else:
-            with suppress(RuntimeError):  # the loop is closed, and with it the run
-                self._loop.call_soon_threadsafe(self._emit, text)
-
-    def _emit(self, text: str) -> None:
-        if not self.closed:
-            now = self._scene.clock.now()
-            report = truncate(text, MAX_PROGRESS)
-            self._scene.emit(ToolProgressed(at=now, request=self._request, text=report))
+    outcome: Outcome
+    content: str = ""
+    files: tuple[Binary, ...] = ()
 
 
-async def _stopped_waiting(ended: asyncio.Future[ToolEnd], seconds: float | None) -> Outcome | None:
-    """None once *ended* is over; otherwise why we stopped waiting: time is up, or we are cancelled."""
-    why, shield = Outcome.TIMED_OUT, CancelShield()
+def end_of_error(error: BaseException) -> ToolEnd:
+    """The end of a tool that raised *error*: an exception, a cancellation, or what should end a process."""
+    if isinstance(error, asyncio.CancelledError):
+        return ToolEnd(Outcome.CANCELLED)
+    if isinstance(error, Exception):
+        return ToolEnd(Outcome.ERROR, f"Tool raised an exception: {error_text(error)}")
+    kind = type(error).__name__
+    text = f"Tool execution crashed: {kind}: {error_text(error)}".removesuffix(f": {kind}")
+    return ToolEnd(Outcome.CRASHED, text)
+
+
+def error_text(error: BaseException) -> str:
+    """The text of *error* and of what it groups; the name of its type where it has none or refuses."""
+    kind = type(error).__name__
     try:
-        await asyncio.wait({ended}, timeout=seconds)
-    except asyncio.CancelledError:
-        why = Outcome.CANCELLED
-        shield.absorb()
-    return None if ended.done() else why
+        text = str(error) or kind
+        if isinstance(error, BaseExceptionGroup):
+            text += ": " + "; ".join(map(error_text, error.exceptions))
+    except BaseException as another:  # noqa: BLE001  # __str__ is any code
+        return f"{kind}, whose message cannot be shown ({type(another).__name__})"
+    return text
 
 
-def _end_of(ended: asyncio.Future[ToolEnd]) -> ToolEnd:
-    """How a tool ended; one that was cancelled before it began has no more to say than that."""
-    return ToolEnd(Outcome.CANCELLED) if ended.cancelled() else ended.result()
+def end_of_value(value: object) -> ToolEnd:
+    """
+    The end of a tool that returned *value*: a `Binary`, a list or tuple with some among it, or anything else.
+
+    Each `Binary` becomes a file, and where it stood the text says what it is, or why it was left out. Raises
+    `TypeError` for one that cannot be written down, and for what should have been awaited.
+    """
+    # A list without a file in it is data, and goes to the model as one JSON text.
+    mixed = isinstance(value, list | tuple) and any(isinstance(part, Binary) for part in value)
+    parts = cast("Iterable[object]", value if mixed else [value])
+    texts: list[str] = []
+    files: list[Binary] = []
+    for part in parts:
+        if not isinstance(part, Binary):
+            texts.append(as_text(part))
+            continue
+        file = _writable(part.media_type, part.data, part.name)
+        label = f"{file.media_type}, {len(file.data):,} bytes{f', {file.name!r}' if file.name else ''}"
+        problem = _misfit(file, files)
+        texts.append(f"[left out: {label}; {problem}]" if problem else f"[{label}]")
+        files += [] if problem else [file]
+    return ToolEnd(Outcome.OK, "\n".join(filter(None, texts)), tuple(files))
+
+
+def _writable(media_type: object, data: object, name: object) -> Binary:
+    """A file as every journal and provider takes it; nothing has checked the tool's own."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        msg = f"the data of a Binary must be bytes; got {type(data).__name__}"
+        raise TypeError(msg)
+    if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
+        msg = f"the media type of a Binary must be such as 'image/png'; got {media_type!r}"
+        raise TypeError(msg)
+    return Binary(media_type=media_type, data=bytes(data), name=clean(str(name))[:_MAX_NAME])
+
+
+def _misfit(file: Binary, files: list[Binary]) -> str:
+    """Why *file* cannot go along with *files*; empty where it can."""
+    size = len(file.data)
+    # Providers refuse a request with an empty file in it. The file would stay in the history, so every later
+    # request of the conversation would fail, too.
+    if not size:
+        return "it is empty"
+    if size > MAX_FILE_BYTES:
+        return f"the limit for a file is {MAX_FILE_BYTES:,} bytes"
+    if size + sum(len(other.data) for other in files) > MAX_FILES_BYTES:
+        return f"the limit for all files of a result is {MAX_FILES_BYTES:,} bytes"
+    if len(files) == MAX_RESULT_FILES:
+        return f"the limit for a result is {MAX_RESULT_FILES} files"
+    return ""
+
+
+def as_text(value: object) -> str:
+    """*value* as text: a string as it is, None as nothing, others as JSON or, failing that, their repr."""
+    if value is None or isinstance(value, str):
+        return str(value or "")  # of a subclass, such as an enum's, only the text
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # else Python warns that it was never awaited
+        msg = "it returned something to be awaited: declare the tool with 'async def'"
+        raise TypeError(msg)
+    try:
+        return msgspec.json.encode(value).decode()
+    except Exception:  # noqa: BLE001  # of a type without JSON, or too deep
+        return repr(value)
+
+
+def truncate(text: str, limit: int) -> str:
+    """
+    *text* with at most about *limit* characters kept, from its beginning and its end, and fit for UTF-8.
+
+    What is cut from the middle is counted in its place. Lone surrogates, as in file names that are not
+    UTF-8, become question marks.
+    """
+    if len(text) > limit:
+        head, tail = limit - limit // 2, limit // 2
+        gone = len(text) - limit
+        text = f"{text[:head]}\n[... {gone:,} characters cut ...]\n{text[len(text) - tail :]}"
+    return clean(text)

@@ -16,10 +16,8 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 
 # Directories of what programs made, not looked into, unless the search begins there.
 SKIPPED = frozenset(
@@ -43,89 +41,88 @@ _MAX_CHOICES = 6
 REFUSED = 2
 
 
-@dataclass(frozen=True)
-class SearchOrder:
+def report(folder: int, only: str, shown: str, names: str, text: str | None, limit: int) -> Iterator[str]:
     """
-    What to look for below the directory open as *folder*, or in its file *only*.
+    What is found below the directory open as *folder*, or in its file *only*; at the end, what was left out.
 
     *shown* stands before every path in the output. *names* is a glob for paths, or empty; *text* a regular
-    expression for lines, or None to list the paths. At most *limit* are found.
+    expression for lines, or None to list the paths. At most *limit* are found. Raises `ValueError` for a
+    wrong pattern.
     """
-
-    folder: int
-    only: str
-    shown: str
-    names: str
-    text: str | None
-    limit: int
-
-
-@dataclass
-class Finder:
-    """Carries out an order; *missed* counts what was left out, by reason."""
-
-    order: SearchOrder
-    missed: Counter[str] = field(default_factory=Counter[str])
-
-    def lines(self) -> Iterator[str]:
-        """What is found, a line each, in the order of paths; raises `ValueError` for a wrong pattern."""
-        patterns = [pattern.split("/") for pattern in choices(self.order.names)]
-        try:
-            text = None if self.order.text is None else re.compile(self.order.text)
-        except (re.error, OverflowError, RecursionError) as error:
-            msg = f"{self.order.text!r} is not a regular expression of Python's: {error}"
-            raise ValueError(msg) from error
-        for path, folder in self._files():
-            if self.order.names and not any(matches(path.split("/"), pattern) for pattern in patterns):
-                continue
-            if text is None:
-                yield self.order.shown + path
-            else:
-                for number, line in self._hits(path, folder, text):
-                    yield f"{self.order.shown}{path}:{number}: {line}"
-
-    def _files(self) -> Iterator[tuple[str, int]]:
-        """Each file's path from where the search began, and its open directory."""
-        if self.order.only:
-            yield self.order.only, self.order.folder
+    missed = Counter[str]()  # by reason
+    patterns = [pattern.split("/") for pattern in choices(names)]
+    try:
+        wanted = None if text is None else re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        msg = f"{text!r} is not a regular expression of Python's: {error}"
+        raise ValueError(msg) from error
+    files = (
+        (path, where)
+        for path, where in _files(folder, only, missed)
+        if not names or any(matches(path.split("/"), pattern) for pattern in patterns)
+    )
+    for found, line in enumerate(_lines(files, wanted, missed)):
+        if found == limit:  # known only now that there is one more
+            yield f"[stopped after {found:,}; narrow the search]"
             return
-        for base, folders, names, folder in os.fwalk(".", onerror=self._unread, dir_fd=self.order.folder):
-            # In place, since `fwalk` descends into the names that are left here.
-            folders[:] = sorted(name for name in folders if name not in SKIPPED)
-            for name in sorted(names):
-                yield os.path.normpath(f"{base}/{name}"), folder
+        yield shown + line
+    if missed:
+        yield f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(missed.items()))}]"
 
-    def _unread(self, _error: OSError) -> None:
-        self.missed["unreadable"] += 1
 
-    def _hits(self, path: str, folder: int, text: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(self._text(path, folder).split("\n"), 1):
-            if text.search(line):
-                yield number, line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
+def _files(folder: int, only: str, missed: Counter[str]) -> Iterator[tuple[str, int]]:
+    """Each file's path from where the search began, and its open directory; in the order of paths."""
+    if only:
+        yield only, folder
+        return
 
-    def _text(self, path: str, folder: int) -> str:
-        """The text of a file, or nothing of one that is left out."""
-        try:
-            with open(path.rpartition("/")[2], "rb", opener=partial(_opener, folder)) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return ""
-                data = file.read(MAX_SEARCHED + 1)
-        except OSError as error:
-            if error.errno != errno.ELOOP:  # a symlink, whose target is searched where it lies
-                self.missed["unreadable"] += 1
-            return ""
-        if len(data) > MAX_SEARCHED:
-            self.missed[f"over {MAX_SEARCHED // 1_000_000} MB"] += 1
-        elif b"\0" in data[:SNIFFED]:
-            self.missed["binary"] += 1
-        else:
-            return data.decode(errors="replace")
+    def unread(_: OSError) -> None:
+        missed["unreadable"] += 1
+
+    for base, folders, names, where in os.fwalk(".", onerror=unread, dir_fd=folder):
+        # In place, since `fwalk` descends into the names that are left here.
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        for name in sorted(names):
+            yield os.path.normpath(f"{base}/{name}"), where
+
+
+def _lines(
+    files: Iterable[tuple[str, int]], wanted: re.Pattern[str] | None, missed: Counter[str]
+) -> Iterator[str]:
+    """The paths of *files*; or their lines that have what is *wanted*, each behind its path and number."""
+    for path, folder in files:
+        if wanted is None:
+            yield path
+            continue
+        for number, line in enumerate(_text(path, folder, missed).split("\n"), 1):
+            if wanted.search(line):
+                hit = line.rstrip("\r") if len(line) <= MAX_HIT else f"{line[:MAX_HIT]}..."
+                yield f"{path}:{number}: {hit}"
+
+
+def _text(path: str, folder: int, missed: Counter[str]) -> str:
+    """The text of a file, or nothing of one that is left out."""
+
+    def opener(name: str, flags: int) -> int:
+        # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+    try:
+        with open(path.rpartition("/")[2], "rb", opener=opener) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
+            data = file.read(MAX_SEARCHED + 1)
+    except OSError as error:
+        if error.errno != errno.ELOOP:  # a symlink, whose target is searched where it lies
+            missed["unreadable"] += 1
         return ""
-
-
-def _opener(folder: int, name: str, flags: int) -> int:
-    # A symlink is refused. Without O_NONBLOCK, opening a named pipe waits for a process that writes.
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    if len(data) > MAX_SEARCHED:
+        missed[f"over {MAX_SEARCHED // 1_000_000} MB"] += 1
+    elif b"\0" in data[:SNIFFED]:
+        missed["binary"] += 1
+    else:
+        return data.decode(errors="replace")
+    return ""
 
 
 def choices(pattern: str) -> list[str]:
@@ -170,30 +167,16 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return all(part == "**" for part in pattern[of:])
 
 
-def _say(line: str) -> None:
-    """Print *line* at once, so that a search that is stopped has found something."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def main(argument: str) -> int:
-    """Carry out the order in *argument*: says what is found and, at the end, what was left out."""
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
-    order = SearchOrder(**json.loads(argument))
-    finder = Finder(order)
-    found = 0
+    """Carry out the order in *argument*: what `report` takes, as a JSON list."""
+    # By lines, so that a search that is stopped has found something.
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]  # a text file
     try:
-        for line in finder.lines():
-            if found == order.limit:  # known only now that there is one more
-                _say(f"[stopped after {found:,}; narrow the search]")
-                return 0
-            _say(line)
-            found += 1
+        for line in report(*json.loads(argument)):
+            sys.stdout.write(f"{line}\n")
     except ValueError as error:
-        _say(str(error))
+        sys.stdout.write(f"{error}\n")
         return REFUSED
-    if finder.missed:
-        _say(f"[left out: {', '.join(f'{count} {why}' for why, count in sorted(finder.missed.items()))}]")
     return 0
 
 

@@ -22,7 +22,7 @@ from provers.invariants import state_faults
 
 from turnwheel.effects.events import ApprovalGiven
 from turnwheel.effects.messages import Outcome
-from turnwheel.performers.stores import sqlite_schema as layout
+from turnwheel.performers.stores import sqlite as layout
 from turnwheel.states.state import Done
 
 PROGRAM = Path(__file__).with_name("relay.py")

@@ -17,8 +17,7 @@ import pytest
 from turnwheel.effects.errors import JournalError, StoreConflict
 from turnwheel.performers.stores.base import SessionInfo, Store
 from turnwheel.performers.stores.sqlite import SQLiteStore
-from turnwheel.performers.stores.sqlite_file import APPLICATION_ID
-from turnwheel.performers.stores.sqlite_schema import LAYOUT_VERSION, UPGRADES
+from turnwheel.performers.stores.sqlite_file import APPLICATION_ID, LAYOUT_VERSION, UPGRADES
 
 LAYOUTS = Path(__file__).resolve().parent / "layouts"
 """For each layout there was, what a store of that time wrote, as sqlite3 dumps it."""

@@ -18,8 +18,8 @@ from turnwheel import Agent, Limits, tool
 from turnwheel.effects.errors import ConfigError, StoreError
 from turnwheel.effects.requests import CallModel
 from turnwheel.performers.stores import sqlite
+from turnwheel.performers.stores.base import Durability
 from turnwheel.performers.stores.sqlite import SQLiteStore
-from turnwheel.performers.stores.sqlite_schema import Durability
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 from turnwheel.testing.stores import StoreOver

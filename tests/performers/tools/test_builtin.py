@@ -76,7 +76,7 @@ def test_the_builtin_tools_are_these_in_this_order() -> None:
     ]
     assert [tool.spec.name for tool in builtin_tools() if tool.spec.edits] == ["write", "edit"]
     for tool in builtin_tools():  # each parameter has a text
-        assert tool.spec.schema.count('"description"') == len(tool.parameters.struct.__struct_fields__)
+        assert tool.spec.schema.count('"description"') == len(tool.parameters.__struct_fields__)
 
 
 # Staying inside

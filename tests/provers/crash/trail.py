@@ -39,7 +39,7 @@ from turnwheel.engine.journal.entries import (
     TakenOver,
     Titled,
 )
-from turnwheel.performers.stores import sqlite_schema as layout
+from turnwheel.performers.stores import sqlite as layout
 
 if TYPE_CHECKING:
     from turnwheel.effects import Effect
