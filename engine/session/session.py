@@ -293,7 +293,7 @@ class Session:
         entries = await store.load(self.id)
         # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
-            instead = await self._environment.redactor.replacement(instead)
+            instead = await self._environment.redactor.redacted(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
         copied, summary = fork_entries(entries, self.id, name, point)
         # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
