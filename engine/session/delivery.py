@@ -157,6 +157,8 @@ class Broker:
             raise ConfigError(msg)
         self._size = size
         self._closed = False
+        # Whether it ever had a subscriber: most sessions have none, and publish many notices.
+        self.used = False
         # Weak: a subscriber that broke out of its loop and never closed must not be fed for ever.
         self._buffers: WeakSet[_Buffer] = WeakSet()
         # Strong while a task waits: nothing else need hold a task whose only wish is the next notice.
@@ -170,6 +172,7 @@ class Broker:
             buffer.end()
         else:
             self._buffers.add(buffer)
+            self.used = True
         return Subscription(buffer)
 
     def publish(self, notice: Notice) -> None:

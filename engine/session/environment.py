@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
+from ...effects.messages import Role
+from ...effects.usage import Spent
 from ...performers.base import noop
+from ...states.state import Done
 from .delivery import Delivery
 
 if TYPE_CHECKING:
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from ...effects.notices import DoneReason, Notice
     from ...effects.records import Change
     from ...effects.requests import AskApproval
-    from ...effects.usage import Spent
     from ...performers.base import Clock
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -40,13 +42,8 @@ class Titles(StrEnum):
     MODEL = "model"
 
 
-class Drainable(Protocol):
-    """A running session, as an agent sees it that drains."""
-
-    # A protocol: the runner imports this module, and the agent needs this one method only.
-    async def drain(self, within: float | None) -> None:
-        """End the running work, and let go."""
-        ...
+Drain = Callable[["float | None"], Awaitable[None]]
+"""Ends the work of a running session, and lets go; see `Session.drain`."""
 
 
 @final
@@ -76,26 +73,63 @@ class Environment:
     # A child that is only looked at has none: that is how `check_runner` tells the two apart.
     task: Input | None = None
     redactor: Redactor | None = None
-    # Shared and mutable, on purpose: one set for all sessions of an agent.
-    at_work: set[Drainable] = attrs.field(factory=set)
+    # How to drain each running session. Shared and mutable, on purpose: one set for all of an agent.
+    at_work: set[Drain] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Result:
+    """
+    A run that has ended, or rests.
+
+    *text* is the last answer. *reason* is why it ended, None where it rests; *waiting* are the open questions
+    then. *spent* is its account (turns, tokens, USD, seconds). *detail* adds to *reason*, such as the
+    provider's error message.
+    """
+
+    session: str
+    run: str
+    text: str
+    reason: DoneReason | None
+    spent: Spent
+    waiting: tuple[AskApproval, ...] = ()
+    detail: str = ""
+
+    @classmethod
+    def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
+        """The result of *machine*'s run, as far as it has come."""
+        over = machine.state if isinstance(machine.state, Done) else None
+        return cls(
+            session=session,
+            run=machine.memory.run,
+            text=_last_answer(machine),
+            reason=None if over is None else over.reason,
+            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
+            spent=machine.memory.spent if over is None else over.spent,
+            waiting=waiting,
+            detail="" if over is None else over.detail,
+        )
+
+
+def _last_answer(machine: Machine) -> str:
+    """The text of the last assistant message since the last prompt."""
+    history = machine.memory.history
+    # No further than the prompt: an earlier run's answer is not this one's. By index, since a slice of a long
+    # history copies it.
+    for index in range(len(history) - 1, -1, -1):
+        message = history[index]
+        if message.role is Role.ASSISTANT:
+            return message.text
+        if message.role is Role.USER:
+            break
+    return ""
 
 
 # Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;
 # their members are documented at `Result` and `Session`.
 # ruff: noqa: D102  # see above
-
-
-class ChildResult(Protocol):
-    """The result of a child's run, as its parent reads it."""
-
-    # Properties and not fields: `Result` is frozen, and a field of a protocol would have to be writable.
-    @property
-    def text(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-    @property
-    def reason(self) -> DoneReason | None: ...
 
 
 # Only what a parent uses, so that the two classes can change apart from each other.
@@ -118,7 +152,7 @@ class ChildSession(Protocol):
     def queue(self) -> tuple[Mail, ...]: ...
     @property
     def spent(self) -> Spent: ...
-    def result(self) -> ChildResult: ...
+    def result(self) -> Result: ...
     async def load(self) -> Self: ...
     # The parent sends text only: files and a sender are for people.
     def stream(

@@ -9,28 +9,19 @@ prompt gets a run of its own. Inputs pass one lock: they are journaled first, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Self, final
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects import is_notice
-from ...effects.errors import (
-    ConfigError,
-    JournalError,
-    SessionBusy,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    TurnwheelError,
-    UnknownSession,
-    WorldError,
-)
+from ...effects import errors, is_notice
 from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
 from ...effects.notices import ApprovalRequested, Notice, SettingChanged
 from ...effects.records import SetMode
-from ...effects.requests import AskApproval, Cancel, Request, RunAgent
+from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
 from ...states.rules.inputs import prompt_group
 from ...states.state import Done
@@ -46,7 +37,6 @@ from .titles import Titler
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...performers.base import Performer
     from ...performers.stores.base import Store
     from ..inputs import Input
     from .environment import Environment, OpenSession
@@ -64,40 +54,21 @@ POST_TRIES = 20
 """How often an input is tried again where another process, which may be busy, wrote first."""
 
 
-@final
-@attrs.frozen
-class Unowned:
-    """No caller runs it here."""
+class Owner(Enum):
+    """Who uses a session object now."""
+
+    NOBODY = auto()
+    # A caller is about to run it.
+    CLAIMING = auto()
+    # A run goes on here.
+    DRIVING = auto()
+    # The caller left its stream; the work is being stopped.
+    LEAVING = auto()
+    # The session object was closed.
+    CLOSED = auto()
 
 
-@final
-@attrs.frozen
-class Claiming:
-    """A caller is about to run it."""
-
-
-@final
-@attrs.frozen
-class Driving:
-    """A run goes on here."""
-
-    driver: Driver
-
-
-@final
-@attrs.frozen
-class Leaving:
-    """The caller left its stream; the work is being stopped."""
-
-
-@final
-@attrs.frozen
-class Closed:
-    """The session object was closed."""
-
-
-Ownership = Unowned | Claiming | Driving | Leaving | Closed
-"""Who uses a session object now. Not an enum: only a driving one has a driver."""
+RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
 
 @final
@@ -115,24 +86,22 @@ class SessionRunner:
     ) -> None:
         self.id = id
         self.environment = environment
-        self.performers: Performers = environment.performers
         self.log = SessionLog(id, store, environment.redactor, fresh=fresh)
-        self._store = store
-        self._opens = opens
-        # Both made when first used: most sessions have neither children nor subscribers.
-        self._children: Children | None = None
-        self._broker: Broker | None = None
+        self.children = Children(self.log, environment, opens)
+        self.broker = Broker(environment.watch.buffer)
+        self.performers: Performers = environment.performers
         # A host's own performer of `RunAgent` replaces this one.
         if environment.config.children:
-            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
-            self.performers = {RunAgent: runner, **environment.performers}
-        self.owner: Ownership = Unowned()
+            self.performers = {RunAgent: ChildRunner(self.children), **environment.performers}
+        self.owner = Owner.NOBODY
+        # The driver of the run here, while one goes on.
+        self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
         titles = Titles.OFF if environment.config.agent else environment.titles
         self._titled = titles is Titles.INLINE
         self._titler = None
         if titles is Titles.MODEL:
-            self._titler = Titler(id, lambda: self.log.state, environment, self.add)
+            self._titler = Titler(self.log, environment, partial(self.add, closed=True))
         # Set when a stream has ended altogether.
         self._free = asyncio.Event()
         # Held while entries are read or inputs written, never while a run goes on.
@@ -140,38 +109,16 @@ class SessionRunner:
         self._ran = False
         self._drains = False
 
-    @property
-    def children(self) -> Children:
-        """The children of the session, also those that another process runs."""
-        if self._children is None:
-            self._children = Children(self.id, self.environment, self._store, self._opens)
-        return self._children
-
-    @property
-    def broker(self) -> Broker:
-        """Passes the notices of runs here on to subscribers."""
-        if self._broker is None:
-            self._broker = Broker(self.environment.watch.buffer)
-            if isinstance(self.owner, Closed):
-                # Subscribed behind the end: with an open broker, the subscriber would wait for ever.
-                self._broker.close()
-        return self._broker
-
-    @property
-    def driver(self) -> Driver | None:
-        """The driver of the run here, if one goes on."""
-        return self.owner.driver if isinstance(self.owner, Driving) else None
-
     async def load(self) -> None:
         """Read the new entries of the journal."""
         async with self._lock:
             # The owner knows more than the store: it has steps that are not written yet.
-            if not isinstance(self.owner, Claiming | Driving):
+            if self.owner not in RUNNING:
                 await self._read()
 
     async def _read(self) -> None:
-        if isinstance(self.owner, Closed):
-            raise SessionClosed(self.id)
+        if self.owner is Owner.CLOSED:
+            raise errors.SessionClosed(self.id)
         await self.log.read()
 
     # Running it
@@ -180,64 +127,61 @@ class SessionRunner:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
-        watch = self.environment.watch
         try:
             begun = await self._first(prompt)
             while begun is not None:
-                stream = self._drive(*begun, wait=wait)
-                # Partial texts are the default, and a filter would cost a frame for each notice.
-                shown = stream if watch.include_partial else watch.shown(stream)
+                shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
                 async with aclosing(shown) as notices:
                     try:
                         async for notice in notices:
-                            if self._broker is not None:
-                                self._broker.publish(notice)
+                            if self.broker.used:
+                                self.broker.publish(notice)
                             yield notice
                     except GeneratorExit:
                         # Before the work is stopped, which may take a while: the next caller waits for that
                         # end instead of getting `SessionBusy`.
-                        self._change_owner(Leaving())
+                        self._change_owner(Owner.LEAVING)
                         raise
                 await self._hand_over(begun[0])
                 begun = await self._next()
-        except TurnwheelError:
+        except errors.TurnwheelError:
             # The machine may have taken a step that the store refused: the journal decides what happened.
-            if self.log.kept and self.log.stale:
-                with suppress(TurnwheelError):
+            if self.log.stale:
+                with suppress(errors.TurnwheelError):
                     async with self._lock:
                         await self.log.read()
             raise
         finally:
             # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
-            self._change_owner(Unowned())
-            self.environment.at_work.discard(self)
+            self._change_owner(Owner.NOBODY)
+            self.environment.at_work.discard(self.drain)
             # Last: a caller that waits for it looks at the owner next.
             self._free.set()
 
-    def _change_owner(self, owner: Ownership) -> None:
+    def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
-        if not isinstance(self.owner, Closed):
-            self.owner = owner
+        if self.owner is not Owner.CLOSED:
+            self.owner, self.driver = owner, driver
 
     async def _claim(self) -> None:
         # A caller may break out of a stream and begin the next one at once. The first stream gets a few turns
         # of the loop to notice, and the caller is not refused.
         for _ in range(TURNS_TO_NOTICE):
-            if not isinstance(self.owner, Claiming | Driving):
+            if self.owner not in RUNNING:
                 break
             await asyncio.sleep(0)
-        while isinstance(self.owner, Leaving):
+        while self.owner is Owner.LEAVING:
             await self._free.wait()
         # No await between looking and taking: no other caller gets a turn in between.
-        if isinstance(self.owner, Closed) or self._drains:
-            raise SessionClosed(self.id)
-        if not isinstance(self.owner, Unowned):
-            raise SessionBusy(self.id)
-        self.owner = Claiming()
+        if self.owner is Owner.CLOSED or self._drains:
+            raise errors.SessionClosed(self.id)
+        if self.owner is not Owner.NOBODY:
+            raise errors.SessionBusy(self.id)
+        self._change_owner(Owner.CLAIMING)
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
-            self.environment.at_work.add(self)
+            self.environment.at_work.add(self.drain)
         self._free.clear()
 
     async def _first(self, prompt: Input | None) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -252,10 +196,10 @@ class SessionRunner:
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
                 if state.unfinished:
-                    raise SessionBusy(self.id)
+                    raise errors.SessionBusy(self.id)
                 event = await self._posted(prompt)
             elif state.machine is None and not state.prompted:
-                raise UnknownSession(self.id)
+                raise errors.UnknownSession(self.id)
             if event is not None or log.state.unfinished or self._due() is None:
                 return await self._begin(event)
         return await self._settled()
@@ -275,9 +219,9 @@ class SessionRunner:
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
         # Kept for this caller: in the gap between two runs no other one may take the session.
-        self._change_owner(Claiming())
+        self._change_owner(Owner.CLAIMING)
         # A run that rests or was drained is unfinished, and only `resume` goes on with it.
-        over = self.log.state.unfinished or isinstance(self.owner, Closed)
+        over = self.log.state.unfinished or self.owner is Owner.CLOSED
         return None if over else await self._settled()
 
     async def _settled(self) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -318,8 +262,8 @@ class SessionRunner:
             name = environment.new_id() if task is None else task.id
             first = await log.open_run(name, environment.config, at, prompt, titled=self._titled)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
-        if log.state.machine is None or isinstance(self.owner, Closed):
-            raise SessionClosed(self.id)
+        if log.state.machine is None or self.owner is Owner.CLOSED:
+            raise errors.SessionClosed(self.id)
         driver = Driver(
             machine=log.state.machine,
             performers=self.performers,
@@ -329,9 +273,6 @@ class SessionRunner:
             full_result=log.full_result,
             rested=environment.rested,
         )
-        if self._children is not None:
-            # Anew for each run: the driver of the last one is gone, and its inbox has no reader.
-            self._children.wake, self._children.check_ownership = driver.inbox.wake, log.look
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
@@ -339,7 +280,8 @@ class SessionRunner:
         log.listener = driver.post
         if environment.redactor is not None:
             environment.redactor.mark_running()
-        self.owner, self._ran = Driving(driver), True
+        self._change_owner(Owner.DRIVING, driver)
+        self._ran = True
         return driver, first
 
     async def _hand_over(self, driver: Driver) -> None:
@@ -355,24 +297,31 @@ class SessionRunner:
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
+        found: list[errors.WorldError] = []
+
+        def stop(error: errors.WorldError) -> None:
+            found.append(error)
+            # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
+            driver.inbox.close()
+
+        # Anew for each run: the driver of the last one is gone, and its inbox has no reader. A child that
+        # finds another owner at work ends this run, too: that owner drives both.
+        self.children.wake, self.children.abort = driver.inbox.wake, stop
         effects = driver.effects(first, wait=wait)
         # Left in reverse order: the poller looks for another owner until the work has stopped.
-        async with StorePoller(self.log, driver, self.environment.poll) as poller, aclosing(effects):
-            if self._children is not None:
-                # A child that finds another owner at work ends this run, too: that owner drives both.
-                self._children.abort = poller.stop
+        async with polled(self.log, self.environment.poll, stop), aclosing(effects):
             async for effect in effects:
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
-                # them with the old one, which `in_mode` makes good.
-                if self._children is not None and isinstance(effect, SettingChanged):
-                    await self._children.follow(effect.change, driver.machine)
+                # them with the old one, which `take_over` makes good.
+                if self.children.here and isinstance(effect, SettingChanged):
+                    await self.children.follow(effect.change)
                 if is_notice(effect):
                     yield effect
         # The driver ended because of it, and knows no error itself.
-        if poller.found is not None:
-            raise poller.found
+        if found:
+            raise found[0]
         # The stream came to its own end, so machine and journal agree.
-        if not isinstance(self.owner, Closed):
+        if self.owner is not Owner.CLOSED:
             self.log.stale = False
 
     # Inputs
@@ -390,7 +339,7 @@ class SessionRunner:
                 return None
             check_room(made, self.log.state, self.id)
             # While a child runs here, its own machine says what becomes of the input.
-            if not isinstance(self.owner, Claiming | Driving):
+            if self.owner not in RUNNING:
                 check_reader(self.log, self.environment, made)
             return Posted(event=made)
 
@@ -409,14 +358,14 @@ class SessionRunner:
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
-                except StoreConflict as conflict:
+                except errors.StoreConflict as conflict:
                     # The run here lost the session: its driver finds out by itself, the caller now.
                     if driven:
                         raise
                     # A shorter journal was deleted and begun anew: nothing that is known here holds.
                     self.log.stale = conflict.actual < conflict.expected
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
-        raise StoreError(msg)
+        raise errors.StoreError(msg)
 
     async def _has_task(self) -> bool:
         """Whether a child's task is journaled; journals it where it is not."""
@@ -431,11 +380,11 @@ class SessionRunner:
         """The log, while no caller can run the session; `SessionBusy` where a run is unfinished."""
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
-            if isinstance(self.owner, Claiming | Driving | Leaving):
-                raise SessionBusy(self.id)
+            if self.owner in {*RUNNING, Owner.LEAVING}:
+                raise errors.SessionBusy(self.id)
             await self._read()
             if self.log.state.unfinished:
-                raise SessionBusy(self.id)
+                raise errors.SessionBusy(self.id)
             yield self.log
 
     # Letting go of it
@@ -452,7 +401,7 @@ class SessionRunner:
         if (driver := self.driver) is not None:
             driver.drain()
         # Together with the children: the time is for all of them, not for one after the other.
-        known = [] if self._children is None else self._children.drained(within)
+        known = [child.drain(within) for child in self.children.here.values()]
         children = asyncio.gather(*known, return_exceptions=True)
         over = await self._over(within)
         await children
@@ -466,29 +415,27 @@ class SessionRunner:
         """Whether the stream ended within *within* seconds (None: however long it takes)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                while isinstance(self.owner, Claiming | Driving | Leaving):
+                while self.owner in {*RUNNING, Owner.LEAVING}:
                     await self._free.wait()
                 return True
         return False
 
     async def close(self) -> None:
         """Let go; a running run is left unfinished. Closing twice is fine."""
-        driver, before = self.driver, self.owner
-        # Before the first await: nothing may begin while the rest is being stopped.
-        self.owner = Closed()
-        if isinstance(before, Closed):
+        if self.owner is Owner.CLOSED:
             return
+        driver = self.driver
+        # Before the first await: nothing may begin while the rest is being stopped.
+        self._change_owner(Owner.CLOSED)
         try:
             if driver is not None:
                 await driver.leave()
         finally:
             # The parent's work is over by now, so no child is opened behind this.
-            if self._children is not None:
-                await self._children.close()
+            await self.children.close()
             if self._titler is not None:
                 await self._titler.stop()
-            if self._broker is not None:
-                self._broker.close()
+            self.broker.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
             if self._ran and self.environment.ended is not None:
                 over = self.log.state.machine is not None and self.log.state.machine.state
@@ -501,11 +448,7 @@ class SessionRunner:
 
 def child_agent(log: SessionLog, environment: Environment) -> str:
     """Which child agent the session of *log* belongs to, empty for none."""
-    # A copy of a child has no parent: a person runs it like any other session.
-    if log.state.copied:
-        return ""
-    machine = log.state.machine
-    return environment.config.agent if machine is None else machine.config.agent
+    return environment.config.agent if log.state.machine is None else log.state.agent
 
 
 def check_runner(log: SessionLog, environment: Environment) -> None:
@@ -514,7 +457,7 @@ def check_runner(log: SessionLog, environment: Environment) -> None:
     agent = child_agent(log, environment)
     if agent and (agent != environment.config.agent or environment.task is None):
         msg = f"session {log.session!r} is a child; resume its parent"
-        raise ConfigError(msg)
+        raise errors.ConfigError(msg)
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
@@ -525,62 +468,50 @@ def check_reader(log: SessionLog, environment: Environment, event: Post) -> None
         return
     # A child that was named but never begun has no journal yet: its task has to be the first entry.
     if machine is None and environment.task is None:
-        raise UnknownSession(log.session)
+        raise errors.UnknownSession(log.session)
     if machine is not None and machine.done:
         msg = f"child session {log.session!r} has ended; speak to its parent"
-        raise ConfigError(msg)
+        raise errors.ConfigError(msg)
 
 
 # Other processes
 
 
-@final
-class StorePoller:
+@asynccontextmanager
+async def polled(
+    log: SessionLog, poll: float, stop: Callable[[errors.WorldError], None]
+) -> AsyncGenerator[None, None]:
     """
-    Reads the inputs of other processes to the session of *log* every *poll* seconds, while *driver* runs it.
+    Read the inputs of other processes to the session of *log* every *poll* seconds.
 
-    Where another process owns the session now, or wrote an unreadable entry, it closes the driver's inbox:
-    the run stays as it is journaled, and `found` is the reason.
+    Where another process owns the session now, or wrote an unreadable entry, *stop* gets the error: the run
+    stays as it is journaled.
     """
 
-    def __init__(self, log: SessionLog, driver: Driver, poll: float) -> None:
-        self.found: WorldError | None = None
-        self._log = log
-        self._driver = driver
-        self._poll = poll
-        self._task: asyncio.Task[None] | None = None
-
-    def stop(self, error: WorldError) -> None:
-        """Stop the driver because of *error*."""
-        self.found = error
-        # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
-        self._driver.inbox.close()
-
-    async def _look(self) -> None:
-        while self.found is None:
+    async def look() -> None:
+        while True:
             # Real seconds and not the session's clock: other processes do not live by a test's time.
-            await asyncio.sleep(self._poll)
+            await asyncio.sleep(poll)
             try:
-                await self._log.look()
-            except (StoreConflict, JournalError) as error:
-                self.stop(error)
-            except WorldError:
+                await log.look()
+            except (errors.StoreConflict, errors.JournalError) as error:
+                stop(error)
+                return
+            except errors.WorldError:
                 # A store that fails now and then. If it keeps failing, the driver's next append says so.
                 continue
 
-    async def __aenter__(self) -> Self:
-        # Without a store there is no other process.
-        if self._log.kept:
-            self._task = asyncio.ensure_future(self._look())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+    # Without a store there is no other process.
+    task = asyncio.ensure_future(look()) if log.kept else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
             with suppress(asyncio.CancelledError):
                 # A poller that broke is a bug, and must not go unnoticed.
-                self._task.result()
+                task.result()
 
 
 async def take_over(
@@ -597,8 +528,12 @@ async def take_over(
     recovery = recover(machine, at, unbegun)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
+    # A child may never have begun, and would start in the mode of the time when it was asked for. Of several
+    # changes since, the last one holds.
+    changes = [event.change for event in posted if isinstance(event, ControlReceived)]
+    modes = [change.mode for change in changes if isinstance(change, SetMode)]
     again = [
-        in_mode(request, posted)
+        attrs.evolve(request, mode=modes[-1]) if modes and isinstance(request, RunAgent) else request
         for request in recovery.again
         if not isinstance(request, AskApproval) or request.id not in answered
     ]
@@ -611,14 +546,3 @@ async def take_over(
         if isinstance(one, AskApproval)
     ]
     return (*again, *notices), recovery.events
-
-
-def in_mode(request: Request | Cancel, posted: Iterable[Post]) -> Request | Cancel:
-    """*request*; for a child, with the mode that an event in *posted* chose since."""
-    # The child may never have begun, and would start in the mode of the time when it was asked for.
-    if isinstance(request, RunAgent):
-        # In their order: of several changes the last one holds.
-        for event in posted:
-            if isinstance(event, ControlReceived) and isinstance(event.change, SetMode):
-                request = attrs.evolve(request, mode=event.change.mode)
-    return request

@@ -16,18 +16,14 @@ from contextlib import aclosing
 from copy import copy
 from typing import TYPE_CHECKING, cast, final
 
-import attrs
-
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
-from ...effects.messages import Role
-from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
+from ...effects.notices import InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
-from ...states.state import Done
 from ..inputs import (
     Input,
     approval_event,
@@ -39,13 +35,14 @@ from ..inputs import (
 )
 from ..journal.entries import Titled
 from ..journal.summary import first_line
-from .environment import Environment
-from .runner import Closed, SessionRunner
+from .environment import Environment, Result
+from .runner import Owner, SessionRunner
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from ...effects.messages import Binary
+    from ...effects.notices import DoneReason
     from ...effects.records import Change
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -54,55 +51,6 @@ if TYPE_CHECKING:
     from ..machine import Machine
     from ..open_work import ChildLink
     from .delivery import Subscription
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Result:
-    """
-    A run that has ended, or rests.
-
-    *text* is the last answer. *reason* is why it ended, None where it rests; *waiting* are the open questions
-    then. *spent* is its account (turns, tokens, USD, seconds). *detail* adds to *reason*, such as the
-    provider's error message.
-    """
-
-    session: str
-    run: str
-    text: str
-    reason: DoneReason | None
-    spent: Spent
-    waiting: tuple[AskApproval, ...] = ()
-    detail: str = ""
-
-    @classmethod
-    def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
-        """The result of *machine*'s run, as far as it has come."""
-        over = machine.state if isinstance(machine.state, Done) else None
-        return cls(
-            session=session,
-            run=machine.memory.run,
-            text=_last_answer(machine),
-            reason=None if over is None else over.reason,
-            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
-            spent=machine.memory.spent if over is None else over.spent,
-            waiting=waiting,
-            detail="" if over is None else over.detail,
-        )
-
-
-def _last_answer(machine: Machine) -> str:
-    """The text of the last assistant message since the last prompt."""
-    history = machine.memory.history
-    # No further than the prompt: an earlier run's answer is not this one's. By index, since a slice of a long
-    # history copies it.
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
-        if message.role is Role.ASSISTANT:
-            return message.text
-        if message.role is Role.USER:
-            break
-    return ""
 
 
 @final
@@ -171,14 +119,14 @@ class Session:
         """The open questions: its own, then those of its children."""
         # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
         quiet = self._log.state.stopped or not self._log.state.unfinished
-        of_children = () if quiet else self._runner.children.waiting(self.machine)
-        return (*self._log.state.questions, *of_children)
+        children = [] if quiet else self._runner.children.known
+        return (*self._log.state.questions, *[asked for child in children for asked in child.waiting])
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""
         # From the machine and not from the runner: a child of another process is listed, too.
-        return self._runner.children.links(self.machine)
+        return self._runner.children.links
 
     def child(self, call: str) -> Session:
         """
@@ -188,7 +136,7 @@ class Session:
         `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
         # A shallow copy: the same runner, but marked, so that the parent's own object stays as it is.
-        lent = cast("Session", copy(self._runner.children.session(call, self.machine)))
+        lent = cast("Session", copy(self._runner.children.session(call)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent
 
@@ -227,7 +175,7 @@ class Session:
         await self._runner.load()
         # Children of a run that has ended change nothing any more.
         if self._log.state.unfinished:
-            await self._runner.children.load(self.machine)
+            await self._runner.children.load()
         return self
 
     # Runs and branches
@@ -351,7 +299,7 @@ class Session:
                     # Now: the run of a later prompt may follow in the same stream.
                     mine = self.result()
         # Closed or drained before this prompt's turn came. It is in the queue, so nothing is lost.
-        if isinstance(self._runner.owner, Closed) or sender in [mail.id for mail in self.queue]:
+        if self._runner.owner is Owner.CLOSED or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         # Without a prompt of its own (`resume`) it is the latest run.
         return mine or self.result()
@@ -448,13 +396,14 @@ class Session:
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()
-        child = self._runner.children.asking(request, self.machine)
         # After an interrupt the children's questions are withdrawn; the error then names the parent's own.
-        if child is None or self._log.state.stopped:
-            await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
-        else:
-            # Through the child's own session: the answer belongs in the journal that the child's run reads.
-            await child.approve(request, decision, by=by)
+        if not self._log.state.stopped:
+            for child in self._runner.children.known:
+                if request in [question.id for question in child.waiting]:
+                    # Through the child's own session: the answer belongs in the journal that its run reads.
+                    await child.approve(request, decision, by=by)
+                    return
+        await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
 
     async def control(self, change: Change) -> None:
         """

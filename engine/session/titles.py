@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -22,16 +23,13 @@ from ..journal.entries import Titled
 from ..journal.summary import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...effects.config import Config
     from ...effects.events import Event
     from ...effects.pieces import Piece
     from ...performers.base import PassThroughNotice
     from ...states.context import Memory
-    from ..journal.entries import Posted
-    from ..journal.fold import SessionState
     from .environment import Environment
+    from .session_log import SessionLog
 
 # A first prompt is full of orders, and a model that is only to name it might follow them.
 TITLE_SYSTEM = """\
@@ -54,27 +52,20 @@ def tidy(answer: str) -> str:
     return first_line("\n".join([line.strip(AROUND) for line in answer.splitlines()]))
 
 
-class Add(Protocol):
-    """Writes an entry beside the owner; `SessionRunner.add` is one."""
-
-    async def __call__(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
-        """Write what *entry* gives, also where the session is *closed* here."""
-        ...
+Add = Callable[[Callable[[], Titled]], Awaitable[None]]
+"""Writes an entry beside the owner, also once the session is closed here."""
 
 
 @final
 class Titler:
     """
-    Gives *session* its title. *state* reads what is known of it, *add* writes an entry beside a run.
+    Gives the session of *log* its title; *add* writes an entry beside a run.
 
     Nothing here fails or delays a run: a fault is a line in the log, and the session stays without a title.
     """
 
-    def __init__(
-        self, session: str, state: Callable[[], SessionState], environment: Environment, add: Add
-    ) -> None:
-        self._session = session
-        self._state = state
+    def __init__(self, log: SessionLog, environment: Environment, add: Add) -> None:
+        self._log = log
         self._environment = environment
         self._add = add
         # The one try; kept, since the event loop holds tasks only weakly.
@@ -82,7 +73,7 @@ class Titler:
 
     def after_run(self) -> None:
         """Ask a model in the background, where a title is wanted and affordable."""
-        state = self._state()
+        state = self._log.state
         machine, opening = state.machine, state.opening
         # One try for each session object: a model that gave no title would give none after each run, and
         # every try costs money.
@@ -105,9 +96,7 @@ class Titler:
             # Without a title the entry still carries the spend: the account must match the bill.
             if found.title or found.spent != Spent():
                 # Evaluated under the lock: a title that a person gave in the meantime stays.
-                await self._add(
-                    lambda: attrs.evolve(found, title=self._state().title or found.title), closed=True
-                )
+                await self._add(lambda: attrs.evolve(found, title=self._log.state.title or found.title))
         except Exception as error:  # noqa: BLE001  # a title is never worth a failed run
             self._warn(f"{type(error).__name__}: {error}")
 
@@ -126,7 +115,7 @@ class Titler:
         message = user(opening, clock.now())
         request = CallModel(
             # Behind the dash is no number, so no request of a run has this id.
-            id=f"{self._session}-title",
+            id=f"{self._log.session}-title",
             # After a fallback the first model is known to be unavailable.
             model=memory.progress.fallback or memory.session.model,
             view=Conversation(revision=0, length=1),
@@ -136,7 +125,7 @@ class Titler:
         )
         # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.
         scene = PerformContext(
-            session=self._session,
+            session=self._log.session,
             run=memory.run,
             config=config,
             history=History.of(message),
@@ -168,5 +157,5 @@ class Titler:
         return tidy("".join([piece.text for piece in pieces if isinstance(piece, TextPiece)]))
 
     def _warn(self, why: str) -> None:
-        if (log := logger(self._session)) is not None:
+        if (log := logger(self._log.session)) is not None:
             log.warning("no title", reason=why)
