@@ -156,11 +156,7 @@ class ChildSession(Protocol):
     async def load(self) -> Self: ...
     # The parent sends text only: files and a sender are for people.
     def stream(
-        self,
-        prompt: str | None = None,
-        *,
-        id: str | None = None,  # noqa: A002  # as Session
-        wait: bool = False,
+        self, prompt: str | None = None, *, id: str | None = None, wait: bool = False
     ) -> AsyncGenerator[Notice, None]: ...
     # These pass on what a person did at the parent.
     async def approve(self, request: str, decision: Decision = ..., *, by: str = "") -> None: ...

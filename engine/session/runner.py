@@ -77,7 +77,7 @@ class SessionRunner:
 
     def __init__(
         self,
-        id: str,  # noqa: A002  # the field's word
+        id: str,
         environment: Environment,
         store: Store | None,
         opens: OpenSession,

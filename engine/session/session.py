@@ -64,12 +64,7 @@ class Session:
     """
 
     def __init__(
-        self,
-        id: str,  # noqa: A002  # the field's word
-        environment: Environment,
-        store: Store | None = None,
-        *,
-        fresh: bool = False,
+        self, id: str, environment: Environment, store: Store | None = None, *, fresh: bool = False
     ) -> None:
         self.id = id
         # A child that the parent's caller looks at: it shares the runner, and may not run or close it.
@@ -208,11 +203,7 @@ class Session:
             await log.branch(run, self._now())
 
     async def fork(
-        self,
-        id: str | None = None,  # noqa: A002  # the field's word
-        *,
-        at: int | None = None,
-        instead: Replacement | None = None,
+        self, id: str | None = None, *, at: int | None = None, instead: Replacement | None = None
     ) -> Session:
         """
         A new session *id* that begins with the entries of this one before step *at*.
@@ -262,12 +253,7 @@ class Session:
     # Running it
 
     async def run(
-        self,
-        prompt: str,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
-        wait: bool = False,
+        self, prompt: str, *, files: tuple[Binary, ...] = (), id: str | None = None, wait: bool = False
     ) -> Result:
         """
         Run the agent on *prompt* and *files* to its end, or until it rests on a question.
@@ -314,7 +300,7 @@ class Session:
         prompt: str | None = None,
         *,
         files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
+        id: str | None = None,
         wait: bool = False,
     ) -> AsyncGenerator[Notice, None]:
         """
@@ -339,12 +325,7 @@ class Session:
     # again where another process wrote first.
 
     async def send(
-        self,
-        text: str,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
-        sender: str = "",
+        self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None, sender: str = ""
     ) -> str:
         """
         Queue a prompt for a run of its own, and return its id (*id*, where given).
@@ -358,12 +339,7 @@ class Session:
         return prompt.id
 
     async def steer(
-        self,
-        text: str,
-        how: Steering | None = None,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
+        self, text: str, how: Steering | None = None, *, files: tuple[Binary, ...] = (), id: str | None = None
     ) -> str:
         """
         Steer the unfinished run with *text*; *how* says when the model reads it. Returns its id, as `send`.
