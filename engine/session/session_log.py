@@ -9,6 +9,7 @@ import attrs
 
 from ...effects.errors import ConfigError, UnknownRun, UnknownSession
 from ...effects.events import ApprovalGiven, Event, Post, UserSent
+from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
 from ..journal.entries import (
@@ -59,14 +60,10 @@ class SessionLog:
         self._store = store
         self._journal: Journal | None = None
         self._fresh = fresh and store is not None
-        if store is not None and fresh:
+        if self._fresh:
             # A generated id has no journal to read. Where that is wrong, the first append names a length that
             # the store does not have, and is refused.
-            # The writing end needs the converter, which costs more to set up than the rest of the engine: a
-            # session without a store never imports it.
-            from .journal import Journal  # noqa: PLC0415  # see above
-
-            self._journal, self.stale = Journal(store, session, 0, self._arrived), False
+            self._take_in((), 0)
 
     @property
     def length(self) -> int:
@@ -92,15 +89,17 @@ class SessionLog:
         if known and branch_targets(entries):
             # Another process went back to a run whose end is not kept here.
             known, entries = 0, await self._store.load(self.session)
-        self._take_in(self._store, entries, known, self.state if known else None)
+        # Most reads find nothing new, and what is known is folded already.
+        if entries or not known:
+            self._take_in(entries, known, self.state if known else None)
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         self.state.drop_ends()
 
-    def _take_in(
-        self, store: Store, entries: Sequence[bytes], known: int, before: SessionState | None
-    ) -> None:
+    def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
-        from .journal import Journal  # noqa: PLC0415  # as in `__init__`
+        # The writing end needs the converter, which costs more to set up than the rest of the engine: a
+        # session without a store never imports it.
+        from .journal import Journal  # noqa: PLC0415  # see above
 
         # Until every entry is understood: one that cannot be read leaves a fold of the first half.
         self.stale = True
@@ -110,7 +109,7 @@ class SessionLog:
             self._redactor.add_origins(self.state.origins)
         if self._journal is None or not known:
             # A new one, since the old one counts from entries that are no longer taken as known.
-            self._journal = Journal(store, self.session, len(entries), self._arrived)
+            self._journal = Journal(self.store, self.session, len(entries), self._arrived)
         else:
             self._journal.passed(len(entries))
         self.stale = False
@@ -165,12 +164,11 @@ class SessionLog:
             title = first_line(self.state.opening or "".join(texts[:1]))
             if title:
                 entries.append(Titled(at=at, title=title))
-        if self._journal is not None:
-            # The summary of the last entry, made before any is applied: the append takes it along.
-            left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
-            summary = summarize_opened(opened, title, self.state, self.session, left)
-            await self._journal.write(*entries, about=lambda _: summary)
-        return tuple([effect for entry in entries for effect in self._follow(entry)])
+        # The summary of the last entry, made before any is applied: the append takes it along.
+        left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
+        return await self._write(
+            *entries, about=lambda _: summarize_opened(opened, title, self.state, self.session, left)
+        )
 
     async def take_over(self, config: Config, at: float) -> Machine:
         """Go on with the unfinished run, under *config*."""
@@ -181,18 +179,13 @@ class SessionLog:
         entry = TakenOver(at=at, config=None if machine.under(config) else config)
         # Written before anything is performed: of two processes one loses here, and a lost owner that still
         # works sees the entry at its next append.
-        if self._journal is not None:
-            await self._journal.write(entry)
-        self._follow(entry)
+        await self._write(entry)
         return machine
 
     async def hand_over(self, unbegun: tuple[str, ...], at: float) -> None:
         """Leave the unfinished run to the next owner; the open requests *unbegun* were never begun."""
         # Without this entry the next owner must assume that each of them may have been done.
-        entry = HandedOver(at=at, unbegun=unbegun)
-        if self._journal is not None:
-            await self._journal.write(entry)
-        self._follow(entry)
+        await self._write(HandedOver(at=at, unbegun=unbegun))
 
     async def branch(self, run: str, at: float) -> None:
         """
@@ -202,7 +195,7 @@ class SessionLog:
         """
         # All of it, with the end of every run (`keeps=None`): `read` had dropped them.
         entries = await self.store.load(self.session)
-        self._take_in(self.store, entries, 0, SessionState(keeps=None))
+        self._take_in(entries, 0, SessionState(keeps=None))
         machine = self.state.machine
         here = "" if machine is None else machine.memory.run
         there = dict.fromkeys([*self.state.ends, here] if here else self.state.ends)
@@ -211,10 +204,14 @@ class SessionLog:
         # To where it stands already: an entry would only make the journal longer.
         if run != here:
             entry = Branched(at=at, run=run)
-            if self._journal is not None:
-                await self._journal.write(entry, about=self._about_after(entry))
-            self._follow(entry)
+            await self._write(entry, about=self._about_after(entry))
         self.state.drop_ends()
+
+    async def _write(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
+        """Journal *entries*, which only the owner writes, and then apply them; their effects."""
+        if self._journal is not None:
+            await self._journal.write(*entries, about=about)
+        return tuple([effect for entry in entries for effect in self._follow(entry)])
 
     def _follow(self, entry: Entry) -> tuple[Effect, ...]:
         """Apply *entry*, which was just written, to `state`."""
@@ -275,7 +272,7 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
 
     Raises `JournalError` for an entry that cannot be read.
     """
-    # The converter costs more to set up than the rest of the engine: see `SessionLog.__init__`.
+    # The converter costs more to set up than the rest of the engine: see `SessionLog._take_in`.
     from ..journal.encoding import decode_entry  # noqa: PLC0415  # see above
 
     entries = await store.load(session, number)
