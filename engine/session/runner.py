@@ -33,7 +33,7 @@ from .children import Children, ChildRunner
 from .delivery import Broker
 from .environment import Titles
 from .session_log import SessionLog
-from .titles import Titler
+from .titles import begin_title
 
 if TYPE_CHECKING:
     from ...effects import Effect
@@ -97,11 +97,10 @@ class SessionRunner:
         # The driver of the run here, while one goes on.
         self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
-        titles = Titles.OFF if environment.config.agent else environment.titles
-        self._titled = titles is Titles.INLINE
-        self._titler = None
-        if titles is Titles.MODEL:
-            self._titler = Titler(self.log, environment, partial(self.add, closed=True))
+        self._titles = Titles.OFF if environment.config.agent else environment.titles
+        # One try for each session object: a model that gave no title would give none after each run, and
+        # every try costs money. Kept, since the event loop holds tasks only weakly.
+        self._title: asyncio.Task[None] | None = None
         # Set when a stream has ended altogether.
         self._free = asyncio.Event()
         # Held while entries are read or inputs written, never while a run goes on.
@@ -260,7 +259,8 @@ class SessionRunner:
             # A child's first run has its task's name: begun again after a crash, its requests have the same
             # ids.
             name = environment.new_id() if task is None else task.id
-            first = await log.open_run(name, environment.config, at, prompt, titled=self._titled)
+            titled = self._titles is Titles.INLINE
+            first = await log.open_run(name, environment.config, at, prompt, titled=titled)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.owner is Owner.CLOSED:
             raise errors.SessionClosed(self.id)
@@ -287,8 +287,8 @@ class SessionRunner:
     async def _hand_over(self, driver: Driver) -> None:
         if not self._drains:
             # After the run: its request would compete with the run's own for the provider's limits.
-            if self._titler is not None:
-                self._titler.after_run()
+            if self._titles is Titles.MODEL and self._title is None:
+                self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
         elif self.log.state.unfinished:
             # Only this process knows which requests never began. The next owner begins those as new, and does
             # not tell the model that they may have been done.
@@ -433,8 +433,10 @@ class SessionRunner:
         finally:
             # The parent's work is over by now, so no child is opened behind this.
             await self.children.close()
-            if self._titler is not None:
-                await self._titler.stop()
+            if self._title is not None:
+                # The tokens used until then are journaled. How it ended is logged, and must not break this.
+                self._title.cancel()
+                await asyncio.wait({self._title})
             self.broker.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
             if self._ran and self.environment.ended is not None:
@@ -446,15 +448,10 @@ class SessionRunner:
 # Children are run by their parents
 
 
-def child_agent(log: SessionLog, environment: Environment) -> str:
-    """Which child agent the session of *log* belongs to, empty for none."""
-    return environment.config.agent if log.state.machine is None else log.state.agent
-
-
 def check_runner(log: SessionLog, environment: Environment) -> None:
     """Refuse to run a child by itself."""
     # Its tools and limits are what the parent grants, and only the parent's process knows them.
-    agent = child_agent(log, environment)
+    agent = environment.config.agent if log.state.machine is None else log.state.agent
     if agent and (agent != environment.config.agent or environment.task is None):
         msg = f"session {log.session!r} is a child; resume its parent"
         raise errors.ConfigError(msg)
@@ -463,13 +460,13 @@ def check_runner(log: SessionLog, environment: Environment) -> None:
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
     """Refuse an input to a child that has ended: no run would ever read it."""
     # Approvals and cancels pass: they fail by themselves where nothing is open.
-    machine = log.state.machine
-    if not child_agent(log, environment) or not isinstance(event, INPUTS):
+    if not isinstance(event, INPUTS):
         return
-    # A child that was named but never begun has no journal yet: its task has to be the first entry.
-    if machine is None and environment.task is None:
-        raise errors.UnknownSession(log.session)
-    if machine is not None and machine.done:
+    if log.state.machine is None:
+        # A child that was named but never begun has no journal yet: its task has to be the first entry.
+        if environment.config.agent and environment.task is None:
+            raise errors.UnknownSession(log.session)
+    elif log.state.agent and log.state.machine.done:
         msg = f"child session {log.session!r} has ended; speak to its parent"
         raise errors.ConfigError(msg)
 

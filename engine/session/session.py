@@ -310,8 +310,7 @@ class Session:
         goes on with it.
         """
         # Not a generator itself: arguments are checked when it is called, and not when it is first iterated.
-        if self._lent:
-            self._check_own()
+        self._check_own()
         sent = None if prompt is None else self._input(prompt, files, id)
         return self._runner.stream(sent, wait=wait)
 
