@@ -210,7 +210,7 @@ class SessionRunner:
         # write first, even the same prompt: hence the loop.
         if environment.config.policy.coalesce:
             while not log.state.knows(prompt.id):
-                await log.post(prompt.sent(environment.clock.now()))
+                await log.add(Posted(event=prompt.sent(environment.clock.now())))
         return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
     async def _next(self) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -373,7 +373,7 @@ class SessionRunner:
         task, state = self.environment.task, self.log.state
         if task is None or state.machine is not None or state.knows(task.id):
             return True
-        return await self.log.post(task.sent(self.environment.clock.now()))
+        return await self.log.add(Posted(event=task.sent(self.environment.clock.now())))
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
