@@ -40,7 +40,6 @@ from ..open_work import ChildLink, agent_before, links_of
 
 if TYPE_CHECKING:
     from ...effects.config import ChildSpec
-    from ...effects.history import History
     from ...effects.records import Change
     from ...effects.requests import AskApproval, RunAgent
     from ...performers.base import Clock, PerformContext
@@ -347,20 +346,12 @@ class _Run:
         elif result.reason in FAILED_REASONS:
             outcome = Outcome.ERROR
         # A child that met a limit in the middle of its work has often written something before.
-        text = result.text or _last_text(session.history) or "(the agent gave no answer)"
+        texts = (one.text for one in reversed(session.history) if one.role is Role.ASSISTANT and one.text)
+        text = result.text or next(texts, "") or "(the agent gave no answer)"
         if result.reason is not DoneReason.END_TURN:
             text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"
         # Of all its runs: there are several where a person sent it prompts.
         return _answer(self._request, self._scene, text, outcome, session.spent)
-
-
-def _last_text(history: History) -> str:
-    """The last text of the model in *history*."""
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
-        if message.role is Role.ASSISTANT and message.text:
-            return message.text
-    return ""
 
 
 async def _failed(request: RunAgent, scene: PerformContext, why: str) -> AgentFinished:

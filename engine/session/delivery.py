@@ -185,20 +185,17 @@ async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenera
     held: list[TextDelta | ReasoningDelta] = []
     async with aclosing(notices):
         async for notice in notices:
-            match notice:
-                # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
-                case TextDelta() | ReasoningDelta():
-                    held.append(notice)
-                    continue
-                case AnswerDropped():
-                    # The model is asked again: its text so far is no part of the conversation.
-                    held.clear()
-                    continue
-                case _ if isinstance(notice, ENDS):
-                    for each in _joined(held):
-                        yield each
-                case _:
-                    pass
+            # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
+            if isinstance(notice, TextDelta | ReasoningDelta):
+                held.append(notice)
+                continue
+            # The model is asked again: its text so far is no part of the conversation.
+            if isinstance(notice, AnswerDropped):
+                held.clear()
+                continue
+            if isinstance(notice, ENDS):
+                for each in _joined(held):
+                    yield each
             yield notice
         # A run that was drained ends without one of them.
         for each in _joined(held):

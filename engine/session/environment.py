@@ -115,11 +115,8 @@ class Result:
 
 def _last_answer(machine: Machine) -> str:
     """The text of the last assistant message since the last prompt."""
-    history = machine.memory.history
-    # No further than the prompt: an earlier run's answer is not this one's. By index, since a slice of a long
-    # history copies it.
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
+    # No further than the prompt: an earlier run's answer is not this one's.
+    for message in reversed(machine.memory.history):
         if message.role is Role.ASSISTANT:
             return message.text
         if message.role is Role.USER:

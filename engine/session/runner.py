@@ -27,19 +27,19 @@ from ...states.rules.inputs import prompt_group
 from ...states.state import Done
 from ..driver import Driver, Performers
 from ..inputs import check_room
-from ..journal.entries import Posted, Titled
+from ..journal.entries import HandedOver, Posted, TakenOver, Titled
 from ..recovery import recover
 from .children import Children, ChildRunner
 from .delivery import Broker
 from .environment import Titles
-from .session_log import SessionLog
 from .titles import begin_title
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...performers.stores.base import Store
+    from ...effects.config import Config
     from ..inputs import Input
     from .environment import Environment, OpenSession
+    from .session_log import SessionLog
 
 TURNS_TO_NOTICE = 5
 """
@@ -73,20 +73,12 @@ RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
 @final
 class SessionRunner:
-    """Runs the session *id* in *environment*, with its journal in *store*; *opens* makes child sessions."""
+    """Runs the session of *log* in *environment*; *opens* makes child sessions."""
 
-    def __init__(
-        self,
-        id: str,
-        environment: Environment,
-        store: Store | None,
-        opens: OpenSession,
-        *,
-        fresh: bool = False,
-    ) -> None:
-        self.id = id
+    def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
+        self.id = log.session
+        self.log = log
         self.environment = environment
-        self.log = SessionLog(id, store, environment.redactor, fresh=fresh)
         self.children = Children(self.log, environment, opens)
         self.broker = Broker(environment.watch.buffer)
         self.performers: Performers = environment.performers
@@ -106,7 +98,8 @@ class SessionRunner:
         # Held while entries are read or inputs written, never while a run goes on.
         self._lock = asyncio.Lock()
         self._ran = False
-        self._drains = False
+        # It begins nothing more, and a driver may apply no further event.
+        self.drains = False
 
     async def load(self) -> None:
         """Read the new entries of the journal."""
@@ -141,8 +134,7 @@ class SessionRunner:
                         # end instead of getting `SessionBusy`.
                         self._change_owner(Owner.LEAVING)
                         raise
-                await self._hand_over(begun[0])
-                begun = await self._next()
+                begun = await self._next(begun[0])
         except errors.TurnwheelError:
             # The machine may have taken a step that the store refused: the journal decides what happened.
             if self.log.stale:
@@ -173,7 +165,7 @@ class SessionRunner:
         while self.owner is Owner.LEAVING:
             await self._free.wait()
         # No await between looking and taking: no other caller gets a turn in between.
-        if self.owner is Owner.CLOSED or self._drains:
+        if self.owner is Owner.CLOSED or self.drains:
             raise errors.SessionClosed(self.id)
         if self.owner is not Owner.NOBODY:
             raise errors.SessionBusy(self.id)
@@ -213,8 +205,16 @@ class SessionRunner:
                 await log.add(Posted(event=prompt.sent(environment.clock.now())))
         return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
-    async def _next(self) -> tuple[Driver, tuple[Effect, ...]] | None:
-        """The driver of the next run, for a prompt that came in meanwhile; None where none did."""
+    async def _next(self, driver: Driver) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
+        if not self.drains:
+            # After the run: its request would compete with the run's own for the provider's limits.
+            if self._titles is Titles.MODEL and self._title is None:
+                self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
+        elif self.log.state.unfinished:
+            # Only this process knows which requests never began. The next owner begins those as new, and does
+            # not tell the model that they may have been done.
+            await self.log.own(HandedOver(at=self.environment.clock.now(), unbegun=driver.unbegun))
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
         # Kept for this caller: in the gap between two runs no other one may take the session.
@@ -247,13 +247,13 @@ class SessionRunner:
 
     async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
-        if self._drains or not (prompt or log.state.unfinished or log.state.prompted):
+        if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
         if log.state.unfinished:
-            first, events = await take_over(log, environment, at)
+            first, events = await take_over(log, environment.config, at)
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -283,16 +283,6 @@ class SessionRunner:
         self._change_owner(Owner.DRIVING, driver)
         self._ran = True
         return driver, first
-
-    async def _hand_over(self, driver: Driver) -> None:
-        if not self._drains:
-            # After the run: its request would compete with the run's own for the provider's limits.
-            if self._titles is Titles.MODEL and self._title is None:
-                self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
-        elif self.log.state.unfinished:
-            # Only this process knows which requests never began. The next owner begins those as new, and does
-            # not tell the model that they may have been done.
-            await self.log.hand_over(driver.unbegun, self.environment.clock.now())
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
@@ -389,15 +379,10 @@ class SessionRunner:
 
     # Letting go of it
 
-    @property
-    def heeds(self) -> Driver | None:
-        """The driver of a run here that applies every event it gets; one that drains may not."""
-        return None if self._drains else self.driver
-
     async def drain(self, within: float | None) -> None:
         """Let the running work end, begin nothing more, and let go; see `Session.drain`."""
         # First: a stream that is about to open a run looks at it, and opens none.
-        self._drains = True
+        self.drains = True
         if (driver := self.driver) is not None:
             driver.drain()
         # Together with the children: the time is for all of them, not for one after the other.
@@ -512,16 +497,22 @@ async def polled(
 
 
 async def take_over(
-    log: SessionLog, environment: Environment, at: float
+    log: SessionLog, config: Config, at: float
 ) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
     """
-    Take over the unfinished run of *log*: the effects to perform again, and the events to apply.
+    Take over the unfinished run of *log* under *config*: the effects to perform again, the events to apply.
 
     A question that has its answer already is not asked again.
     """
     # Read first: the entry clears it, since from then on this process may begin them.
     unbegun = log.state.unbegun
-    machine = await log.take_over(environment.config, at)
+    machine = log.state.machine
+    if machine is None:
+        raise errors.UnknownSession(log.session)
+    # The entry says only what changed: most processes take over with the same configuration. Written before
+    # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
+    # at its next append.
+    await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
     recovery = recover(machine, at, unbegun)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}

@@ -37,6 +37,7 @@ from ..journal.entries import Titled
 from ..journal.summary import first_line
 from .environment import Environment, Result
 from .runner import Owner, SessionRunner
+from .session_log import SessionLog
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -70,8 +71,8 @@ class Session:
         # A child that the parent's caller looks at: it shares the runner, and may not run or close it.
         self._lent = False
         # The class itself makes the sessions of children: the runner cannot import it without a circle.
-        self._runner = SessionRunner(id, environment, store, Session, fresh=fresh)
-        self._log = self._runner.log
+        self._log = SessionLog(id, store, environment.redactor, fresh=fresh)
+        self._runner = SessionRunner(self._log, environment, Session)
         # For the clock and the ids; what a run needs of it, the runner takes.
         self._environment = environment
 
@@ -405,7 +406,7 @@ class Session:
 
         A resting run stops when it is resumed. Without an unfinished run this does nothing.
         """
-        if (driver := self._runner.heeds) is not None:
+        if (driver := self._runner.driver) is not None and not self._runner.drains:
             # Not journaled first: a person who stops a run must not wait for a slow store.
             driver.post(Interrupted(at=self._now()))
             return
@@ -467,8 +468,8 @@ class Handle:
     def __init__(self, session: Session, notices: AsyncGenerator[Notice, None]) -> None:
         self.session = session
         self._waiting: deque[Notice] = deque()
-        self._news = asyncio.Event()
-        self._room = asyncio.Event()
+        # Set where a notice or room for one came, a reader left, or the run ended; each checks what it needs.
+        self._changed = asyncio.Event()
         # None once it drains: the run must not wait for a reader then.
         self._limit: int | None = HANDLE_BUFFER
         self._readers = 0
@@ -478,7 +479,7 @@ class Handle:
         # Begun now and not with the first reader: a caller may start a run and never look.
         self._task = asyncio.ensure_future(self._pump(notices))
         # Not in the task itself: a task cancelled before its first step runs no line of its own.
-        self._task.add_done_callback(lambda _: self._news.set())
+        self._task.add_done_callback(lambda _: self._changed.set())
 
     async def _pump(self, stream: AsyncGenerator[Notice, None]) -> None:
         async with aclosing(stream) as notices:
@@ -486,10 +487,10 @@ class Handle:
                 self._begun = True
                 # A loop: of several readers one may take the room before this task gets its turn.
                 while self._limit is not None and len(self._waiting) >= self._limit:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
                 self._waiting.append(notice)
-                self._news.set()
+                self._changed.set()
 
     async def __aiter__(self) -> AsyncGenerator[Notice, None]:
         self._readers += 1
@@ -497,15 +498,15 @@ class Handle:
             while self._waiting or not self.done:
                 # Before the notice is given out: the run goes on while the reader works on it.
                 if self._waiting:
-                    self._room.set()
+                    self._changed.set()
                     yield self._waiting.popleft()
                 else:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         finally:
             self._readers -= 1
             # `wait` may be waiting: without readers it has to empty the buffer now.
-            self._news.set()
+            self._changed.set()
         # To each reader: the end of a loop must not look like success.
         self._raise()
 
@@ -519,11 +520,11 @@ class Handle:
             # Without a reader the buffer would stay full, and the run would wait for ever.
             if not self._readers:
                 self._waiting.clear()
-                self._room.set()
+                self._changed.set()
             if self.done:
                 break
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         self._raise()
         return self.session.result()
 
@@ -542,7 +543,7 @@ class Handle:
         """As `Session.drain`. It waits for no reader: the notices can be read afterwards."""
         # A run that waits for a reader would never come to the end of its work.
         self._limit = None
-        self._room.set()
+        self._changed.set()
         await self.session.drain(within)
 
     async def close(self) -> None:

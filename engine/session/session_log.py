@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import ConfigError, StoreConflict, UnknownRun, UnknownSession
+from ...effects.errors import ConfigError, StoreConflict, UnknownRun
 from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
 from ...effects.pieces import merged
 from ...performers.base import noop
@@ -23,11 +23,9 @@ from ...states.rules.inputs import prompt_group
 from ..journal.entries import (
     Branched,
     Entry,
-    HandedOver,
     Posted,
     RunOpened,
     Stepped,
-    TakenOver,
     Titled,
 )
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...performers.stores.base import Store
     from ..journal.summary import SummaryKey
-    from ..machine import Machine
     from .redactor import Redactor
 
 ConcurrentEntry = Posted | Titled
@@ -176,26 +173,9 @@ class SessionLog:
                 entries.append(Titled(at=at, title=title))
         # The summary of the last entry, made before any is applied: the append takes it along.
         left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
-        return await self._own(
+        return await self.own(
             *entries, about=lambda _: summarize_opened(opened, title, self.state, self.session, left)
         )
-
-    async def take_over(self, config: Config, at: float) -> Machine:
-        """Go on with the unfinished run, under *config*."""
-        machine = self.state.machine
-        if machine is None:
-            raise UnknownSession(self.session)
-        # The entry says only what changed: most processes take over with the same configuration.
-        entry = TakenOver(at=at, config=None if machine.under(config) else config)
-        # Written before anything is performed: of two processes one loses here, and a lost owner that still
-        # works sees the entry at its next append.
-        await self._own(entry)
-        return machine
-
-    async def hand_over(self, unbegun: tuple[str, ...], at: float) -> None:
-        """Leave the unfinished run to the next owner; the open requests *unbegun* were never begun."""
-        # Without this entry the next owner must assume that each of them may have been done.
-        await self._own(HandedOver(at=at, unbegun=unbegun))
 
     async def branch(self, run: str, at: float) -> None:
         """
@@ -214,7 +194,7 @@ class SessionLog:
         # To where it stands already: an entry would only make the journal longer.
         if run != here:
             entry = Branched(at=at, run=run)
-            await self._own(entry, about=self._about_after(entry))
+            await self.own(entry, about=self._about_after(entry))
         self.state.drop_ends()
 
     def _about_after(self, entry: Entry) -> Summarizer:
@@ -346,7 +326,7 @@ class SessionLog:
         for entry in added:
             self._arrived(entry)
 
-    async def _own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
+    async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
         """Keep *entries*, which only the owner writes, and then apply them; their effects."""
         await self.write(*entries, about=about)
         return tuple([effect for entry in entries for effect in self._follow(entry)])
