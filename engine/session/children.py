@@ -247,8 +247,7 @@ class _Run:
         self._children = children
         self._request = request
         self._scene = scene
-        self._interrupted = False
-        # Held here: the event loop keeps only weak references to tasks.
+        # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
         self._stops: list[asyncio.Future[None]] = []
 
     async def perform(self) -> AgentFinished | None:
@@ -267,8 +266,7 @@ class _Run:
         # The parent is left, not interrupted: the child stops where it is, and goes on with its parent.
         if cancelled.args == (LEAVING,):
             raise cancelled
-        # The flag for a child that has not begun, the task for one that has: this must not block.
-        self._interrupted = True
+        # Known by a child that has not begun, and a task for one that has: this must not block.
         self._stops.append(asyncio.ensure_future(self._stop()))
 
     async def _stop(self) -> None:
@@ -282,7 +280,8 @@ class _Run:
         if self._before is not None:
             await self._before.close()
         try:
-            answer = await self._answered(await self._session.load())
+            await self._session.load()
+            answer = await self._answered()
         except SessionClosed:
             return None
         except NewerVersion as error:
@@ -299,37 +298,38 @@ class _Run:
             await self._session.close()
         return answer
 
-    async def _answered(self, session: ChildSession) -> AgentFinished | None:
+    async def _answered(self) -> AgentFinished | None:
+        session = self._session
         # Nothing has been spent yet, and a child that is not begun leaves no journal.
-        if self._interrupted and session.machine is None:
+        if self._stops and session.machine is None:
             return _answer(self._request, self._scene, model_messages.CANCELLED, Outcome.CANCELLED)
         # The name can be taken: a person may have made a session that is called so.
         if session.machine is not None and session.machine.config.agent != self._request.agent:
             fault = f"The session {session.id!r} is not one of the agent {self._request.agent!r}."
             return _answer(self._request, self._scene, fault, Outcome.ERROR)
-        await self._take_over(session)
+        await self._take_over()
         # The stream ended early: answering now would make half of its work the result.
         drained = session.machine is None or session.unfinished or session.queue
-        return None if drained else self._finished(session)
+        return None if drained else self._finished()
 
-    async def _take_over(self, session: ChildSession) -> None:
+    async def _take_over(self) -> None:
         """Go on, also where a process still writes that has not noticed its takeover."""
         # Its parent's journal was taken over first, so it stops at its next look there.
         for _ in range(TAKE_OVER_TRIES):
             try:
-                return await self._go_on(session)
+                return await self._go_on()
             except StoreConflict:
                 # Raises where this is the process that lost its session.
                 await self._children.log.look()
-        return await self._go_on(session)
+        return await self._go_on()
 
-    async def _go_on(self, session: ChildSession) -> None:
-        request, machine = self._request, session.machine
+    async def _go_on(self) -> None:
+        request, session = self._request, self._session
         # Before the stream: the interrupt is then the first event that the child's run applies.
-        if self._interrupted:
+        if self._stops:
             await session.interrupt()
         # After a crash it has its task: a second prompt would ask for the work twice.
-        prompt = request.prompt if machine is None else None
+        prompt = request.prompt if session.machine is None else None
         async with aclosing(session.stream(prompt, id=request.call, wait=True)) as notices:
             async for notice in notices:
                 self._scene.emit(AgentNoticed(call=request.call, notice=notice))
@@ -338,8 +338,8 @@ class _Run:
                     at = self._scene.clock.now()
                     self._scene.emit(AgentProgressed(at=at, request=request.id, spent=session.spent))
 
-    def _finished(self, session: ChildSession) -> AgentFinished:
-        result = session.result()
+    def _finished(self) -> AgentFinished:
+        session, result = self._session, self._session.result()
         outcome = Outcome.OK
         if result.reason is DoneReason.INTERRUPTED:
             outcome = Outcome.CANCELLED

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
-from ...effects.messages import Role
 from ...effects.usage import Spent
 from ...performers.base import noop
-from ...states.state import Done
 from .delivery import Delivery
 
 if TYPE_CHECKING:
@@ -96,32 +94,6 @@ class Result:
     spent: Spent
     waiting: tuple[AskApproval, ...] = ()
     detail: str = ""
-
-    @classmethod
-    def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
-        """The result of *machine*'s run, as far as it has come."""
-        over = machine.state if isinstance(machine.state, Done) else None
-        return cls(
-            session=session,
-            run=machine.memory.run,
-            text=_last_answer(machine),
-            reason=None if over is None else over.reason,
-            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
-            spent=machine.memory.spent if over is None else over.spent,
-            waiting=waiting,
-            detail="" if over is None else over.detail,
-        )
-
-
-def _last_answer(machine: Machine) -> str:
-    """The text of the last assistant message since the last prompt."""
-    # No further than the prompt: an earlier run's answer is not this one's.
-    for message in reversed(machine.memory.history):
-        if message.role is Role.ASSISTANT:
-            return message.text
-        if message.role is Role.USER:
-            break
-    return ""
 
 
 # Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;

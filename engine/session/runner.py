@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...effects import Effect
     from ...effects.config import Config
     from ..inputs import Input
+    from ..machine import Machine
     from .environment import Environment, OpenSession
     from .session_log import SessionLog
 
@@ -252,8 +253,8 @@ class SessionRunner:
         # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
-        if log.state.unfinished:
-            first, events = await take_over(log, environment.config, at)
+        if log.state.machine is not None and log.state.unfinished:
+            first, events = await take_over(log, log.state.machine, environment.config, at)
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -497,18 +498,15 @@ async def polled(
 
 
 async def take_over(
-    log: SessionLog, config: Config, at: float
+    log: SessionLog, machine: Machine, config: Config, at: float
 ) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
     """
-    Take over the unfinished run of *log* under *config*: the effects to perform again, the events to apply.
+    Take over the run of *log* and *machine* under *config*: the effects to repeat, and the events to apply.
 
     A question that has its answer already is not asked again.
     """
     # Read first: the entry clears it, since from then on this process may begin them.
     unbegun = log.state.unbegun
-    machine = log.state.machine
-    if machine is None:
-        raise errors.UnknownSession(log.session)
     # The entry says only what changed: most processes take over with the same configuration. Written before
     # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
     # at its next append.

@@ -14,25 +14,20 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from copy import copy
+from itertools import takewhile
 from typing import TYPE_CHECKING, cast, final
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
+from ...effects.messages import Role
 from ...effects.notices import InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
-from ..inputs import (
-    Input,
-    approval_event,
-    cancel_event,
-    check_question,
-    control_event,
-    prompt_input,
-    steer_input,
-)
+from ...states.state import Done
+from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import first_line
 from .environment import Environment, Result
@@ -153,10 +148,23 @@ class Session:
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
-        if self.machine is None:
+        machine = self.machine
+        if machine is None:
             # Nothing was ever run here, or it was never loaded.
             raise UnknownSession(self.id)
-        return Result.of(self.id, self.machine, self.waiting)
+        over = machine.state if isinstance(machine.state, Done) else None
+        # Back to the prompt and no further: an earlier run's answer is not this one's.
+        run = takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))
+        return Result(
+            session=self.id,
+            run=machine.memory.run,
+            text=next((message.text for message in run if message.role is Role.ASSISTANT), ""),
+            reason=None if over is None else over.reason,
+            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
+            spent=machine.memory.spent if over is None else over.spent,
+            waiting=self.waiting,
+            detail="" if over is None else over.detail,
+        )
 
     def subscribe(self) -> Subscription:
         """Watch the runs of this object from now on; a slow subscriber loses notices and delays no run."""
@@ -335,7 +343,10 @@ class Session:
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
         prompt = self._input(text, files, id, sender)
-        await self._runner.post(lambda: prompt_input(prompt, self._log.state, self._now()))
+        # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
+        await self._runner.post(
+            lambda: None if self._log.state.knows(prompt.id) else prompt.sent(self._now())
+        )
         return prompt.id
 
     async def steer(

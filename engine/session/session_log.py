@@ -20,14 +20,7 @@ from ...effects.pieces import merged
 from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
-from ..journal.entries import (
-    Branched,
-    Entry,
-    Posted,
-    RunOpened,
-    Stepped,
-    Titled,
-)
+from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
