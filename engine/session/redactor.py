@@ -15,13 +15,14 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import attrs
 
 from ...effects import events
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, ApprovalGiven, Event, HookAnswered, ModelStreamed, ToolProgressed
+from ...effects.hooks import HookAnswer
 from ...effects.messages import Outcome
 from ...effects.pieces import CallPiece, Piece, merged
 from ...effects.requests import AskApproval, CallModel, FireHook, RunTool
@@ -45,9 +46,8 @@ from ..driver import Performers, logger
 
 if TYPE_CHECKING:
     from ...effects.config import ToolSpec
-    from ...effects.hooks import HookSaid
-    from ..inspect.fork import Replacement
 
+T = TypeVar("T")
 Emit = Callable[["Event | PassThroughNotice"], None]
 
 # Random for each process: a fixed key would let a reader of a journal try passwords against the digits.
@@ -234,46 +234,41 @@ class Redactor:
             text = self.mask(text)
         return secrets.redact_text(text, self._names.of(tool), self._names.stems, self.redact)
 
-    async def redacted(self, what: Replacement, tool: str = "") -> Replacement:
+    async def redacted(self, what: T, tool: str = "") -> T:
         """
         *what*, which concerns a call of *tool*, with placeholders for the secrets in it.
 
         Without the name of a tool, any name that is secret for one of them counts.
         """
-        match what:
+        made: object = what
+        match made:
             case str():
-                what = self.output(tool, what)
-            case events.ToolFinished(content=content):
-                what = attrs.evolve(what, content=self.output(tool, content))
-            case ApprovalGiven(decision=given):
-                decision = cast("events.Decision", await self.redacted(given, tool))
-                what = attrs.evolve(what, decision=decision)
+                made = self.output(tool, made)
+            case events.ToolFinished():
+                made = attrs.evolve(made, content=self.output(tool, made.content))
+            case ApprovalGiven():
+                made = attrs.evolve(made, decision=await self.redacted(made.decision, tool))
             # Edited arguments take the place of the model's, and are journaled like them.
-            case events.Approve(arguments=text):
-                what = events.Approve(arguments=await self.arguments(tool, text))
+            case events.Approve() | HookAnswer():
+                made = attrs.evolve(made, arguments=await self.arguments(tool, made.arguments))
+            case CallPiece():
+                made = attrs.evolve(made, arguments=await self.arguments(made.name, made.arguments))
             # The gate compares with redacted arguments, so a glob for a secret must be redacted, too.
-            case events.ApproveAlways(where=where) if self._names.secrets.redact:
+            case events.ApproveAlways() if self._names.secrets.redact:
                 secret = self._is_secret(tool)
-                globs = [(name, self._glob(name, glob) if secret(name) else glob) for name, glob in where]
-                what = events.ApproveAlways(where=tuple(globs))
+                where = [(key, self._glob(key, glob) if secret(key) else glob) for key, glob in made.where]
+                made = events.ApproveAlways(where=tuple(where))
             # Merged first: a secret may be cut into several fragments.
-            case events.ModelFinished(pieces=pieces):
-                what = attrs.evolve(what, pieces=tuple([await self._piece(each) for each in merged(pieces)]))
-            case HookAnswered(said=said):
-                what = attrs.evolve(what, said=tuple([await self._said(tool, each) for each in said]))
+            case events.ModelFinished():
+                pieces = [await self.redacted(piece) for piece in merged(made.pieces)]
+                made = attrs.evolve(made, pieces=tuple(pieces))
+            case HookAnswered():
+                said = [attrs.evolve(one, answer=await self.redacted(one.answer, tool)) for one in made.said]
+                made = attrs.evolve(made, said=tuple(said))
             case _:
                 pass
         await self.save()
-        return what
-
-    async def _piece(self, piece: Piece) -> Piece:
-        if not isinstance(piece, CallPiece):
-            return piece
-        return attrs.evolve(piece, arguments=await self.arguments(piece.name, piece.arguments))
-
-    async def _said(self, tool: str, one: HookSaid) -> HookSaid:
-        arguments = await self.arguments(tool, one.answer.arguments)
-        return attrs.evolve(one, answer=attrs.evolve(one.answer, arguments=arguments))
+        return cast("T", made)
 
     def _glob(self, name: str, glob: str) -> str:
         """The glob for the placeholder of the secret argument *name*; any for any."""
@@ -293,7 +288,7 @@ class Redactor:
         # Without the question (it was answered meanwhile) the strictest names apply: the entry is written or
         # refused by others, but must have no secret in any case.
         tool = next((each.tool for each in questions if each.id == given.request), "")
-        redacted = cast("ApprovalGiven", await self.redacted(given, tool))
+        redacted = await self.redacted(given, tool)
         # Nothing was secret, and so the vault does not matter.
         if redacted == given:
             return given
@@ -549,7 +544,7 @@ async def ask(
         tool = str(json.loads(request.payload).get("tool_name", ""))
     else:
         tool = request.tool
-    return None if answer is None else cast("Answer", await redactor.redacted(answer, tool))
+    return await redactor.redacted(answer, tool)
 
 
 AROUND: dict[type, Callable[..., Any]] = {CallModel: call_model, FireHook: ask, AskApproval: ask}
