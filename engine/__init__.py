@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .recovery import Recovery, recover
     from .session.archive import bisect, bisect_versions, costs, delete, explain, export, prune, replay
     from .session.delivery import Delivery
-    from .session.environment import Titles
+    from .session.environment import Result, Titles
     from .session.listing import Listed, described, latest, listed
-    from .session.session import Handle, Result, Session
+    from .session.session import Handle, Session
     from .session.singleton import Singleton
     from .snapshots import Snapshot
 
@@ -122,9 +122,9 @@ _MODULES = {
         "replay",
     ),
     "session.delivery": ("Delivery",),
-    "session.environment": ("Titles",),
+    "session.environment": ("Result", "Titles"),
     "session.listing": ("Listed", "described", "latest", "listed"),
-    "session.session": ("Handle", "Result", "Session"),
+    "session.session": ("Handle", "Session"),
     "session.singleton": ("Singleton",),
     "snapshots": ("Snapshot",),
 }

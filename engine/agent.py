@@ -44,7 +44,7 @@ from .inputs import approval_event
 from .prices import priced
 from .session.children import refuse
 from .session.delivery import Delivery
-from .session.environment import Drainable, Environment, Titles
+from .session.environment import Drain, Environment, Titles
 from .session.session import Session
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from ..performers.stores.base import Store
     from .driver import Performers
     from .prices import PriceList
+    from .session.environment import Result
     from .session.redactor import Redactor, SecretNames
-    from .session.session import Result
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -347,7 +347,7 @@ class Agent:
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
     _silent: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_silent_of, takes_self=True))
     # One set for all its sessions, which `drain` goes through.
-    _at_work: set[Drainable] = attrs.field(init=False, factory=set, repr=False)
+    _at_work: set[Drain] = attrs.field(init=False, factory=set, repr=False)
 
     def session(self, id: str | None = None, store: Store | None = None) -> Session:  # noqa: A002  # the field's word
         """
@@ -468,7 +468,7 @@ class Agent:
     async def drain(self, within: float | None = None) -> None:
         """Drain all running sessions of this agent in this process, together; see `Session.drain`."""
         # Of a copy: a session that ends takes itself out of the set.
-        await gather(*[run.drain(within) for run in self._at_work])
+        await gather(*[drain(within) for drain in self._at_work])
 
     async def aclose(self) -> None:
         """Close the connections to models, unless the caller passed *client*. The agent can be used again."""

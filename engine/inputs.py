@@ -97,12 +97,6 @@ class Input:
         return UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
 
 
-def prompt_input(prompt: Input, state: SessionState, at: float) -> UserSent | None:
-    """*prompt* as an event; None where *state* knows its id already."""
-    # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
-    return None if state.knows(prompt.id) else prompt.sent(at)
-
-
 def steer_input(
     steer: Input, how: Steering, state: SessionState, at: float, *, always: bool
 ) -> UserSent | UserSteered | None:

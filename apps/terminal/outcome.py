@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...effects.notices import DoneReason
-from ...engine.session.session import Result, Session
+from ...engine import Result, Session
 from ...states.rules.permission import RUN_AGAIN
 from ..cli.exit_codes import MEANINGS, exit_for
 from ..cli.option_types import ALL, short

@@ -55,9 +55,7 @@ async def bisect_versions(
     """
     entries = await _load(store, session)
     # Without the other version's lines, the labels in the journal are all that its steps left.
-    if against is None:
-        return compare_labels(entries, session)
-    return compare_steps(against, entries, session)
+    return compare_labels(entries, session) if against is None else compare_steps(against, entries, session)
 
 
 async def explain(store: Store, session: str, call: str) -> Explanation:
@@ -68,11 +66,10 @@ async def explain(store: Store, session: str, call: str) -> Explanation:
     """
     timeline = Timeline(await _load(store, session), session)
     found = timeline.explain(call)
-    if not found:
-        # Children are read only now: a call of the session itself never costs reading their journals.
-        for child in timeline.children:
-            # Not by `_load`: a child may be pruned, and its calls are then just not among those found.
-            found += Timeline(await store.load(child), child).explain(call)
+    # Children are read only where need be: a call of the session itself never costs reading their journals.
+    for child in () if found else timeline.children:
+        # Not by `_load`: a child may be pruned, and its calls are then just not among those found.
+        found += Timeline(await store.load(child), child).explain(call)
     # The end of an id may fit several calls: the error lists those, or all calls where none fits.
     if len(found) != 1:
         raise UnknownCall(call, tuple([one.call for one in found] or timeline.calls))
@@ -87,18 +84,14 @@ async def costs(store: Store, session: str) -> Costs:
     that it spent, its parent's account only the part reported before the call was over. Of a child whose
     journal is gone, only that part is known.
     """
-    return await _costs(store, session, await _load(store, session))
-
-
-async def _costs(store: Store, session: str, entries: Sequence[bytes]) -> Costs:
-    account = Account(entries, session)
+    account = Account(await _load(store, session), session)
     children: list[Costs] = []
     for call, child in account.children.items():
         # By the naming rule: a list of all sessions would be long, and most of them are of others.
         name = f"{session}.{call}"
-        if kept := await store.load(name):
-            children.append(await _costs(store, name, kept))
-        else:
+        try:
+            children.append(await costs(store, name))
+        except UnknownSession:
             # Pruned, or it never began: its parent's journal still has what it reported.
             gone = Costs(session=name, title="", agent=child.agent, own=child.spent, title_spent=Spent())
             children.append(gone)

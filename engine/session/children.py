@@ -10,7 +10,7 @@ runs nothing: it journals inputs, and the process that runs the child applies th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, final
 
@@ -33,69 +33,63 @@ from ...effects.records import SetMode
 from ...effects.usage import Spent
 from ...performers.base import LEAVING, noop
 from ...performers.stores.memory import MemoryStore
+from ...performers.worker_pool import finish
 from ...states.rules import model_messages
 from ..inputs import Input
 from ..open_work import ChildLink, agent_before, links_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from ...effects.config import ChildSpec
-    from ...effects.history import History
     from ...effects.records import Change
     from ...effects.requests import AskApproval, RunAgent
     from ...performers.base import Clock, PerformContext
-    from ...performers.stores.base import Store
-    from ..machine import Machine
     from .environment import ChildSession, Environment, OpenSession
-
-
-async def _owned() -> None:
-    """Without a store no other process can own the session."""
+    from .session_log import SessionLog
 
 
 @final
 class Children:
     """
-    The children of *session*, which works in *environment*, by the calls they work for.
+    The children of the session of *log*, which works in *environment*, by the calls they work for.
 
-    The parent's runner sets three callbacks. *wake* makes its driver check whether it rests, *abort* stops it
-    with an error. *check_ownership* raises `StoreConflict` where another process drives the session.
+    The parent's runner sets two callbacks. *wake* makes its driver check whether it rests, *abort* stops it
+    with an error.
     """
 
-    def __init__(
-        self, session: str, environment: Environment, store: Store | None, opens: OpenSession
-    ) -> None:
+    def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
         # By call. Also children that a caller only looks at, until `load` finds them ended.
         self.here: dict[str, ChildSession] = {}
         self.wake: Callable[[], None] = noop
-        self.check_ownership: Callable[[], Awaitable[None]] = _owned
         self.abort: Callable[[WorldError], None] = noop
-        self._session = session
+        self.log = log
         self._environment = environment
         self._opens = opens
         # A child always has a journal: it may be opened twice in one run, and must know what it did.
-        self._store = MemoryStore() if store is None else store
+        self._store = log.store if log.kept else MemoryStore()
 
-    def name(self, call: str) -> str:
-        """The id of the session of the child that works for *call*."""
-        return f"{self._session}.{call}"
+    @property
+    def links(self) -> tuple[ChildLink, ...]:
+        """The running children, in call order."""
+        machine = self.log.state.machine
+        return () if machine is None else links_of(machine.state, self.log.session)
 
-    def links(self, machine: Machine | None) -> tuple[ChildLink, ...]:
-        """The running children in *machine*, in call order."""
-        return () if machine is None else links_of(machine.state, self._session)
+    @property
+    def known(self) -> list[ChildSession]:
+        """The sessions of the running children that are known here."""
+        # By the links and not by `here` alone: a child of an earlier run may still be in there.
+        return [self.here[link.call] for link in self.links if link.call in self.here]
 
-    def session(self, call: str, machine: Machine | None) -> ChildSession:
+    def session(self, call: str) -> ChildSession:
         """
-        The session of the child of *call* in *machine*, running or ended.
+        The session of the child of *call*, running or ended.
 
         Raises `UnknownCall` with the running ones.
         """
         # The same object for all callers while it runs here: only that one has its driver.
         if (known := self.here.get(call)) is not None:
             return known
-        agents = {link.call: link.agent for link in self.links(machine)}
-        agent = agents.get(call) or agent_before(call, machine)
+        agents = {link.call: link.agent for link in self.links}
+        agent = agents.get(call) or agent_before(call, self.log.state.machine)
         if not agent:
             raise UnknownCall(call, tuple(agents))
         # Without a task, so that it runs nothing; its real configuration is in its journal.
@@ -114,64 +108,37 @@ class Children:
         self.here[task.id] = self._made(task.id, environment)
         return self.here[task.id], before
 
-    async def over(self, call: str) -> None:
-        """Close the child that was run here for *call*."""
-        # It is gone already where the parent was closed first.
-        if (child := self.here.pop(call, None)) is not None:
-            await child.close()
+    def _made(self, call: str, environment: Environment) -> ChildSession:
+        # The hooks of the session's end are the parent's: a child is part of its work.
+        environment = attrs.evolve(environment, ended=None)
+        made: ChildSession = self._opens(f"{self.log.session}.{call}", environment, self._store)
+        return made
 
-    def drained(self, within: float | None) -> list[Coroutine[Any, Any, None]]:
-        """The coroutines that drain the children known here; see `Session.drain`."""
-        return [child.drain(within) for child in self.here.values()]
+    async def load(self) -> None:
+        """Read the journals of the running children, and forget the others."""
+        calls = [link.call for link in self.links]
+        self.here = {call: session for call, session in self.here.items() if call in calls}
+        for call in calls:
+            child = self.here[call] = self.session(call)
+            # It may end, and be closed, while the one before it is read.
+            with suppress(SessionClosed):
+                await child.load()
+
+    async def follow(self, change: Change) -> None:
+        """Change the mode of the children known here, after *change* did so for their parent."""
+        # A model or a budget of thinking is the child's own; the mode is what a person allows for all.
+        if not isinstance(change, SetMode):
+            return
+        for child in self.known:
+            # It may have ended, or not begun: then it begins with the mode of its parent.
+            with suppress(ConfigError, SessionClosed, UnknownSession):
+                await child.control(change)
 
     async def close(self) -> None:
         """Close the children known here."""
         # One at a time from the dict: a child that ends meanwhile removes itself.
         while self.here:
             await self.here.popitem()[1].close()
-
-    def _made(self, call: str, environment: Environment) -> ChildSession:
-        # The hooks of the session's end are the parent's: a child is part of its work.
-        made: ChildSession = self._opens(self.name(call), attrs.evolve(environment, ended=None), self._store)
-        return made
-
-    async def load(self, machine: Machine | None) -> None:
-        """Read the journals of the running children in *machine*, and forget the others."""
-        calls = [link.call for link in self.links(machine)]
-        self.here = {call: session for call, session in self.here.items() if call in calls}
-        for call in calls:
-            child = self.session(call, machine)
-            self.here[call] = child
-            # It may end, and be closed, while the one before it is read.
-            with suppress(SessionClosed):
-                await child.load()
-
-    # Questions
-
-    def waiting(self, machine: Machine | None) -> tuple[AskApproval, ...]:
-        """The open questions of the children known here."""
-        return tuple([question for child in self._known(machine) for question in child.waiting])
-
-    def _known(self, machine: Machine | None) -> list[ChildSession]:
-        # By the links and not by `here` alone: a child of an earlier run may still be in there.
-        return [self.here[link.call] for link in self.links(machine) if link.call in self.here]
-
-    def asking(self, request: str, machine: Machine | None) -> ChildSession | None:
-        """The child known here whose question *request* is; None where there is none."""
-        for child in self._known(machine):
-            if request in [question.id for question in child.waiting]:
-                return child
-        return None
-
-    async def follow(self, change: Change, machine: Machine | None) -> None:
-        """Change the mode of the children known here, after *change* did so for their parent."""
-        # A model or a budget of thinking is the child's own; the mode is what a person allows for all.
-        if not isinstance(change, SetMode):
-            return
-        for child in self._known(machine):
-            # It may have ended, or not begun: then it begins with the mode of its parent.
-            with suppress(ConfigError, SessionClosed, UnknownSession):
-                await child.control(change)
 
 
 CHILD_SYSTEM = """\
@@ -265,28 +232,7 @@ class ChildRunner:
             run = _Run(self._children, child_config(scene.config, child, request), request, scene)
         except ConfigError as error:
             return _failed(request, scene, f"The agent {request.agent!r} cannot be started: {error}")
-        return _perform(run)
-
-
-async def _perform(run: _Run) -> AgentFinished | None:
-    """The answer of *run*, None where it was drained; a cancellation is passed on to it."""
-    # Shielded: a cancel of this request is an interrupt of the child, which then ends by itself and answers.
-    work = asyncio.ensure_future(run.to_the_end())
-    # A loop: a person may cancel twice, and the second one cuts the child's own work short.
-    while not work.done():
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError as cancelled:
-            # The parent is left, not interrupted: the child stops where it is, and goes on with its parent.
-            if cancelled.args == (LEAVING,):
-                work.cancel(LEAVING)
-                await asyncio.gather(work, return_exceptions=True)
-                raise
-            # Or the task would count as cancelled, and an `asyncio.timeout` below it go wrong.
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-            run.interrupt()
-    return work.result()
+        return run.perform()
 
 
 @final
@@ -301,14 +247,26 @@ class _Run:
         self._children = children
         self._request = request
         self._scene = scene
-        self._interrupted = False
-        # Held here: the event loop keeps only weak references to tasks.
+        # One for each interrupt. Held here: the event loop keeps only weak references to tasks.
         self._stops: list[asyncio.Future[None]] = []
 
-    def interrupt(self) -> None:
-        """Interrupt the child; a second interrupt waits for no work."""
-        # The flag for a child that has not begun, the task for one that has: this must not block.
-        self._interrupted = True
+    async def perform(self) -> AgentFinished | None:
+        """The answer, None where it was drained; a cancellation is passed on to the child."""
+        # A cancel of this request is an interrupt of the child, which then ends by itself and answers. A
+        # person may cancel twice, and the second one cuts the child's own work short.
+        work = asyncio.ensure_future(self._to_the_end())
+        try:
+            return await finish(work, self._cancel)
+        except asyncio.CancelledError:
+            work.cancel(LEAVING)
+            await asyncio.gather(work, return_exceptions=True)
+            raise
+
+    def _cancel(self, cancelled: asyncio.CancelledError) -> None:
+        # The parent is left, not interrupted: the child stops where it is, and goes on with its parent.
+        if cancelled.args == (LEAVING,):
+            raise cancelled
+        # Known by a child that has not begun, and a task for one that has: this must not block.
         self._stops.append(asyncio.ensure_future(self._stop()))
 
     async def _stop(self) -> None:
@@ -316,13 +274,14 @@ class _Run:
         with suppress(SessionClosed, WorldError):
             await self._session.interrupt()
 
-    async def to_the_end(self) -> AgentFinished | None:
+    async def _to_the_end(self) -> AgentFinished | None:
         """Begin, or go on after a lost process, and return the answer; None where the child was closed."""
         # It only looked at the child: two objects for one journal in one process would conflict.
         if self._before is not None:
             await self._before.close()
         try:
-            answer = await self._answered(await self._session.load())
+            await self._session.load()
+            answer = await self._answered()
         except SessionClosed:
             return None
         except NewerVersion as error:
@@ -333,42 +292,44 @@ class _Run:
             # The tokens up to here are paid for, so they count.
             fault = f"The agent's session failed: {error}"
             answer = _answer(self._request, self._scene, fault, Outcome.CRASHED, self._session.spent)
-        # A child that was left stays in `here`: inputs may come until its parent is closed.
-        if answer is not None:
-            await self._children.over(self._request.call)
+        # A child that was left stays in `here`: inputs may come until its parent is closed. One that ended is
+        # gone already where that happened first.
+        if answer is not None and self._children.here.pop(self._request.call, None) is not None:
+            await self._session.close()
         return answer
 
-    async def _answered(self, session: ChildSession) -> AgentFinished | None:
+    async def _answered(self) -> AgentFinished | None:
+        session = self._session
         # Nothing has been spent yet, and a child that is not begun leaves no journal.
-        if self._interrupted and session.machine is None:
+        if self._stops and session.machine is None:
             return _answer(self._request, self._scene, model_messages.CANCELLED, Outcome.CANCELLED)
         # The name can be taken: a person may have made a session that is called so.
         if session.machine is not None and session.machine.config.agent != self._request.agent:
             fault = f"The session {session.id!r} is not one of the agent {self._request.agent!r}."
             return _answer(self._request, self._scene, fault, Outcome.ERROR)
-        await self._take_over(session)
+        await self._take_over()
         # The stream ended early: answering now would make half of its work the result.
         drained = session.machine is None or session.unfinished or session.queue
-        return None if drained else self._finished(session)
+        return None if drained else self._finished()
 
-    async def _take_over(self, session: ChildSession) -> None:
+    async def _take_over(self) -> None:
         """Go on, also where a process still writes that has not noticed its takeover."""
         # Its parent's journal was taken over first, so it stops at its next look there.
         for _ in range(TAKE_OVER_TRIES):
             try:
-                return await self._go_on(session)
+                return await self._go_on()
             except StoreConflict:
                 # Raises where this is the process that lost its session.
-                await self._children.check_ownership()
-        return await self._go_on(session)
+                await self._children.log.look()
+        return await self._go_on()
 
-    async def _go_on(self, session: ChildSession) -> None:
-        request, machine = self._request, session.machine
+    async def _go_on(self) -> None:
+        request, session = self._request, self._session
         # Before the stream: the interrupt is then the first event that the child's run applies.
-        if self._interrupted:
+        if self._stops:
             await session.interrupt()
         # After a crash it has its task: a second prompt would ask for the work twice.
-        prompt = request.prompt if machine is None else None
+        prompt = request.prompt if session.machine is None else None
         async with aclosing(session.stream(prompt, id=request.call, wait=True)) as notices:
             async for notice in notices:
                 self._scene.emit(AgentNoticed(call=request.call, notice=notice))
@@ -377,28 +338,20 @@ class _Run:
                     at = self._scene.clock.now()
                     self._scene.emit(AgentProgressed(at=at, request=request.id, spent=session.spent))
 
-    def _finished(self, session: ChildSession) -> AgentFinished:
-        result = session.result()
+    def _finished(self) -> AgentFinished:
+        session, result = self._session, self._session.result()
         outcome = Outcome.OK
         if result.reason is DoneReason.INTERRUPTED:
             outcome = Outcome.CANCELLED
         elif result.reason in FAILED_REASONS:
             outcome = Outcome.ERROR
         # A child that met a limit in the middle of its work has often written something before.
-        text = result.text or _last_text(session.history) or "(the agent gave no answer)"
+        texts = (one.text for one in reversed(session.history) if one.role is Role.ASSISTANT and one.text)
+        text = result.text or next(texts, "") or "(the agent gave no answer)"
         if result.reason is not DoneReason.END_TURN:
             text += f"\n[ended: {result.reason}{': ' * bool(result.detail)}{result.detail}]"
         # Of all its runs: there are several where a person sent it prompts.
         return _answer(self._request, self._scene, text, outcome, session.spent)
-
-
-def _last_text(history: History) -> str:
-    """The last text of the model in *history*."""
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
-        if message.role is Role.ASSISTANT and message.text:
-            return message.text
-    return ""
 
 
 async def _failed(request: RunAgent, scene: PerformContext, why: str) -> AgentFinished:

@@ -29,49 +29,45 @@ SUBSCRIBER_BUFFER = 64
 
 
 @final
-class _Buffer:
+class Subscription:
     """
-    The unread notices of one subscriber: up to *size*, and any number of ends of runs.
+    The notices for one subscriber, from `Broker.subscribe` on. Leave with ``async with`` or `aclose`.
 
-    *dropped* counts the lost ones; *over* says that no more will come.
+    *dropped* counts those that this subscriber was too slow for. A cancel while it waits ends it: put a time
+    limit around the loop, not around each notice. So does dropping the last reference to it.
     """
 
-    def __init__(self, size: int, awaited: set[_Buffer]) -> None:
-        self.waiting: deque[Notice] = deque()
+    def __init__(self, size: int, awaited: set[Subscription]) -> None:
         self.dropped = 0
-        self.over = False
+        # Up to *size* unread notices, and any number of ends of runs.
+        self._waiting: deque[Notice] = deque()
         self._size = size
         self._awaited = awaited
+        self._over = False
         self._news = asyncio.Event()
 
     def put(self, notice: Notice) -> None:
         """Keep *notice* if there is room; the end of a run takes the room of another notice."""
-        if self.over:
+        if self._over:
             return
         # The new notice is dropped and not the oldest: a subscriber that reads on finds one gap, and not a
         # window that slides away under it.
-        if len(self.waiting) >= self._size:
+        if len(self._waiting) >= self._size:
             # The end must arrive: a caller that waits for it would wait for ever.
             if not isinstance(notice, RunEnded):
                 self.dropped += 1
                 return
-            self._evict()
-        self.waiting.append(notice)
-        self._wake()
-
-    def _evict(self) -> None:
-        """Drop the oldest notice that is no end of a run."""
-        # Where all are ends none is dropped: the buffer grows by one notice for each unread run. A caller
-        # that waits for the end of a run must find it.
-        for index, kept in enumerate(self.waiting):
-            if not isinstance(kept, RunEnded):
-                del self.waiting[index]
+            # Where all are ends none is dropped: the buffer grows by one notice for each unread run.
+            evicted = next((each for each in self._waiting if not isinstance(each, RunEnded)), None)
+            if evicted is not None:
+                self._waiting.remove(evicted)
                 self.dropped += 1
-                return
+        self._waiting.append(notice)
+        self._wake()
 
     def end(self) -> None:
         """Take no more notices; the ones here can still be read."""
-        self.over = True
+        self._over = True
         self._wake()
 
     def _wake(self) -> None:
@@ -79,66 +75,42 @@ class _Buffer:
         with suppress(RuntimeError):
             self._news.set()
 
-    async def wait(self) -> None:
-        """Return when there may be a new notice."""
-        self._news.clear()
-        # Keeps the buffer alive while a task waits in it: the broker itself holds it weakly.
-        self._awaited.add(self)
-        try:
-            await self._news.wait()
-        finally:
-            self._awaited.discard(self)
-
-
-@final
-class Subscription:
-    """
-    The notices for one subscriber, from `Broker.subscribe` on. Leave with ``async with`` or `aclose`.
-
-    A cancel while it waits ends it: put a time limit around the loop, not around each notice. So does
-    dropping the last reference to it.
-    """
-
-    def __init__(self, buffer: _Buffer) -> None:
-        self._buffer = buffer
-
-    @property
-    def dropped(self) -> int:
-        """How many notices this subscriber was too slow for."""
-        return self._buffer.dropped
-
     async def aclose(self) -> None:
         """End the subscription and discard unread notices. A task that waits here gets its end."""
         self._leave()
 
     # Not async: a cancelled task must be able to leave without another await.
     def _leave(self) -> None:
-        self._buffer.end()
-        self._buffer.waiting.clear()
+        self.end()
+        self._waiting.clear()
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> Notice:
-        buffer = self._buffer
         # A loop: another task of the same subscription may take the notice first. Notices come before the
         # end, so a subscriber sees all of a session that was closed.
-        while not buffer.waiting:
-            if buffer.over:
+        while not self._waiting:
+            if self._over:
                 raise StopAsyncIteration
+            self._news.clear()
+            # Keeps this alive while a task waits in it: the broker itself holds it weakly.
+            self._awaited.add(self)
             try:
-                await buffer.wait()
+                await self._news.wait()
             except asyncio.CancelledError:
                 # The caller that cancels rarely comes back, and would keep a buffer filling.
                 self._leave()
                 raise
-        return buffer.waiting.popleft()
+            finally:
+                self._awaited.discard(self)
+        return self._waiting.popleft()
 
     async def __aenter__(self) -> Subscription:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        self._leave()
 
 
 @final
@@ -157,33 +129,36 @@ class Broker:
             raise ConfigError(msg)
         self._size = size
         self._closed = False
+        # Whether it ever had a subscriber: most sessions have none, and publish many notices.
+        self.used = False
         # Weak: a subscriber that broke out of its loop and never closed must not be fed for ever.
-        self._buffers: WeakSet[_Buffer] = WeakSet()
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
         # Strong while a task waits: nothing else need hold a task whose only wish is the next notice.
-        self._awaited: set[_Buffer] = set()
+        self._awaited: set[Subscription] = set()
 
     def subscribe(self) -> Subscription:
         """A subscription to the notices from now on; on a closed broker, an empty one."""
         # Not an error: a subscriber may come a moment after the end, and has nothing to handle then.
-        buffer = _Buffer(self._size, self._awaited)
+        made = Subscription(self._size, self._awaited)
         if self._closed:
-            buffer.end()
+            made.end()
         else:
-            self._buffers.add(buffer)
-        return Subscription(buffer)
+            self._subscriptions.add(made)
+            self.used = True
+        return made
 
     def publish(self, notice: Notice) -> None:
         """Pass *notice* on; no subscriber can make this wait or fail."""
         # In the order of the run's own stream: it comes here before the caller gets it.
-        for buffer in self._buffers:
-            buffer.put(notice)
+        for each in self._subscriptions:
+            each.put(notice)
 
     def close(self) -> None:
         """End every subscription after its unread notices. Closing twice is fine."""
         self._closed = True
-        for buffer in self._buffers:
-            buffer.end()
-        self._buffers.clear()
+        for each in self._subscriptions:
+            each.end()
+        self._subscriptions.clear()
 
 
 @final
@@ -210,20 +185,17 @@ async def _without_partial(notices: AsyncGenerator[Notice, None]) -> AsyncGenera
     held: list[TextDelta | ReasoningDelta] = []
     async with aclosing(notices):
         async for notice in notices:
-            match notice:
-                # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
-                case TextDelta() | ReasoningDelta():
-                    held.append(notice)
-                    continue
-                case AnswerDropped():
-                    # The model is asked again: its text so far is no part of the conversation.
-                    held.clear()
-                    continue
-                case _ if isinstance(notice, ENDS):
-                    for each in _joined(held):
-                        yield each
-                case _:
-                    pass
+            # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
+            if isinstance(notice, TextDelta | ReasoningDelta):
+                held.append(notice)
+                continue
+            # The model is asked again: its text so far is no part of the conversation.
+            if isinstance(notice, AnswerDropped):
+                held.clear()
+                continue
+            if isinstance(notice, ENDS):
+                for each in _joined(held):
+                    yield each
             yield notice
         # A run that was drained ends without one of them.
         for each in _joined(held):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import attrs
 
+from ...effects.usage import Spent
 from ...performers.base import noop
 from .delivery import Delivery
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ...effects.notices import DoneReason, Notice
     from ...effects.records import Change
     from ...effects.requests import AskApproval
-    from ...effects.usage import Spent
     from ...performers.base import Clock
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -40,13 +40,8 @@ class Titles(StrEnum):
     MODEL = "model"
 
 
-class Drainable(Protocol):
-    """A running session, as an agent sees it that drains."""
-
-    # A protocol: the runner imports this module, and the agent needs this one method only.
-    async def drain(self, within: float | None) -> None:
-        """End the running work, and let go."""
-        ...
+Drain = Callable[["float | None"], Awaitable[None]]
+"""Ends the work of a running session, and lets go; see `Session.drain`."""
 
 
 @final
@@ -76,26 +71,34 @@ class Environment:
     # A child that is only looked at has none: that is how `check_runner` tells the two apart.
     task: Input | None = None
     redactor: Redactor | None = None
-    # Shared and mutable, on purpose: one set for all sessions of an agent.
-    at_work: set[Drainable] = attrs.field(factory=set)
+    # How to drain each running session. Shared and mutable, on purpose: one set for all of an agent.
+    at_work: set[Drain] = attrs.field(factory=set)
     rested: Callable[[], None] = noop
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Result:
+    """
+    A run that has ended, or rests.
+
+    *text* is the last answer. *reason* is why it ended, None where it rests; *waiting* are the open questions
+    then. *spent* is its account (turns, tokens, USD, seconds). *detail* adds to *reason*, such as the
+    provider's error message.
+    """
+
+    session: str
+    run: str
+    text: str
+    reason: DoneReason | None
+    spent: Spent
+    waiting: tuple[AskApproval, ...] = ()
+    detail: str = ""
 
 
 # Children are sessions and sessions have children. Protocols keep the two modules out of an import circle;
 # their members are documented at `Result` and `Session`.
 # ruff: noqa: D102  # see above
-
-
-class ChildResult(Protocol):
-    """The result of a child's run, as its parent reads it."""
-
-    # Properties and not fields: `Result` is frozen, and a field of a protocol would have to be writable.
-    @property
-    def text(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-    @property
-    def reason(self) -> DoneReason | None: ...
 
 
 # Only what a parent uses, so that the two classes can change apart from each other.
@@ -118,15 +121,11 @@ class ChildSession(Protocol):
     def queue(self) -> tuple[Mail, ...]: ...
     @property
     def spent(self) -> Spent: ...
-    def result(self) -> ChildResult: ...
+    def result(self) -> Result: ...
     async def load(self) -> Self: ...
     # The parent sends text only: files and a sender are for people.
     def stream(
-        self,
-        prompt: str | None = None,
-        *,
-        id: str | None = None,  # noqa: A002  # as Session
-        wait: bool = False,
+        self, prompt: str | None = None, *, id: str | None = None, wait: bool = False
     ) -> AsyncGenerator[Notice, None]: ...
     # These pass on what a person did at the parent.
     async def approve(self, request: str, decision: Decision = ..., *, by: str = "") -> None: ...

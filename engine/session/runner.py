@@ -9,47 +9,38 @@ prompt gets a run of its own. Inputs pass one lock: they are journaled first, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Self, final
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects import is_notice
-from ...effects.errors import (
-    ConfigError,
-    JournalError,
-    SessionBusy,
-    SessionClosed,
-    StoreConflict,
-    StoreError,
-    TurnwheelError,
-    UnknownSession,
-    WorldError,
-)
+from ...effects import errors, is_notice
 from ...effects.events import ApprovalGiven, ControlReceived, Event, Post, UserSent
 from ...effects.notices import ApprovalRequested, Notice, SettingChanged
 from ...effects.records import SetMode
-from ...effects.requests import AskApproval, Cancel, Request, RunAgent
+from ...effects.requests import AskApproval, RunAgent
 from ...states.context import INPUTS
 from ...states.rules.inputs import prompt_group
 from ...states.state import Done
 from ..driver import Driver, Performers
 from ..inputs import check_room
-from ..journal.entries import Posted, Titled
+from ..journal.entries import HandedOver, Posted, TakenOver, Titled
 from ..recovery import recover
 from .children import Children, ChildRunner
 from .delivery import Broker
 from .environment import Titles
-from .session_log import SessionLog
-from .titles import Titler
+from .titles import begin_title
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...performers.base import Performer
-    from ...performers.stores.base import Store
+    from ...effects.config import Config
     from ..inputs import Input
+    from ..machine import Machine
     from .environment import Environment, OpenSession
+    from .session_log import SessionLog
 
 TURNS_TO_NOTICE = 5
 """
@@ -64,114 +55,63 @@ POST_TRIES = 20
 """How often an input is tried again where another process, which may be busy, wrote first."""
 
 
-@final
-@attrs.frozen
-class Unowned:
-    """No caller runs it here."""
+class Owner(Enum):
+    """Who uses a session object now."""
+
+    NOBODY = auto()
+    # A caller is about to run it.
+    CLAIMING = auto()
+    # A run goes on here.
+    DRIVING = auto()
+    # The caller left its stream; the work is being stopped.
+    LEAVING = auto()
+    # The session object was closed.
+    CLOSED = auto()
 
 
-@final
-@attrs.frozen
-class Claiming:
-    """A caller is about to run it."""
-
-
-@final
-@attrs.frozen
-class Driving:
-    """A run goes on here."""
-
-    driver: Driver
-
-
-@final
-@attrs.frozen
-class Leaving:
-    """The caller left its stream; the work is being stopped."""
-
-
-@final
-@attrs.frozen
-class Closed:
-    """The session object was closed."""
-
-
-Ownership = Unowned | Claiming | Driving | Leaving | Closed
-"""Who uses a session object now. Not an enum: only a driving one has a driver."""
+RUNNING = frozenset({Owner.CLAIMING, Owner.DRIVING})
 
 
 @final
 class SessionRunner:
-    """Runs the session *id* in *environment*, with its journal in *store*; *opens* makes child sessions."""
+    """Runs the session of *log* in *environment*; *opens* makes child sessions."""
 
-    def __init__(
-        self,
-        id: str,  # noqa: A002  # the field's word
-        environment: Environment,
-        store: Store | None,
-        opens: OpenSession,
-        *,
-        fresh: bool = False,
-    ) -> None:
-        self.id = id
+    def __init__(self, log: SessionLog, environment: Environment, opens: OpenSession) -> None:
+        self.id = log.session
+        self.log = log
         self.environment = environment
+        self.children = Children(self.log, environment, opens)
+        self.broker = Broker(environment.watch.buffer)
         self.performers: Performers = environment.performers
-        self.log = SessionLog(id, store, environment.redactor, fresh=fresh)
-        self._store = store
-        self._opens = opens
-        # Both made when first used: most sessions have neither children nor subscribers.
-        self._children: Children | None = None
-        self._broker: Broker | None = None
         # A host's own performer of `RunAgent` replaces this one.
         if environment.config.children:
-            runner: Performer[RunAgent] = ChildRunner(self.children)  # pyright: ignore[reportAssignmentType]  # async
-            self.performers = {RunAgent: runner, **environment.performers}
-        self.owner: Ownership = Unowned()
+            self.performers = {RunAgent: ChildRunner(self.children), **environment.performers}
+        self.owner = Owner.NOBODY
+        # The driver of the run here, while one goes on.
+        self.driver: Driver | None = None
         # A child is found through its parent, and in a list by its agent: it needs no title.
-        titles = Titles.OFF if environment.config.agent else environment.titles
-        self._titled = titles is Titles.INLINE
-        self._titler = None
-        if titles is Titles.MODEL:
-            self._titler = Titler(id, lambda: self.log.state, environment, self.add)
+        self._titles = Titles.OFF if environment.config.agent else environment.titles
+        # One try for each session object: a model that gave no title would give none after each run, and
+        # every try costs money. Kept, since the event loop holds tasks only weakly.
+        self._title: asyncio.Task[None] | None = None
         # Set when a stream has ended altogether.
         self._free = asyncio.Event()
         # Held while entries are read or inputs written, never while a run goes on.
         self._lock = asyncio.Lock()
         self._ran = False
-        self._drains = False
-
-    @property
-    def children(self) -> Children:
-        """The children of the session, also those that another process runs."""
-        if self._children is None:
-            self._children = Children(self.id, self.environment, self._store, self._opens)
-        return self._children
-
-    @property
-    def broker(self) -> Broker:
-        """Passes the notices of runs here on to subscribers."""
-        if self._broker is None:
-            self._broker = Broker(self.environment.watch.buffer)
-            if isinstance(self.owner, Closed):
-                # Subscribed behind the end: with an open broker, the subscriber would wait for ever.
-                self._broker.close()
-        return self._broker
-
-    @property
-    def driver(self) -> Driver | None:
-        """The driver of the run here, if one goes on."""
-        return self.owner.driver if isinstance(self.owner, Driving) else None
+        # It begins nothing more, and a driver may apply no further event.
+        self.drains = False
 
     async def load(self) -> None:
         """Read the new entries of the journal."""
         async with self._lock:
             # The owner knows more than the store: it has steps that are not written yet.
-            if not isinstance(self.owner, Claiming | Driving):
+            if self.owner not in RUNNING:
                 await self._read()
 
     async def _read(self) -> None:
-        if isinstance(self.owner, Closed):
-            raise SessionClosed(self.id)
+        if self.owner is Owner.CLOSED:
+            raise errors.SessionClosed(self.id)
         await self.log.read()
 
     # Running it
@@ -180,64 +120,60 @@ class SessionRunner:
         """Post *prompt*, and run until no prompt is left; see `Session.stream`."""
         # Before the `try`: a caller that is refused must not free the session of the one that has it.
         await self._claim()
-        watch = self.environment.watch
         try:
             begun = await self._first(prompt)
             while begun is not None:
-                stream = self._drive(*begun, wait=wait)
-                # Partial texts are the default, and a filter would cost a frame for each notice.
-                shown = stream if watch.include_partial else watch.shown(stream)
+                shown = self.environment.watch.shown(self._drive(*begun, wait=wait))
                 async with aclosing(shown) as notices:
                     try:
                         async for notice in notices:
-                            if self._broker is not None:
-                                self._broker.publish(notice)
+                            if self.broker.used:
+                                self.broker.publish(notice)
                             yield notice
                     except GeneratorExit:
                         # Before the work is stopped, which may take a while: the next caller waits for that
                         # end instead of getting `SessionBusy`.
-                        self._change_owner(Leaving())
+                        self._change_owner(Owner.LEAVING)
                         raise
-                await self._hand_over(begun[0])
-                begun = await self._next()
-        except TurnwheelError:
+                begun = await self._next(begun[0])
+        except errors.TurnwheelError:
             # The machine may have taken a step that the store refused: the journal decides what happened.
-            if self.log.kept and self.log.stale:
-                with suppress(TurnwheelError):
+            if self.log.stale:
+                with suppress(errors.TurnwheelError):
                     async with self._lock:
                         await self.log.read()
             raise
         finally:
             # Inputs go to the journal only from here on: this driver would never read them.
             self.log.listener = None
-            self._change_owner(Unowned())
-            self.environment.at_work.discard(self)
+            self._change_owner(Owner.NOBODY)
+            self.environment.at_work.discard(self.drain)
             # Last: a caller that waits for it looks at the owner next.
             self._free.set()
 
-    def _change_owner(self, owner: Ownership) -> None:
+    def _change_owner(self, owner: Owner, driver: Driver | None = None) -> None:
         # Closed is final: a stream that ends after `close` must not reopen the session.
-        if not isinstance(self.owner, Closed):
-            self.owner = owner
+        if self.owner is not Owner.CLOSED:
+            self.owner, self.driver = owner, driver
 
     async def _claim(self) -> None:
         # A caller may break out of a stream and begin the next one at once. The first stream gets a few turns
         # of the loop to notice, and the caller is not refused.
         for _ in range(TURNS_TO_NOTICE):
-            if not isinstance(self.owner, Claiming | Driving):
+            if self.owner not in RUNNING:
                 break
             await asyncio.sleep(0)
-        while isinstance(self.owner, Leaving):
+        while self.owner is Owner.LEAVING:
             await self._free.wait()
         # No await between looking and taking: no other caller gets a turn in between.
-        if isinstance(self.owner, Closed) or self._drains:
-            raise SessionClosed(self.id)
-        if not isinstance(self.owner, Unowned):
-            raise SessionBusy(self.id)
-        self.owner = Claiming()
+        if self.owner is Owner.CLOSED or self.drains:
+            raise errors.SessionClosed(self.id)
+        if self.owner is not Owner.NOBODY:
+            raise errors.SessionBusy(self.id)
+        self._change_owner(Owner.CLAIMING)
         # A child is drained by its parent, and must not be drained a second time by the agent.
         if self.environment.task is None:
-            self.environment.at_work.add(self)
+            self.environment.at_work.add(self.drain)
         self._free.clear()
 
     async def _first(self, prompt: Input | None) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -252,10 +188,10 @@ class SessionRunner:
             if prompt is not None:
                 # An unfinished run may hold a question or a paid result: only `resume` goes on with it.
                 if state.unfinished:
-                    raise SessionBusy(self.id)
+                    raise errors.SessionBusy(self.id)
                 event = await self._posted(prompt)
             elif state.machine is None and not state.prompted:
-                raise UnknownSession(self.id)
+                raise errors.UnknownSession(self.id)
             if event is not None or log.state.unfinished or self._due() is None:
                 return await self._begin(event)
         return await self._settled()
@@ -267,17 +203,25 @@ class SessionRunner:
         # write first, even the same prompt: hence the loop.
         if environment.config.policy.coalesce:
             while not log.state.knows(prompt.id):
-                await log.post(prompt.sent(environment.clock.now()))
+                await log.add(Posted(event=prompt.sent(environment.clock.now())))
         return None if log.state.knows(prompt.id) else prompt.sent(environment.clock.now())
 
-    async def _next(self) -> tuple[Driver, tuple[Effect, ...]] | None:
-        """The driver of the next run, for a prompt that came in meanwhile; None where none did."""
+    async def _next(self, driver: Driver) -> tuple[Driver, tuple[Effect, ...]] | None:
+        """The driver of the run after that of *driver*, for a prompt that came meanwhile; or None."""
+        if not self.drains:
+            # After the run: its request would compete with the run's own for the provider's limits.
+            if self._titles is Titles.MODEL and self._title is None:
+                self._title = begin_title(self.log, self.environment, partial(self.add, closed=True))
+        elif self.log.state.unfinished:
+            # Only this process knows which requests never began. The next owner begins those as new, and does
+            # not tell the model that they may have been done.
+            await self.log.own(HandedOver(at=self.environment.clock.now(), unbegun=driver.unbegun))
         # No driver any more: inputs wait in the journal until the next run is open.
         self.log.listener = None
         # Kept for this caller: in the gap between two runs no other one may take the session.
-        self._change_owner(Claiming())
+        self._change_owner(Owner.CLAIMING)
         # A run that rests or was drained is unfinished, and only `resume` goes on with it.
-        over = self.log.state.unfinished or isinstance(self.owner, Closed)
+        over = self.log.state.unfinished or self.owner is Owner.CLOSED
         return None if over else await self._settled()
 
     async def _settled(self) -> tuple[Driver, tuple[Effect, ...]] | None:
@@ -304,22 +248,23 @@ class SessionRunner:
 
     async def _begin(self, prompt: UserSent | None = None) -> tuple[Driver, tuple[Effect, ...]] | None:
         log, environment, at = self.log, self.environment, self.environment.clock.now()
-        if self._drains or not (prompt or log.state.unfinished or log.state.prompted):
+        if self.drains or not (prompt or log.state.unfinished or log.state.prompted):
             return None
         # Until the run is over: left in the middle, for any reason, `state` is not to be trusted.
         log.stale = log.kept
         events: tuple[Event, ...] = ()
-        if log.state.unfinished:
-            first, events = await take_over(log, environment, at)
+        if log.state.machine is not None and log.state.unfinished:
+            first, events = await take_over(log, log.state.machine, environment.config, at)
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
             # ids.
             name = environment.new_id() if task is None else task.id
-            first = await log.open_run(name, environment.config, at, prompt, titled=self._titled)
+            titled = self._titles is Titles.INLINE
+            first = await log.open_run(name, environment.config, at, prompt, titled=titled)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
-        if log.state.machine is None or isinstance(self.owner, Closed):
-            raise SessionClosed(self.id)
+        if log.state.machine is None or self.owner is Owner.CLOSED:
+            raise errors.SessionClosed(self.id)
         driver = Driver(
             machine=log.state.machine,
             performers=self.performers,
@@ -329,9 +274,6 @@ class SessionRunner:
             full_result=log.full_result,
             rested=environment.rested,
         )
-        if self._children is not None:
-            # Anew for each run: the driver of the last one is gone, and its inbox has no reader.
-            self._children.wake, self._children.check_ownership = driver.inbox.wake, log.look
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
@@ -339,40 +281,38 @@ class SessionRunner:
         log.listener = driver.post
         if environment.redactor is not None:
             environment.redactor.mark_running()
-        self.owner, self._ran = Driving(driver), True
+        self._change_owner(Owner.DRIVING, driver)
+        self._ran = True
         return driver, first
-
-    async def _hand_over(self, driver: Driver) -> None:
-        if not self._drains:
-            # After the run: its request would compete with the run's own for the provider's limits.
-            if self._titler is not None:
-                self._titler.after_run()
-        elif self.log.state.unfinished:
-            # Only this process knows which requests never began. The next owner begins those as new, and does
-            # not tell the model that they may have been done.
-            await self.log.hand_over(driver.unbegun, self.environment.clock.now())
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], *, wait: bool
     ) -> AsyncGenerator[Notice, None]:
+        found: list[errors.WorldError] = []
+
+        def stop(error: errors.WorldError) -> None:
+            found.append(error)
+            # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
+            driver.inbox.close()
+
+        # Anew for each run: the driver of the last one is gone, and its inbox has no reader. A child that
+        # finds another owner at work ends this run, too: that owner drives both.
+        self.children.wake, self.children.abort = driver.inbox.wake, stop
         effects = driver.effects(first, wait=wait)
         # Left in reverse order: the poller looks for another owner until the work has stopped.
-        async with StorePoller(self.log, driver, self.environment.poll) as poller, aclosing(effects):
-            if self._children is not None:
-                # A child that finds another owner at work ends this run, too: that owner drives both.
-                self._children.abort = poller.stop
+        async with polled(self.log, self.environment.poll, stop), aclosing(effects):
             async for effect in effects:
                 # A mode holds for the children, too. After the parent's own step: a crash in between leaves
-                # them with the old one, which `in_mode` makes good.
-                if self._children is not None and isinstance(effect, SettingChanged):
-                    await self._children.follow(effect.change, driver.machine)
+                # them with the old one, which `take_over` makes good.
+                if self.children.here and isinstance(effect, SettingChanged):
+                    await self.children.follow(effect.change)
                 if is_notice(effect):
                     yield effect
         # The driver ended because of it, and knows no error itself.
-        if poller.found is not None:
-            raise poller.found
+        if found:
+            raise found[0]
         # The stream came to its own end, so machine and journal agree.
-        if not isinstance(self.owner, Closed):
+        if self.owner is not Owner.CLOSED:
             self.log.stale = False
 
     # Inputs
@@ -390,7 +330,7 @@ class SessionRunner:
                 return None
             check_room(made, self.log.state, self.id)
             # While a child runs here, its own machine says what becomes of the input.
-            if not isinstance(self.owner, Claiming | Driving):
+            if self.owner not in RUNNING:
                 check_reader(self.log, self.environment, made)
             return Posted(event=made)
 
@@ -409,14 +349,14 @@ class SessionRunner:
                 try:
                     if made is None or (await self._has_task() and await self.log.add(made)):
                         return
-                except StoreConflict as conflict:
+                except errors.StoreConflict as conflict:
                     # The run here lost the session: its driver finds out by itself, the caller now.
                     if driven:
                         raise
                     # A shorter journal was deleted and begun anew: nothing that is known here holds.
                     self.log.stale = conflict.actual < conflict.expected
         msg = f"session {self.id!r}: other processes keep writing to it; try again"
-        raise StoreError(msg)
+        raise errors.StoreError(msg)
 
     async def _has_task(self) -> bool:
         """Whether a child's task is journaled; journals it where it is not."""
@@ -424,35 +364,30 @@ class SessionRunner:
         task, state = self.environment.task, self.log.state
         if task is None or state.machine is not None or state.knows(task.id):
             return True
-        return await self.log.post(task.sent(self.environment.clock.now()))
+        return await self.log.add(Posted(event=task.sent(self.environment.clock.now())))
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncGenerator[SessionLog, None]:
         """The log, while no caller can run the session; `SessionBusy` where a run is unfinished."""
         # The lock keeps out what begins here. Another process that begins makes the append a `StoreConflict`.
         async with self._lock:
-            if isinstance(self.owner, Claiming | Driving | Leaving):
-                raise SessionBusy(self.id)
+            if self.owner in {*RUNNING, Owner.LEAVING}:
+                raise errors.SessionBusy(self.id)
             await self._read()
             if self.log.state.unfinished:
-                raise SessionBusy(self.id)
+                raise errors.SessionBusy(self.id)
             yield self.log
 
     # Letting go of it
 
-    @property
-    def heeds(self) -> Driver | None:
-        """The driver of a run here that applies every event it gets; one that drains may not."""
-        return None if self._drains else self.driver
-
     async def drain(self, within: float | None) -> None:
         """Let the running work end, begin nothing more, and let go; see `Session.drain`."""
         # First: a stream that is about to open a run looks at it, and opens none.
-        self._drains = True
+        self.drains = True
         if (driver := self.driver) is not None:
             driver.drain()
         # Together with the children: the time is for all of them, not for one after the other.
-        known = [] if self._children is None else self._children.drained(within)
+        known = [child.drain(within) for child in self.children.here.values()]
         children = asyncio.gather(*known, return_exceptions=True)
         over = await self._over(within)
         await children
@@ -466,29 +401,29 @@ class SessionRunner:
         """Whether the stream ended within *within* seconds (None: however long it takes)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                while isinstance(self.owner, Claiming | Driving | Leaving):
+                while self.owner in {*RUNNING, Owner.LEAVING}:
                     await self._free.wait()
                 return True
         return False
 
     async def close(self) -> None:
         """Let go; a running run is left unfinished. Closing twice is fine."""
-        driver, before = self.driver, self.owner
-        # Before the first await: nothing may begin while the rest is being stopped.
-        self.owner = Closed()
-        if isinstance(before, Closed):
+        if self.owner is Owner.CLOSED:
             return
+        driver = self.driver
+        # Before the first await: nothing may begin while the rest is being stopped.
+        self._change_owner(Owner.CLOSED)
         try:
             if driver is not None:
                 await driver.leave()
         finally:
             # The parent's work is over by now, so no child is opened behind this.
-            if self._children is not None:
-                await self._children.close()
-            if self._titler is not None:
-                await self._titler.stop()
-            if self._broker is not None:
-                self._broker.close()
+            await self.children.close()
+            if self._title is not None:
+                # The tokens used until then are journaled. How it ended is logged, and must not break this.
+                self._title.cancel()
+                await asyncio.wait({self._title})
+            self.broker.close()
             # Hooks last: whatever they do finds the session at rest. One that only looked at it ran nothing.
             if self._ran and self.environment.ended is not None:
                 over = self.log.state.machine is not None and self.log.state.machine.state
@@ -499,106 +434,92 @@ class SessionRunner:
 # Children are run by their parents
 
 
-def child_agent(log: SessionLog, environment: Environment) -> str:
-    """Which child agent the session of *log* belongs to, empty for none."""
-    # A copy of a child has no parent: a person runs it like any other session.
-    if log.state.copied:
-        return ""
-    machine = log.state.machine
-    return environment.config.agent if machine is None else machine.config.agent
-
-
 def check_runner(log: SessionLog, environment: Environment) -> None:
     """Refuse to run a child by itself."""
     # Its tools and limits are what the parent grants, and only the parent's process knows them.
-    agent = child_agent(log, environment)
+    agent = environment.config.agent if log.state.machine is None else log.state.agent
     if agent and (agent != environment.config.agent or environment.task is None):
         msg = f"session {log.session!r} is a child; resume its parent"
-        raise ConfigError(msg)
+        raise errors.ConfigError(msg)
 
 
 def check_reader(log: SessionLog, environment: Environment, event: Post) -> None:
     """Refuse an input to a child that has ended: no run would ever read it."""
     # Approvals and cancels pass: they fail by themselves where nothing is open.
-    machine = log.state.machine
-    if not child_agent(log, environment) or not isinstance(event, INPUTS):
+    if not isinstance(event, INPUTS):
         return
-    # A child that was named but never begun has no journal yet: its task has to be the first entry.
-    if machine is None and environment.task is None:
-        raise UnknownSession(log.session)
-    if machine is not None and machine.done:
+    if log.state.machine is None:
+        # A child that was named but never begun has no journal yet: its task has to be the first entry.
+        if environment.config.agent and environment.task is None:
+            raise errors.UnknownSession(log.session)
+    elif log.state.agent and log.state.machine.done:
         msg = f"child session {log.session!r} has ended; speak to its parent"
-        raise ConfigError(msg)
+        raise errors.ConfigError(msg)
 
 
 # Other processes
 
 
-@final
-class StorePoller:
+@asynccontextmanager
+async def polled(
+    log: SessionLog, poll: float, stop: Callable[[errors.WorldError], None]
+) -> AsyncGenerator[None, None]:
     """
-    Reads the inputs of other processes to the session of *log* every *poll* seconds, while *driver* runs it.
+    Read the inputs of other processes to the session of *log* every *poll* seconds.
 
-    Where another process owns the session now, or wrote an unreadable entry, it closes the driver's inbox:
-    the run stays as it is journaled, and `found` is the reason.
+    Where another process owns the session now, or wrote an unreadable entry, *stop* gets the error: the run
+    stays as it is journaled.
     """
 
-    def __init__(self, log: SessionLog, driver: Driver, poll: float) -> None:
-        self.found: WorldError | None = None
-        self._log = log
-        self._driver = driver
-        self._poll = poll
-        self._task: asyncio.Task[None] | None = None
-
-    def stop(self, error: WorldError) -> None:
-        """Stop the driver because of *error*."""
-        self.found = error
-        # By the inbox and not by a cancel: the driver ends between two steps, never in an append.
-        self._driver.inbox.close()
-
-    async def _look(self) -> None:
-        while self.found is None:
+    async def look() -> None:
+        while True:
             # Real seconds and not the session's clock: other processes do not live by a test's time.
-            await asyncio.sleep(self._poll)
+            await asyncio.sleep(poll)
             try:
-                await self._log.look()
-            except (StoreConflict, JournalError) as error:
-                self.stop(error)
-            except WorldError:
+                await log.look()
+            except (errors.StoreConflict, errors.JournalError) as error:
+                stop(error)
+                return
+            except errors.WorldError:
                 # A store that fails now and then. If it keeps failing, the driver's next append says so.
                 continue
 
-    async def __aenter__(self) -> Self:
-        # Without a store there is no other process.
-        if self._log.kept:
-            self._task = asyncio.ensure_future(self._look())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+    # Without a store there is no other process.
+    task = asyncio.ensure_future(look()) if log.kept else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
             with suppress(asyncio.CancelledError):
                 # A poller that broke is a bug, and must not go unnoticed.
-                self._task.result()
+                task.result()
 
 
 async def take_over(
-    log: SessionLog, environment: Environment, at: float
+    log: SessionLog, machine: Machine, config: Config, at: float
 ) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
     """
-    Take over the unfinished run of *log*: the effects to perform again, and the events to apply.
+    Take over the run of *log* and *machine* under *config*: the effects to repeat, and the events to apply.
 
     A question that has its answer already is not asked again.
     """
     # Read first: the entry clears it, since from then on this process may begin them.
     unbegun = log.state.unbegun
-    machine = await log.take_over(environment.config, at)
+    # The entry says only what changed: most processes take over with the same configuration. Written before
+    # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
+    # at its next append.
+    await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
     recovery = recover(machine, at, unbegun)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
+    # A child may never have begun, and would start in the mode of the time when it was asked for. Of several
+    # changes since, the last one holds.
+    changes = [event.change for event in posted if isinstance(event, ControlReceived)]
+    modes = [change.mode for change in changes if isinstance(change, SetMode)]
     again = [
-        in_mode(request, posted)
+        attrs.evolve(request, mode=modes[-1]) if modes and isinstance(request, RunAgent) else request
         for request in recovery.again
         if not isinstance(request, AskApproval) or request.id not in answered
     ]
@@ -611,14 +532,3 @@ async def take_over(
         if isinstance(one, AskApproval)
     ]
     return (*again, *notices), recovery.events
-
-
-def in_mode(request: Request | Cancel, posted: Iterable[Post]) -> Request | Cancel:
-    """*request*; for a child, with the mode that an event in *posted* chose since."""
-    # The child may never have begun, and would start in the mode of the time when it was asked for.
-    if isinstance(request, RunAgent):
-        # In their order: of several changes the last one holds.
-        for event in posted:
-            if isinstance(event, ControlReceived) and isinstance(event.change, SetMode):
-                request = attrs.evolve(request, mode=event.change.mode)
-    return request

@@ -14,38 +14,31 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from copy import copy
+from itertools import takewhile
 from typing import TYPE_CHECKING, cast, final
-
-import attrs
 
 from ...effects.config import Steering
 from ...effects.errors import ConfigError, SessionClosed, StoreConflict, UnknownSession
 from ...effects.events import Approve, Decision, Interrupted
 from ...effects.history import History
 from ...effects.messages import Role
-from ...effects.notices import DoneReason, InputBlocked, InputTaken, Notice, RunEnded
+from ...effects.notices import InputBlocked, InputTaken, Notice, RunEnded
 from ...effects.requests import AskApproval
 from ...effects.usage import Spent, Usage
 from ...effects.validators import clean, named
 from ...states.state import Done
-from ..inputs import (
-    Input,
-    approval_event,
-    cancel_event,
-    check_question,
-    control_event,
-    prompt_input,
-    steer_input,
-)
+from ..inputs import Input, approval_event, cancel_event, check_question, control_event, steer_input
 from ..journal.entries import Titled
 from ..journal.summary import first_line
-from .environment import Environment
-from .runner import Closed, SessionRunner
+from .environment import Environment, Result
+from .runner import Owner, SessionRunner
+from .session_log import SessionLog
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from ...effects.messages import Binary
+    from ...effects.notices import DoneReason
     from ...effects.records import Change
     from ...performers.stores.base import Store
     from ...states.context import Mail
@@ -54,55 +47,6 @@ if TYPE_CHECKING:
     from ..machine import Machine
     from ..open_work import ChildLink
     from .delivery import Subscription
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Result:
-    """
-    A run that has ended, or rests.
-
-    *text* is the last answer. *reason* is why it ended, None where it rests; *waiting* are the open questions
-    then. *spent* is its account (turns, tokens, USD, seconds). *detail* adds to *reason*, such as the
-    provider's error message.
-    """
-
-    session: str
-    run: str
-    text: str
-    reason: DoneReason | None
-    spent: Spent
-    waiting: tuple[AskApproval, ...] = ()
-    detail: str = ""
-
-    @classmethod
-    def of(cls, session: str, machine: Machine, waiting: tuple[AskApproval, ...]) -> Result:
-        """The result of *machine*'s run, as far as it has come."""
-        over = machine.state if isinstance(machine.state, Done) else None
-        return cls(
-            session=session,
-            run=machine.memory.run,
-            text=_last_answer(machine),
-            reason=None if over is None else over.reason,
-            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
-            spent=machine.memory.spent if over is None else over.spent,
-            waiting=waiting,
-            detail="" if over is None else over.detail,
-        )
-
-
-def _last_answer(machine: Machine) -> str:
-    """The text of the last assistant message since the last prompt."""
-    history = machine.memory.history
-    # No further than the prompt: an earlier run's answer is not this one's. By index, since a slice of a long
-    # history copies it.
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
-        if message.role is Role.ASSISTANT:
-            return message.text
-        if message.role is Role.USER:
-            break
-    return ""
 
 
 @final
@@ -116,19 +60,14 @@ class Session:
     """
 
     def __init__(
-        self,
-        id: str,  # noqa: A002  # the field's word
-        environment: Environment,
-        store: Store | None = None,
-        *,
-        fresh: bool = False,
+        self, id: str, environment: Environment, store: Store | None = None, *, fresh: bool = False
     ) -> None:
         self.id = id
         # A child that the parent's caller looks at: it shares the runner, and may not run or close it.
         self._lent = False
         # The class itself makes the sessions of children: the runner cannot import it without a circle.
-        self._runner = SessionRunner(id, environment, store, Session, fresh=fresh)
-        self._log = self._runner.log
+        self._log = SessionLog(id, store, environment.redactor, fresh=fresh)
+        self._runner = SessionRunner(self._log, environment, Session)
         # For the clock and the ids; what a run needs of it, the runner takes.
         self._environment = environment
 
@@ -171,14 +110,14 @@ class Session:
         """The open questions: its own, then those of its children."""
         # An interrupt that waits for `resume` withdraws all of them: an answer could change nothing.
         quiet = self._log.state.stopped or not self._log.state.unfinished
-        of_children = () if quiet else self._runner.children.waiting(self.machine)
-        return (*self._log.state.questions, *of_children)
+        children = [] if quiet else self._runner.children.known
+        return (*self._log.state.questions, *[asked for child in children for asked in child.waiting])
 
     @property
     def children(self) -> tuple[ChildLink, ...]:
         """The running children, in the order of the calls they work for."""
         # From the machine and not from the runner: a child of another process is listed, too.
-        return self._runner.children.links(self.machine)
+        return self._runner.children.links
 
     def child(self, call: str) -> Session:
         """
@@ -188,7 +127,7 @@ class Session:
         `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
         # A shallow copy: the same runner, but marked, so that the parent's own object stays as it is.
-        lent = cast("Session", copy(self._runner.children.session(call, self.machine)))
+        lent = cast("Session", copy(self._runner.children.session(call)))
         lent._lent = True  # noqa: SLF001  # it is one of these
         return lent
 
@@ -209,10 +148,23 @@ class Session:
 
     def result(self) -> Result:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
-        if self.machine is None:
+        machine = self.machine
+        if machine is None:
             # Nothing was ever run here, or it was never loaded.
             raise UnknownSession(self.id)
-        return Result.of(self.id, self.machine, self.waiting)
+        over = machine.state if isinstance(machine.state, Done) else None
+        # Back to the prompt and no further: an earlier run's answer is not this one's.
+        run = takewhile(lambda message: message.role is not Role.USER, reversed(machine.memory.history))
+        return Result(
+            session=self.id,
+            run=machine.memory.run,
+            text=next((message.text for message in run if message.role is Role.ASSISTANT), ""),
+            reason=None if over is None else over.reason,
+            # After a branch, the memory's account may go on; the bill of that run was closed when it ended.
+            spent=machine.memory.spent if over is None else over.spent,
+            waiting=self.waiting,
+            detail="" if over is None else over.detail,
+        )
 
     def subscribe(self) -> Subscription:
         """Watch the runs of this object from now on; a slow subscriber loses notices and delays no run."""
@@ -227,7 +179,7 @@ class Session:
         await self._runner.load()
         # Children of a run that has ended change nothing any more.
         if self._log.state.unfinished:
-            await self._runner.children.load(self.machine)
+            await self._runner.children.load()
         return self
 
     # Runs and branches
@@ -260,11 +212,7 @@ class Session:
             await log.branch(run, self._now())
 
     async def fork(
-        self,
-        id: str | None = None,  # noqa: A002  # the field's word
-        *,
-        at: int | None = None,
-        instead: Replacement | None = None,
+        self, id: str | None = None, *, at: int | None = None, instead: Replacement | None = None
     ) -> Session:
         """
         A new session *id* that begins with the entries of this one before step *at*.
@@ -293,7 +241,7 @@ class Session:
         entries = await store.load(self.id)
         # A person wrote it, and it may have a secret like any other input.
         if instead is not None and self._environment.redactor is not None:
-            instead = await self._environment.redactor.replacement(instead)
+            instead = await self._environment.redactor.redacted(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
         copied, summary = fork_entries(entries, self.id, name, point)
         # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
@@ -314,12 +262,7 @@ class Session:
     # Running it
 
     async def run(
-        self,
-        prompt: str,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
-        wait: bool = False,
+        self, prompt: str, *, files: tuple[Binary, ...] = (), id: str | None = None, wait: bool = False
     ) -> Result:
         """
         Run the agent on *prompt* and *files* to its end, or until it rests on a question.
@@ -351,7 +294,7 @@ class Session:
                     # Now: the run of a later prompt may follow in the same stream.
                     mine = self.result()
         # Closed or drained before this prompt's turn came. It is in the queue, so nothing is lost.
-        if isinstance(self._runner.owner, Closed) or sender in [mail.id for mail in self.queue]:
+        if self._runner.owner is Owner.CLOSED or sender in [mail.id for mail in self.queue]:
             raise SessionClosed(self.id)
         # Without a prompt of its own (`resume`) it is the latest run.
         return mine or self.result()
@@ -366,7 +309,7 @@ class Session:
         prompt: str | None = None,
         *,
         files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
+        id: str | None = None,
         wait: bool = False,
     ) -> AsyncGenerator[Notice, None]:
         """
@@ -376,8 +319,7 @@ class Session:
         goes on with it.
         """
         # Not a generator itself: arguments are checked when it is called, and not when it is first iterated.
-        if self._lent:
-            self._check_own()
+        self._check_own()
         sent = None if prompt is None else self._input(prompt, files, id)
         return self._runner.stream(sent, wait=wait)
 
@@ -391,12 +333,7 @@ class Session:
     # again where another process wrote first.
 
     async def send(
-        self,
-        text: str,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
-        sender: str = "",
+        self, text: str, *, files: tuple[Binary, ...] = (), id: str | None = None, sender: str = ""
     ) -> str:
         """
         Queue a prompt for a run of its own, and return its id (*id*, where given).
@@ -406,16 +343,14 @@ class Session:
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
         prompt = self._input(text, files, id, sender)
-        await self._runner.post(lambda: prompt_input(prompt, self._log.state, self._now()))
+        # A sender that got no answer sends again: the id makes that safe, across processes and crashes.
+        await self._runner.post(
+            lambda: None if self._log.state.knows(prompt.id) else prompt.sent(self._now())
+        )
         return prompt.id
 
     async def steer(
-        self,
-        text: str,
-        how: Steering | None = None,
-        *,
-        files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
+        self, text: str, how: Steering | None = None, *, files: tuple[Binary, ...] = (), id: str | None = None
     ) -> str:
         """
         Steer the unfinished run with *text*; *how* says when the model reads it. Returns its id, as `send`.
@@ -448,13 +383,14 @@ class Session:
         answer = approval_event(request, decision, self._now(), by)
         # The question may have been asked by another process since this object last read.
         await self.load()
-        child = self._runner.children.asking(request, self.machine)
         # After an interrupt the children's questions are withdrawn; the error then names the parent's own.
-        if child is None or self._log.state.stopped:
-            await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
-        else:
-            # Through the child's own session: the answer belongs in the journal that the child's run reads.
-            await child.approve(request, decision, by=by)
+        if not self._log.state.stopped:
+            for child in self._runner.children.known:
+                if request in [question.id for question in child.waiting]:
+                    # Through the child's own session: the answer belongs in the journal that its run reads.
+                    await child.approve(request, decision, by=by)
+                    return
+        await self._runner.post(lambda: check_question(answer, self._log.state, self.waiting))
 
     async def control(self, change: Change) -> None:
         """
@@ -481,7 +417,7 @@ class Session:
 
         A resting run stops when it is resumed. Without an unfinished run this does nothing.
         """
-        if (driver := self._runner.heeds) is not None:
+        if (driver := self._runner.driver) is not None and not self._runner.drains:
             # Not journaled first: a person who stops a run must not wait for a slow store.
             driver.post(Interrupted(at=self._now()))
             return
@@ -543,8 +479,8 @@ class Handle:
     def __init__(self, session: Session, notices: AsyncGenerator[Notice, None]) -> None:
         self.session = session
         self._waiting: deque[Notice] = deque()
-        self._news = asyncio.Event()
-        self._room = asyncio.Event()
+        # Set where a notice or room for one came, a reader left, or the run ended; each checks what it needs.
+        self._changed = asyncio.Event()
         # None once it drains: the run must not wait for a reader then.
         self._limit: int | None = HANDLE_BUFFER
         self._readers = 0
@@ -554,7 +490,7 @@ class Handle:
         # Begun now and not with the first reader: a caller may start a run and never look.
         self._task = asyncio.ensure_future(self._pump(notices))
         # Not in the task itself: a task cancelled before its first step runs no line of its own.
-        self._task.add_done_callback(lambda _: self._news.set())
+        self._task.add_done_callback(lambda _: self._changed.set())
 
     async def _pump(self, stream: AsyncGenerator[Notice, None]) -> None:
         async with aclosing(stream) as notices:
@@ -562,10 +498,10 @@ class Handle:
                 self._begun = True
                 # A loop: of several readers one may take the room before this task gets its turn.
                 while self._limit is not None and len(self._waiting) >= self._limit:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
                 self._waiting.append(notice)
-                self._news.set()
+                self._changed.set()
 
     async def __aiter__(self) -> AsyncGenerator[Notice, None]:
         self._readers += 1
@@ -573,15 +509,15 @@ class Handle:
             while self._waiting or not self.done:
                 # Before the notice is given out: the run goes on while the reader works on it.
                 if self._waiting:
-                    self._room.set()
+                    self._changed.set()
                     yield self._waiting.popleft()
                 else:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         finally:
             self._readers -= 1
             # `wait` may be waiting: without readers it has to empty the buffer now.
-            self._news.set()
+            self._changed.set()
         # To each reader: the end of a loop must not look like success.
         self._raise()
 
@@ -595,11 +531,11 @@ class Handle:
             # Without a reader the buffer would stay full, and the run would wait for ever.
             if not self._readers:
                 self._waiting.clear()
-                self._room.set()
+                self._changed.set()
             if self.done:
                 break
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         self._raise()
         return self.session.result()
 
@@ -618,7 +554,7 @@ class Handle:
         """As `Session.drain`. It waits for no reader: the notices can be read afterwards."""
         # A run that waits for a reader would never come to the end of its work.
         self._limit = None
-        self._room.set()
+        self._changed.set()
         await self.session.drain(within)
 
     async def close(self) -> None:

@@ -1,38 +1,41 @@
-"""The log of a session: its store, the writing end of its journal, and the state it folds to."""
+"""
+The log of a session: the state that its journal folds to, and the writing end of that journal.
+
+Theory of operation. Each append names the length that this process knows. A store refuses it where another
+process was faster. Entries that may come from any process are then taken in, and the append is tried again;
+an entry that only the owner may write means that another process owns the session now.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.errors import ConfigError, UnknownRun, UnknownSession
-from ...effects.events import ApprovalGiven, Event, Post, UserSent
+from ...effects.errors import ConfigError, StoreConflict, UnknownRun
+from ...effects.events import ApprovalGiven, Event, ModelStreamed, ToolProgressed, UserSent, joined
+from ...effects.pieces import merged
+from ...performers.base import noop
 from ...states.context import Mail
 from ...states.rules.inputs import prompt_group
-from ..journal.entries import (
-    Branched,
-    Entry,
-    HandedOver,
-    Posted,
-    RunOpened,
-    Stepped,
-    TakenOver,
-    Titled,
-)
+from ..journal.entries import Branched, Entry, Posted, RunOpened, Stepped, Titled
 from ..journal.fold import SessionState, apply_entry, branch_targets, fold, result_text
 from ..journal.summary import SessionSummary, first_line, summarize, summarize_opened, summary_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ...effects import Effect
     from ...effects.config import Config
     from ...performers.stores.base import Store
-    from ..machine import Machine
-    from .journal import ConcurrentEntry, Journal, Summarizer
+    from ..journal.summary import SummaryKey
     from .redactor import Redactor
+
+ConcurrentEntry = Posted | Titled
+"""An entry that any process may write while another one drives the session."""
+
+Summarizer = Callable[[int], SessionSummary | None]
+"""Given an entry's number: the summary of the session after that entry, None where it has not changed."""
 
 
 @final
@@ -40,10 +43,10 @@ class SessionLog:
     """
     The log of the session *session*, in *store* where there is one; the event sink of its driver.
 
-    Theory of operation. `state` is a fold of the journal. An entry goes into the store first, then into
-    `state`. Where the two differ (a store that failed, a run left in the middle) the journal is right: this
-    is `stale` then, and `read` folds the journal again. An input is journaled before it is acted on, by the
-    process it came in through. An entry carries a summary of the session where a list would show a change.
+    `state` is a fold of the journal. An entry goes into the store first, then into `state`. Where the two
+    differ (a store that failed, a run left in the middle) the journal is right: this is `stale` then, and
+    `read` folds the journal again. An input is journaled before it is acted on, by the process it came in
+    through. An entry carries a summary of the session where a list would show a change.
     """
 
     def __init__(
@@ -52,26 +55,29 @@ class SessionLog:
         self.session = session
         self.state = SessionState()
         self.kept = store is not None
-        # Nothing has been read yet. Without a store there is nothing that `state` could differ from.
-        self.stale = self.kept
+        # The number of entries known here.
+        self.length = 0
+        # A generated id has no journal to read. Where that is wrong, the first append names a length that the
+        # store does not have, and is refused. Without a store, `state` could not differ from anything.
+        self.stale = self.kept and not fresh
         self.listener: Callable[[Event], None] | None = None
         self._redactor = redactor
         self._store = store
-        self._journal: Journal | None = None
-        self._fresh = fresh and store is not None
-        if store is not None and fresh:
-            # A generated id has no journal to read. Where that is wrong, the first append names a length that
-            # the store does not have, and is refused.
-            # The writing end needs the converter, which costs more to set up than the rest of the engine: a
-            # session without a store never imports it.
-            from .journal import Journal  # noqa: PLC0415  # see above
+        self._fresh = fresh
+        # How many entries of other processes were taken in.
+        self._taken_up = 0
+        # The key of the summary in the store; None where another writer may have changed it.
+        self._summarized: SummaryKey | None = None
+        # One append at a time: a second one would name a length that the first is about to change.
+        self._writing = asyncio.Lock()
+        self._streamed: list[ModelStreamed] = []
+        self._label = ""
+        if self.kept:
+            # The converter costs more to set up than the rest of the engine: a session without a store never
+            # imports it. Not at each append, where even to look an import up costs more than a coroutine.
+            from ..journal.encoding import encode_entry  # noqa: PLC0415  # see above
 
-            self._journal, self.stale = Journal(store, session, 0, self._arrived), False
-
-    @property
-    def length(self) -> int:
-        """The number of entries known here."""
-        return 0 if self._journal is None else self._journal.length
+            self._encode: Callable[[Entry], bytes] = encode_entry
 
     @property
     def store(self) -> Store:
@@ -87,38 +93,30 @@ class SessionLog:
             # Only the first read is saved: by the next one, other processes may know the id.
             self._fresh = False
             return
-        known = 0 if self.stale or self._journal is None else self._journal.length
+        known = 0 if self.stale else self.length
         entries = await self._store.load(self.session, known)
         if known and branch_targets(entries):
             # Another process went back to a run whose end is not kept here.
             known, entries = 0, await self._store.load(self.session)
-        self._take_in(self._store, entries, known, self.state if known else None)
+        # Most reads find nothing new, and what is known is folded already.
+        if entries or not known:
+            self._take_in(entries, known, self.state if known else None)
         # The ends of earlier runs are only needed for branches, and each holds a whole history.
         self.state.drop_ends()
 
-    def _take_in(
-        self, store: Store, entries: Sequence[bytes], known: int, before: SessionState | None
-    ) -> None:
+    def _take_in(self, entries: Sequence[bytes], known: int, before: SessionState | None = None) -> None:
         """Fold *entries*, which follow the *known* ones that *before* is a fold of, into `state`."""
-        from .journal import Journal  # noqa: PLC0415  # as in `__init__`
-
         # Until every entry is understood: one that cannot be read leaves a fold of the first half.
         self.stale = True
         self.state = fold(entries, self.session, before, known)
         # A copy has placeholders of the session it was copied from, whose secrets are kept under that id.
         if self._redactor is not None and self.state.origins:
             self._redactor.add_origins(self.state.origins)
-        if self._journal is None or not known:
-            # A new one, since the old one counts from entries that are no longer taken as known.
-            self._journal = Journal(store, self.session, len(entries), self._arrived)
-        else:
-            self._journal.passed(len(entries))
-        self.stale = False
-
-    async def look(self) -> None:
-        """Take in inputs of other processes; `StoreConflict` where one of them drives the session now."""
-        if self._journal is not None:
-            await self._journal.look()
+        if not known:
+            # What was held back belongs to a run that ended otherwise.
+            self._streamed = []
+        # A row of another writer may lack what is known here, so the next write gives one again.
+        self.length, self._summarized, self.stale = known + len(entries), None, False
 
     async def add(self, entry: ConcurrentEntry) -> bool:
         """
@@ -130,15 +128,16 @@ class SessionLog:
         if self._redactor is not None and isinstance(given, ApprovalGiven):
             # A person may edit arguments, and so type a secret. It must not reach the store.
             entry = Posted(event=await self._redactor.answer(given, self.state.questions))
-        if self._journal is not None and not await self._journal.add(entry, self._about_after(entry)):
-            return False
+        if self.kept:
+            # Read before the lock: what arrives while this waits may be the same input from another process,
+            # and writing it again would run a prompt twice.
+            known, about = self._taken_up, self._about_after(entry)
+            async with self._writing:
+                if self._taken_up != known or not await self._append([entry], about):
+                    return False
         # After the append: a store that fails leaves the driver without the input, as its sender expects.
         self._arrived(entry)
         return True
-
-    async def post(self, event: Post) -> bool:
-        """As `add`, for an input."""
-        return await self.add(Posted(event=event))
 
     def _arrived(self, entry: ConcurrentEntry) -> None:
         # State first: the driver's step on this event removes it from the inputs that wait.
@@ -165,34 +164,11 @@ class SessionLog:
             title = first_line(self.state.opening or "".join(texts[:1]))
             if title:
                 entries.append(Titled(at=at, title=title))
-        if self._journal is not None:
-            # The summary of the last entry, made before any is applied: the append takes it along.
-            left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
-            summary = summarize_opened(opened, title, self.state, self.session, left)
-            await self._journal.write(*entries, about=lambda _: summary)
-        return tuple([effect for entry in entries for effect in self._follow(entry)])
-
-    async def take_over(self, config: Config, at: float) -> Machine:
-        """Go on with the unfinished run, under *config*."""
-        machine = self.state.machine
-        if machine is None:
-            raise UnknownSession(self.session)
-        # The entry says only what changed: most processes take over with the same configuration.
-        entry = TakenOver(at=at, config=None if machine.under(config) else config)
-        # Written before anything is performed: of two processes one loses here, and a lost owner that still
-        # works sees the entry at its next append.
-        if self._journal is not None:
-            await self._journal.write(entry)
-        self._follow(entry)
-        return machine
-
-    async def hand_over(self, unbegun: tuple[str, ...], at: float) -> None:
-        """Leave the unfinished run to the next owner; the open requests *unbegun* were never begun."""
-        # Without this entry the next owner must assume that each of them may have been done.
-        entry = HandedOver(at=at, unbegun=unbegun)
-        if self._journal is not None:
-            await self._journal.write(entry)
-        self._follow(entry)
+        # The summary of the last entry, made before any is applied: the append takes it along.
+        left = len(waiting) - len(prompt_group(waiting, config.policy.coalesce))
+        return await self.own(
+            *entries, about=lambda _: summarize_opened(opened, title, self.state, self.session, left)
+        )
 
     async def branch(self, run: str, at: float) -> None:
         """
@@ -202,7 +178,7 @@ class SessionLog:
         """
         # All of it, with the end of every run (`keeps=None`): `read` had dropped them.
         entries = await self.store.load(self.session)
-        self._take_in(self.store, entries, 0, SessionState(keeps=None))
+        self._take_in(entries, 0, SessionState(keeps=None))
         machine = self.state.machine
         here = "" if machine is None else machine.memory.run
         there = dict.fromkeys([*self.state.ends, here] if here else self.state.ends)
@@ -211,17 +187,8 @@ class SessionLog:
         # To where it stands already: an entry would only make the journal longer.
         if run != here:
             entry = Branched(at=at, run=run)
-            if self._journal is not None:
-                await self._journal.write(entry, about=self._about_after(entry))
-            self._follow(entry)
+            await self.own(entry, about=self._about_after(entry))
         self.state.drop_ends()
-
-    def _follow(self, entry: Entry) -> tuple[Effect, ...]:
-        """Apply *entry*, which was just written, to `state`."""
-        # Entries of one append share the last number here: it names the entry in errors, and no entry before
-        # the last can be a summary.
-        number = 0 if self._journal is None else self._journal.length - 1
-        return apply_entry(self.state, entry, number, self.session)
 
     def _about_after(self, entry: Entry) -> Summarizer:
         """The summary once *entry* is written, which neither opens a run nor is a step of one."""
@@ -238,8 +205,12 @@ class SessionLog:
     # The event sink of the driver
 
     async def applied(self, event: Event, label: str, effects: tuple[Effect, ...]) -> None:
-        """Keep *event*, which led to the state *label* with *effects*, before its requests are performed."""
-        state, journal = self.state, self._journal
+        """
+        Keep *event*, which led to the state *label* with *effects*, before its requests are performed.
+
+        A piece of a stream waits for the next event.
+        """
+        state = self.state
         summarised = state.stepped(event, effects)
 
         def about(number: int) -> SessionSummary | None:
@@ -247,13 +218,34 @@ class SessionLog:
             if summarised:
                 state.summary = number
             # Compared by key: building a summary for each step would cost more than the step.
-            news = journal is not None and journal.summarized != summary_key(state)
-            return summarize(state, self.session) if news else None
+            return summarize(state, self.session) if self._summarized != summary_key(state) else None
 
-        if journal is not None:
-            await journal.applied(event, label, about)
+        # A crash loses the pieces of one answer, and the request is then sent again: far cheaper than an
+        # append for every delta.
+        if self.kept and isinstance(event, ModelStreamed):
+            self._streamed.append(event)
+            self._label = label
+        # Progress changes no state, and a chatty tool would fill the store with it.
+        elif self.kept and not isinstance(event, ToolProgressed):
+            await self.write(*self._held_back(), Stepped(event=event, label=label), about=about)
         # By the number of its entry, and so after the append: the full text of a result is read from there.
-        state.note_results(event, effects, None if journal is None else journal.length - 1)
+        state.note_results(event, effects, self.length - 1 if self.kept else None)
+
+    async def flush(self) -> None:
+        """Keep the pieces of a stream that is being left."""
+        if self._streamed:
+            await self.write(*self._held_back())
+
+    def _held_back(self) -> list[Stepped]:
+        """The pieces held back, as one entry with neighbours merged."""
+        if not self._streamed:
+            return []
+        whole = joined(self._streamed)
+        # Emptied before the write: where it fails the run is over here, and no later flush may try again.
+        self._streamed = []
+        # `count` stays the number of pieces as they came: the next one is checked against it.
+        pieces = attrs.evolve(whole, pieces=merged(whole.pieces))
+        return [Stepped(event=pieces, label=self._label)]
 
     async def full_result(self, call: str) -> str | None:
         """The full result of *call*, which the history truncates; None where there is none."""
@@ -263,10 +255,80 @@ class SessionLog:
             return where if isinstance(where, str) else None
         return await read_entry(self._store, self.session, where)
 
-    async def flush(self) -> None:
-        """Keep the pieces of a stream that is being left."""
-        if self._journal is not None:
-            await self._journal.flush()
+    # The writing end
+
+    async def write(self, *entries: Entry, about: Summarizer = noop) -> None:
+        """
+        Keep *entries*, and the summary that *about* gives; nothing without a store.
+
+        Raises `StoreConflict` where another process went on with this session.
+        """
+        if self.kept:
+            async with self._writing:
+                while not await self._append(entries, about):
+                    # Another process added an entry first. It cannot change what the owner writes, so the
+                    # same entries go behind it.
+                    pass
+
+    async def _append(self, entries: Sequence[Entry], about: Summarizer) -> bool:
+        """Append *entries*; False where that was refused, and those of other processes are taken in."""
+        encoded = [self._encode(entry) for entry in entries]
+        summary, row = about(self.length + len(encoded) - 1), None
+        key = self._summarized if summary is None else summary.key
+        # A row is written only where a list of sessions would show something else: most steps change nothing.
+        if summary is not None and key != self._summarized:
+            from ..codec import encode  # noqa: PLC0415  # as in `__init__`
+
+            row = encode(summary, SessionSummary)
+        try:
+            self.length = await self.store.append(self.session, self.length, encoded, row)
+        except StoreConflict as conflict:
+            await self._catch_up(conflict)
+            return False
+        # Only now: a refused append wrote no row either.
+        self._summarized = key
+        return True
+
+    async def look(self) -> None:
+        """Take in the entries of other processes. Raises `StoreConflict` as `write` does."""
+        if self.kept:
+            async with self._writing:
+                await self._catch_up(None)
+
+    async def _catch_up(self, conflict: StoreConflict | None) -> None:
+        """Take in the entries added since; raise *conflict*, where there is one, if there are none."""
+        from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
+
+        news = await self.store.load(self.session, self.length)
+        added: list[ConcurrentEntry] = []
+        for number, data in enumerate(news, self.length):
+            entry = decode_entry(data, f"entry {number} of session {self.session!r}")
+            # A step, a takeover or a branch: another process is the owner. Checked for all entries before
+            # one is applied, so that a loser does not act on half of them.
+            if not isinstance(entry, ConcurrentEntry):
+                raise conflict or StoreConflict(self.session, self.length, self.length + len(news))
+            added.append(entry)
+        # A conflict without news is a journal that became shorter: it was deleted. Trying again cannot help.
+        if conflict is not None and not news:
+            raise conflict
+        if news:
+            self.length += len(news)
+            self._summarized = None
+        self._taken_up += len(news)
+        # Last: a listener may post at once, and must find the length that the store has.
+        for entry in added:
+            self._arrived(entry)
+
+    async def own(self, *entries: Entry, about: Summarizer = noop) -> tuple[Effect, ...]:
+        """Keep *entries*, which only the owner writes, and then apply them; their effects."""
+        await self.write(*entries, about=about)
+        return tuple([effect for entry in entries for effect in self._follow(entry)])
+
+    def _follow(self, entry: Entry) -> tuple[Effect, ...]:
+        """Apply *entry*, which was just written, to `state`."""
+        # Entries of one append share the last number here: it names the entry in errors, and no entry before
+        # the last can be a summary.
+        return apply_entry(self.state, entry, max(self.length - 1, 0), self.session)
 
 
 async def read_entry(store: Store, session: str, number: int) -> str | None:
@@ -275,8 +337,7 @@ async def read_entry(store: Store, session: str, number: int) -> str | None:
 
     Raises `JournalError` for an entry that cannot be read.
     """
-    # The converter costs more to set up than the rest of the engine: see `SessionLog.__init__`.
-    from ..journal.encoding import decode_entry  # noqa: PLC0415  # see above
+    from ..journal.encoding import decode_entry  # noqa: PLC0415  # as in `__init__`
 
     entries = await store.load(session, number)
     if not entries:

@@ -48,7 +48,7 @@ class Singleton:
         group: str = "",
         sender: str = "",
         files: tuple[Binary, ...] = (),
-        id: str | None = None,  # noqa: A002  # the field's word
+        id: str | None = None,
     ) -> str:
         """
         Accept a prompt of *sender* in *group* of *channel*, and return its id (*id*, where given).

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from ...effects.events import ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import History
 from ...effects.messages import StopReason, user
-from ...effects.pieces import TextPiece
+from ...effects.pieces import Piece, TextPiece
 from ...effects.requests import CallModel, Conversation, Purpose
 from ...effects.usage import Spent
 from ...performers.base import PerformContext
@@ -22,16 +23,11 @@ from ..journal.entries import Titled
 from ..journal.summary import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...effects.config import Config
     from ...effects.events import Event
-    from ...effects.pieces import Piece
     from ...performers.base import PassThroughNotice
-    from ...states.context import Memory
-    from ..journal.entries import Posted
-    from ..journal.fold import SessionState
+    from ..machine import Machine
     from .environment import Environment
+    from .session_log import SessionLog
 
 # A first prompt is full of orders, and a model that is only to name it might follow them.
 TITLE_SYSTEM = """\
@@ -54,119 +50,95 @@ def tidy(answer: str) -> str:
     return first_line("\n".join([line.strip(AROUND) for line in answer.splitlines()]))
 
 
-class Add(Protocol):
-    """Writes an entry beside the owner; `SessionRunner.add` is one."""
-
-    async def __call__(self, entry: Callable[[], Posted | Titled | None], *, closed: bool = False) -> None:
-        """Write what *entry* gives, also where the session is *closed* here."""
-        ...
+Add = Callable[[Callable[[], Titled]], Awaitable[None]]
+"""Writes an entry beside the owner, also once the session is closed here."""
 
 
-@final
-class Titler:
+def begin_title(log: SessionLog, environment: Environment, add: Add) -> asyncio.Task[None] | None:
     """
-    Gives *session* its title. *state* reads what is known of it, *add* writes an entry beside a run.
+    Ask a model for the title of the session of *log*, where one is wanted and affordable; *add* journals it.
 
     Nothing here fails or delays a run: a fault is a line in the log, and the session stays without a title.
     """
+    state = log.state
+    machine, opening = state.machine, state.opening
+    if state.title or machine is None or not opening.strip():
+        return None
+    # A budget that is used up holds for titles, too.
+    if may_not_go_on(machine.config, machine.memory.spent, machine.memory.earlier):
+        return None
+    return asyncio.ensure_future(_title(log, environment, add, machine))
 
-    def __init__(
-        self, session: str, state: Callable[[], SessionState], environment: Environment, add: Add
-    ) -> None:
-        self._session = session
-        self._state = state
-        self._environment = environment
-        self._add = add
-        # The one try; kept, since the event loop holds tasks only weakly.
-        self._work: asyncio.Task[None] | None = None
 
-    def after_run(self) -> None:
-        """Ask a model in the background, where a title is wanted and affordable."""
-        state = self._state()
-        machine, opening = state.machine, state.opening
-        # One try for each session object: a model that gave no title would give none after each run, and
-        # every try costs money.
-        if self._work is not None or state.title or machine is None or not opening.strip():
-            return
-        # A budget that is used up holds for titles, too.
-        if not may_not_go_on(machine.config, machine.memory.spent, machine.memory.earlier):
-            self._work = asyncio.ensure_future(self._title(machine.config, machine.memory, opening))
+async def _title(log: SessionLog, environment: Environment, add: Add, machine: Machine) -> None:
+    try:
+        found = await _ask(log, environment, machine)
+        # Without a title the entry still carries the spend: the account must match the bill.
+        if found.title or found.spent != Spent():
+            # Evaluated under the lock: a title that a person gave in the meantime stays.
+            await add(lambda: attrs.evolve(found, title=log.state.title or found.title))
+    except Exception as error:  # noqa: BLE001  # a title is never worth a failed run
+        _warn(log, f"{type(error).__name__}: {error}")
 
-    async def stop(self) -> None:
-        """Cancel the request; the tokens used until then are journaled."""
-        if self._work is not None:
-            self._work.cancel()
-            # `wait` and not `await`: how it ended is logged already, and must not break `close`.
-            await asyncio.wait({self._work})
 
-    async def _title(self, config: Config, memory: Memory, opening: str) -> None:
-        try:
-            found = await self._ask(config, memory, opening)
-            # Without a title the entry still carries the spend: the account must match the bill.
-            if found.title or found.spent != Spent():
-                # Evaluated under the lock: a title that a person gave in the meantime stays.
-                await self._add(
-                    lambda: attrs.evolve(found, title=self._state().title or found.title), closed=True
-                )
-        except Exception as error:  # noqa: BLE001  # a title is never worth a failed run
-            self._warn(f"{type(error).__name__}: {error}")
+async def _ask(log: SessionLog, environment: Environment, machine: Machine) -> Titled:
+    """The model's title, empty where it gives none, with the spend of asking."""
+    config, memory, heard = machine.config, machine.memory, list[Piece]()
 
-    async def _ask(self, config: Config, memory: Memory, opening: str) -> Titled:
-        """The model's title, empty where it gives none, with the spend of asking."""
-        heard: list[Piece] = []
+    # The performer streams as for any other request; there is no driver to collect the pieces.
+    def hear(event: Event | PassThroughNotice) -> None:
+        if isinstance(event, ModelStreamed):
+            # Kept here, since the end of an answer brings only what was not streamed.
+            heard.extend(event.pieces)
 
-        # The performer streams as for any other request; there is no driver to collect the pieces.
-        def hear(event: Event | PassThroughNotice) -> None:
-            if isinstance(event, ModelStreamed):
-                # Kept here, since the end of an answer brings only what was not streamed.
-                heard.extend(event.pieces)
+    clock, ask = environment.clock, environment.performers[CallModel]
+    # Only the first prompt and no tools: the request is small, and nothing in it can act.
+    message = user(log.state.opening, clock.now())
+    request = CallModel(
+        # Behind the dash is no number, so no request of a run has this id.
+        id=f"{log.session}-title",
+        # After a fallback the first model is known to be unavailable.
+        model=memory.progress.fallback or memory.session.model,
+        view=Conversation(revision=0, length=1),
+        system=TITLE_SYSTEM,
+        max_output=ANSWER_TOKENS,
+        purpose=Purpose.TITLE,
+    )
+    # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.
+    scene = PerformContext(
+        session=log.session,
+        run=memory.run,
+        config=config,
+        history=History.of(message),
+        clock=clock,
+        emit=hear,
+    )
+    answer = await ask(request, scene)
+    # A host may replace the performer, and no driver checks this answer.
+    if not isinstance(answer, ModelFinished | ModelFailed):
+        msg = f"performer of CallModel: answered {answer!r}; return ModelFinished or ModelFailed"
+        raise TypeError(msg)
+    # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
+    usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
+    spent = Context(config, memory, answer).spent_on(request.model, usage, answer.seconds)
+    return Titled(at=answer.at, title=_read(log, answer, heard), spent=spent)
 
-        clock, ask = self._environment.clock, self._environment.performers[CallModel]
-        # Only the first prompt and no tools: the request is small, and nothing in it can act.
-        message = user(opening, clock.now())
-        request = CallModel(
-            # Behind the dash is no number, so no request of a run has this id.
-            id=f"{self._session}-title",
-            # After a fallback the first model is known to be unavailable.
-            model=memory.progress.fallback or memory.session.model,
-            view=Conversation(revision=0, length=1),
-            system=TITLE_SYSTEM,
-            max_output=ANSWER_TOKENS,
-            purpose=Purpose.TITLE,
-        )
-        # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.
-        scene = PerformContext(
-            session=self._session,
-            run=memory.run,
-            config=config,
-            history=History.of(message),
-            clock=clock,
-            emit=hear,
-        )
-        answer = await ask(request, scene)
-        # A host may replace the performer, and no driver checks this answer.
-        if not isinstance(answer, ModelFinished | ModelFailed):
-            msg = f"performer of CallModel: answered {answer!r}; return ModelFinished or ModelFailed"
-            raise TypeError(msg)
-        # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
-        usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
-        spent = Context(config, memory, answer).spent_on(request.model, usage, answer.seconds)
-        return Titled(at=answer.at, title=self._read(answer, heard), spent=spent)
 
-    def _read(self, answer: ModelFinished | ModelFailed, heard: list[Piece]) -> str:
-        """The title in *answer*, of which *heard* was streamed before; empty where there is none."""
-        # Not asked again: a title is not worth a second request to a provider in trouble.
-        if isinstance(answer, ModelFailed):
-            self._warn(f"{answer.failure}: {answer.message}")
-            return ""
-        # Cut off at the limit it is half a thought; a refusal would become the title.
-        if answer.stop not in COMPLETE_STOPS:
-            self._warn(f"the answer ended with {answer.stop}")
-            return ""
-        # Reasoning is left out: some models think aloud before they answer.
-        pieces = (*heard, *answer.pieces)
-        return tidy("".join([piece.text for piece in pieces if isinstance(piece, TextPiece)]))
+def _read(log: SessionLog, answer: ModelFinished | ModelFailed, heard: list[Piece]) -> str:
+    """The title in *answer*, of which *heard* was streamed before; empty where there is none."""
+    # Not asked again: a title is not worth a second request to a provider in trouble.
+    if isinstance(answer, ModelFailed):
+        _warn(log, f"{answer.failure}: {answer.message}")
+        return ""
+    # Cut off at the limit it is half a thought; a refusal would become the title.
+    if answer.stop not in COMPLETE_STOPS:
+        _warn(log, f"the answer ended with {answer.stop}")
+        return ""
+    # Reasoning is left out: some models think aloud before they answer.
+    pieces = (*heard, *answer.pieces)
+    return tidy("".join([piece.text for piece in pieces if isinstance(piece, TextPiece)]))
 
-    def _warn(self, why: str) -> None:
-        if (log := logger(self._session)) is not None:
-            log.warning("no title", reason=why)
+
+def _warn(log: SessionLog, why: str) -> None:
+    if (out := logger(log.session)) is not None:
+        out.warning("no title", reason=why)

@@ -33,7 +33,7 @@ from turnwheel.effects.records import SetThinking
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
 from turnwheel.engine.journal.fold import fold
 from turnwheel.engine.machine import Machine
-from turnwheel.engine.session.journal import Journal
+from turnwheel.engine.session.session_log import SessionLog
 
 pytestmark = pytest.mark.prover
 
@@ -270,7 +270,7 @@ class Stored:
     def __init__(self, runner: asyncio.Runner, *, flush: bool) -> None:
         self._runner = runner
         self._flush = flush
-        self._journal = Journal(MemoryStore(), SESSION, 0, lambda _: None)
+        self._journal = SessionLog(SESSION, MemoryStore(), fresh=True)
         self._written = 0
         self.machine = opened(Player(Seeded(0)).config, ())
 
@@ -298,7 +298,7 @@ class Stored:
             await self._journal.flush()  # as its process was lost, and left what it held back
             await self._journal.write(TakenOver(at=0.0, config=what))
             return
-        await self._journal.applied(what, self.machine.state.label)
+        await self._journal.applied(what, self.machine.state.label, ())
         if self._flush:
             await self._journal.flush()
 

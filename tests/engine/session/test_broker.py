@@ -162,7 +162,7 @@ async def test_a_reader_that_breaks_off_is_forgotten() -> None:
     assert await reader == text(1)
     del reader
     gc.collect()
-    assert len(broker._buffers) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
+    assert len(broker._subscriptions) == 0  # pyright: ignore[reportPrivateUsage]  # a leak shows nowhere else
 
 
 async def test_a_task_that_only_waits_for_notices_is_kept() -> None:

@@ -57,6 +57,7 @@ from turnwheel.engine.agent import Approver
 from turnwheel.engine.open_work import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
+from turnwheel.engine.session.session_log import SessionLog
 from turnwheel.performers.base import PerformContext
 from turnwheel.testing.clocks import AutoClock
 from turnwheel.testing.scripted import Reply, ScriptedModel, calls, says, stalls
@@ -570,7 +571,7 @@ async def test_a_child_that_cannot_be_set_up_is_an_error(agent: str, prompt: str
         session="s", run="r", config=config, history=History.of(), clock=clock, emit=noticed.append
     )
     request = RunAgent(id="r-1", call="r-0", agent=agent, prompt=prompt)
-    answer = await ChildRunner(Children("s", setting, None, Session))(request, scene)
+    answer = await ChildRunner(Children(SessionLog("s", None), setting, Session))(request, scene)
     assert answer is not None
     assert (answer.outcome, answer.spent) == (Outcome.ERROR, Spent())
     assert why in answer.content

@@ -50,7 +50,7 @@ from turnwheel.effects.secrets import Secrets, placeholders
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.codec import encode
 from turnwheel.engine.session.archive import explain, export
-from turnwheel.engine.session.redactor import RedactedModel, Redactor, SecretNames, UnknownSecrets
+from turnwheel.engine.session.redactor import Redactor, SecretNames, UnknownSecrets, call_model
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.secrets import MemoryVault, Vault
 from turnwheel.testing.clocks import AutoClock
@@ -302,6 +302,13 @@ def sealer_of(vault: Vault, session: str = "s") -> Redactor:
     return Redactor(session, vault, SecretNames(Secrets(), CONFIG.tools, {}))
 
 
+async def test_arguments_that_are_no_object_are_in_the_vault_at_once() -> None:
+    """The process may end before it meets another secret."""
+    shelf = Shelf()
+    await sealer_of(shelf).arguments("fail", HALF)
+    assert [*shelf.kept.values()] == [json.dumps(HALF)]
+
+
 async def test_a_secret_around_a_placeholder_is_one_with_it() -> None:
     """Also where the value was kept by a process that is gone; and where it is gone, so is all of it."""
     shelf, lost = Shelf(), Shelf()
@@ -369,7 +376,7 @@ async def streamed(*events: ModelStreamed, last: tuple[Piece, ...] = ()) -> list
     scene = PerformContext(
         session="s", run="r", config=CONFIG, history=History.of(), clock=AutoClock(), emit=heard.append
     )
-    heard.append(await RedactedModel(model, sealer_of(MemoryVault()))(ASKED, scene))
+    heard.append(await call_model(model, sealer_of(MemoryVault()), ASKED, scene))
     return heard
 
 
@@ -752,7 +759,7 @@ PASSED = json.dumps({"password": KEY})
     ids=lambda event: type(event).__name__,
 )
 async def test_a_replacement_of_any_kind_has_no_secret(instead: Any) -> None:
-    words = repr(await sealer_of(MemoryVault()).replacement(instead))
+    words = repr(await sealer_of(MemoryVault()).redacted(instead))
     assert KEY not in words
     assert ("[secret " in words) is not isinstance(instead, TimerFired)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from support.session_stage import House, until
 
-from turnwheel import Approve, Deny, MemoryStore
+from turnwheel import Approve, Deny, MemoryStore, SQLiteStore
 from turnwheel.effects.errors import (
     JournalError,
     SessionBusy,
@@ -21,6 +24,8 @@ from turnwheel.effects.errors import (
 from turnwheel.effects.notices import ApprovalRequested, ToolStarted
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Stepped
+from turnwheel.engine.journal.fold import SessionState, fold
+from turnwheel.engine.session import session_log
 from turnwheel.testing.scripted import calls, says, stalls
 
 
@@ -80,6 +85,25 @@ async def test_a_question_is_answered_once_by_the_first_who_does(one: House) -> 
         await second.approve(question.id, Deny())
     assert (await one.session(says("paid")).resume()).text == "paid"
     assert one.ran == ["pay 5"]
+
+
+async def test_an_answer_in_a_new_process_folds_the_journal_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened, approved and resumed there: what is folded already is gone on from."""
+    house, folded = House(SQLiteStore(tmp_path / "s.db")), list[int]()
+    question = (await house.session(calls(("pay", {}))).run("go")).waiting[0]
+
+    def counted(entries: Sequence[bytes], *rest: Any) -> SessionState:
+        folded.append(len(entries))
+        return fold(entries, *rest)
+
+    monkeypatch.setattr(session_log, "fold", counted)
+    async with house.session(says("paid")) as session:
+        known = session.waiting
+        await session.approve(question.id)
+        assert (known, (await session.resume()).text, folded) == ((question,), "paid", [5])
+    await house.store.close()
 
 
 async def test_a_journal_that_does_not_follow_is_refused(one: House) -> None:
