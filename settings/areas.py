@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, cast, final
 
 import attrs
 
@@ -20,12 +21,7 @@ from ..effects.hooks import Hook
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import globs, not_empty, positive
 from ..engine.session.environment import Titles
-from ..performers.hooks import HostHook, command_hook
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
-
-    from ..performers.hooks import HookReturn
+from ..performers.hooks import HookReturn, HostHook, command_hook
 
 ArgumentGlobs = tuple[tuple[str, str], ...]
 """For each named argument a glob, as a `Rule` has them."""
@@ -51,15 +47,9 @@ def rule(text: str, verdict: Verdict) -> Rule | None:
     return Rule(verdict=verdict, tool=tool, where=where)
 
 
-def judged_rule(text: str) -> Rule | None:
-    """The rule ``VERDICT TOOL[:ARGUMENT=GLOB,...]``; None for any other text."""
-    verdict, _, rest = text.strip().partition(" ")
-    return rule(rest.strip(), Verdict(verdict)) if verdict in tuple(Verdict) else None
-
-
 @final
 class Preset(StrEnum):
-    """A whole policy by name; single settings of the policy are laid over it."""
+    """A whole policy by its name in `effects.config`; single settings of the policy are laid over it."""
 
     DEFAULT = "default"
     SDK = "sdk"
@@ -70,17 +60,7 @@ class Preset(StrEnum):
     @property
     def policy(self) -> Policy:
         """The policy it stands for."""
-        return POLICIES[self]
-
-
-POLICIES: Mapping[Preset, Policy] = {
-    Preset.DEFAULT: Policy(),
-    Preset.SDK: config.SDK,
-    Preset.STEERED: config.STEERED,
-    Preset.CONFIRMED: config.CONFIRMED,
-    Preset.SINGLETON: config.SINGLETON,
-}
-"""The policy of each preset."""
+        return Policy() if self is Preset.DEFAULT else cast("Policy", getattr(config, self.name))
 
 
 @final
