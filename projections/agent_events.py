@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import final
 
-from ..effects.messages import Part, Reasoning, Text, ToolCall
+from ..effects.messages import ToolCall
 from ..effects.notices import Compacted, CompactionFailed, Notice, RunEnded
 from ..states.thinking import NATURAL_ENDS
 from .json_events import REASON_WORDS, WANTED_ENDS, JsonEvent
-from .run_view import Projection, RunView
+from .run_view import Projection, RunView, blocks
 
 
 @final
@@ -49,22 +49,14 @@ def _last(told: RunView, finish: str) -> JsonEvent | None:
     answer = told.last_answer
     if answer is None:
         return None
-    parts = [plain for part in answer.parts for plain in _part(part)]
     return {
         "role": answer.role.value,
         "session_id": told.session,
         "model": answer.model,
-        "parts": [*parts, {"type": "finish", "reason": finish}],
+        "parts": [*blocks(answer, "reasoning", _tool_call), {"type": "finish", "reason": finish}],
     }
 
 
-def _part(part: Part) -> Iterator[JsonEvent]:
-    match part:
-        case Text(text=text):
-            yield {"type": "text", "text": text}
-        case Reasoning(text=text):
-            yield {"type": "reasoning", "thinking": text}
-        case ToolCall(id=name, name=tool, arguments=arguments):
-            yield {"type": "tool_call", "id": name, "name": tool, "input": arguments, "finished": True}
-        case _:
-            pass
+def _tool_call(call: ToolCall) -> JsonEvent:
+    what: JsonEvent = {"id": call.id, "name": call.name, "input": call.arguments}
+    return {"type": "tool_call", **what, "finished": True}

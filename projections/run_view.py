@@ -7,7 +7,7 @@ follows from the notices alone, so each subscriber can project them, in this pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Self, final
 
 import attrs
@@ -192,14 +192,14 @@ def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
 # The frame of every vocabulary
 
 
+@attrs.define(eq=False)
 class Projection:
     """One vocabulary over one session: feed `take` its notices, in order. A derived class has the words."""
 
     opening: ClassVar[JsonEvent] = {}
     """The first event of a run, but for its fields; empty if a vocabulary has none."""
 
-    def __init__(self, told: RunView) -> None:
-        self.told = told
+    told: RunView
 
     @classmethod
     def of(cls, session: str) -> Self:
@@ -231,6 +231,20 @@ class Projection:
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterable[JsonEvent]:
         """The events of *notice*, by what was told *before* it and *after* it."""
         raise NotImplementedError
+
+
+def blocks(message: Message, thinking: str, of_call: Callable[[ToolCall], JsonEvent]) -> Iterator[JsonEvent]:
+    """The text, the *thinking*, by that name, and the calls of *message*."""
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                yield {"type": "text", "text": text}
+            case Reasoning(text=text):
+                yield {"type": thinking, "thinking": text}
+            case ToolCall():
+                yield of_call(part)
+            case _:
+                pass
 
 
 def compaction_events(before: RunView, notice: Notice, size_key: str) -> Iterator[JsonEvent]:

@@ -10,27 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, final
 
+import attrs
+
 from ..effects import notices
-from ..effects.messages import Finish, Message, Outcome, Part, Reasoning, Role, Text, ToolCall
+from ..effects.messages import Finish, Message, Outcome, Role, ToolCall
 from ..effects.notices import Notice, ReasoningDelta, TextDelta
 from ..effects.usage import Usage
 from .json_events import BUDGET, MODE_WORDS, REASON_WORDS, SUCCESS, JsonEvent, shown, subtype
-from .run_view import Projection, RunView
+from .run_view import Projection, RunView, blocks
 
 OF_CHILDREN = frozenset({"assistant", "stream_event", "tool_progress"})
 """The types of messages that a child passes on: it has no run of its own for the reader."""
 
 
 @final
+@attrs.define(eq=False)
 class SdkMessages(Projection):
     """The `sdk` messages of one session: feed `take` its notices, in order."""
 
     opening: ClassVar[JsonEvent] = {"type": "system", "subtype": "init"}
 
-    def __init__(self, told: RunView, *, include_partial: bool = False, budget_subtype: str = BUDGET) -> None:
-        super().__init__(told)
-        self.include_partial = include_partial
-        self.budget_subtype = budget_subtype
+    include_partial: bool = False
+    budget_subtype: str = BUDGET
 
     @classmethod
     def of(cls, session: str, *, include_partial: bool = False, budget_subtype: str = BUDGET) -> SdkMessages:
@@ -40,8 +41,7 @@ class SdkMessages(Projection):
         *budget_subtype* is the subtype of the result of a run that used up a budget, for readers that know it
         as `error_max_budget_usd`.
         """
-        told = RunView(session=session)
-        return cls(told, include_partial=include_partial, budget_subtype=budget_subtype)
+        return cls(RunView(session=session), include_partial, budget_subtype)
 
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The messages of *notice*."""
@@ -93,7 +93,7 @@ def _assistants(before: RunView, notice: Notice, after: RunView) -> Iterator[Jso
                 "type": "message",
                 "role": "assistant",
                 "model": message.model,
-                "content": [block for part in message.parts for block in _block(part)],
+                "content": [*blocks(message, "thinking", _tool_use)],
                 **_stop(message),
                 "usage": _usage(usage),
             }
@@ -105,16 +105,8 @@ def _stop(message: Message) -> JsonEvent:
     return {"stop_reason": finish.reason.value, "stop_sequence": finish.sequence or None}
 
 
-def _block(part: Part) -> Iterator[JsonEvent]:
-    match part:
-        case Text(text=text):
-            yield {"type": "text", "text": text}
-        case Reasoning(text=text):
-            yield {"type": "thinking", "thinking": text}
-        case ToolCall():
-            yield {"type": "tool_use", "id": part.id, "name": part.name, "input": shown(part.arguments)}
-        case _:
-            pass
+def _tool_use(call: ToolCall) -> JsonEvent:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": shown(call.arguments)}
 
 
 # Calls

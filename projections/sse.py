@@ -19,12 +19,6 @@ from .run_view import CallNotice, Projection, RunView, compaction_events
 
 MAX_RESULT_SENT = 50_000
 """Characters of a result that are sent."""
-CALL_EVENTS = {
-    notices.ToolStarted: "tool_call_start",
-    notices.AgentStarted: "tool_call_start",
-    notices.ToolOutput: "tool_log",
-    notices.CallSettled: "tool_call_result",
-}
 
 
 @final
@@ -42,10 +36,8 @@ class SseEvents(Projection):
                 pass
             case notices.RunStarted(run=run, model=model, at=at):
                 yield {**self.start(after), "run_id": run, "model": model, "timestamp": at}
-            case (
-                notices.ToolStarted() | notices.AgentStarted() | notices.ToolOutput() | notices.CallSettled()
-            ):
-                yield {"type": CALL_EVENTS[type(notice)], **_call(notice, after)}
+            case _ if isinstance(notice, CallNotice):
+                yield _called(notice, after)
             case notices.ApprovalRequested():
                 yield _question(notice)
             case notices.ApprovalResolved(decision=Approve() | ApproveAlways(), request=request):
@@ -65,18 +57,21 @@ class SseEvents(Projection):
 # Calls
 
 
-def _call(notice: CallNotice, told: RunView) -> JsonEvent:
+def _called(notice: CallNotice, told: RunView) -> JsonEvent:
     of: JsonEvent = {"tool_id": notice.call, "tool_name": told.tool(notice)}
     match notice:
         case notices.ToolStarted(arguments=arguments):
-            return of | {"parameters": shown(arguments, hide=True)}
+            return {"type": "tool_call_start", **of, "parameters": shown(arguments, hide=True)}
         case notices.AgentStarted(agent=agent, prompt=prompt):
-            return of | {"parameters": {"agent_name": agent, "prompt": prompt}}
+            task = {"agent_name": agent, "prompt": prompt}
+            return {"type": "tool_call_start", **of, "parameters": task}
         case notices.ToolOutput(text=text):
-            return of | {"message": text}
+            return {"type": "tool_log", **of, "message": text}
         case notices.CallSettled(outcome=outcome):
             fine = outcome is Outcome.OK
-            return of | {
+            return {
+                "type": "tool_call_result",
+                **of,
                 "status": "success" if fine else "error",
                 "outcome": outcome.value,
                 "result" if fine else "error": _cut(notice.content),
@@ -112,9 +107,9 @@ def _of_child(notice: notices.AgentNoticed, told: RunView) -> Iterator[JsonEvent
         case TextDelta(text):
             yield of | {"event_type": "thought", "content": text}
         case notices.ToolStarted() as started:
-            yield of | {"event_type": "tool_call_start"} | _call(started, told)
+            yield of | {"event_type": "tool_call_start"} | _called(started, told) | of
         case notices.CallSettled() as settled:
-            yield of | {"event_type": "tool_call_end"} | _call(settled, told)
+            yield of | {"event_type": "tool_call_end"} | _called(settled, told) | of
         case notices.RunEnded(reason=reason, detail=detail) if reason in ERROR_ENDS:
             yield of | {"event_type": "error", "message": detail or reason.value}
         case notices.RunEnded(reason=reason):

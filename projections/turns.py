@@ -47,9 +47,7 @@ class TurnEvents(Projection):
                 if calls:
                     [message] = _messages([after.messages[-1]])
                     yield {"type": "turn_end", "message": message, "tool_results": []}
-            case (
-                notices.ToolStarted() | notices.AgentStarted() | notices.ToolOutput() | notices.CallSettled()
-            ):
+            case _ if isinstance(notice, CallNotice):
                 yield from _called(notice, after)
             case notices.AgentNoticed(call=call, notice=inner):
                 agent = after.batch.started.get(call, "")

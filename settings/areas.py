@@ -156,6 +156,10 @@ class SessionSettings:
             raise ConfigError(msg)
 
 
+def _level(debug: Debug) -> Level:
+    return Level.OFF if debug.file is None else Level.DEBUG
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Debug:
@@ -166,12 +170,7 @@ class Debug:
     """
 
     file: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
-    level: Level = attrs.field(
-        default=attrs.Factory(
-            lambda debug: Level.OFF if debug.file is None else Level.DEBUG, takes_self=True
-        ),
-        converter=Level,
-    )
+    level: Level = attrs.field(default=attrs.Factory(_level, takes_self=True), converter=Level)
 
     def begin(self) -> None:
         """Log from now on, in the whole process; if the host has configured structlog, that holds instead."""
@@ -204,6 +203,7 @@ class Debug:
 
 
 @final
+@attrs.frozen
 class _Appended:
     """
     The end of *file*, opened for each line, so that the file may be moved away.
@@ -211,12 +211,11 @@ class _Appended:
     A line that cannot be written is dropped: a log is not worth a run.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    file: Path
 
     def write(self, text: str) -> None:
         """Add *text*."""
-        with suppress(OSError), self._file.open("a", encoding="utf-8") as lines:
+        with suppress(OSError), self.file.open("a", encoding="utf-8") as lines:
             lines.write(text)
 
     def flush(self) -> None:

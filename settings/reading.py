@@ -46,6 +46,9 @@ TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 """The words of a variable for true and for false."""
 
+CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
+"""Converts and checks a value as its class does."""
+
 FACTORY: type = type(attrs.Factory(list))
 """The type of a default that depends on the other settings of its table."""
 
@@ -315,28 +318,20 @@ class _Reader:
         kind, attribute = key.kind, key.attribute
         if key.optional and (value is None or (value == keys.NONE_WORD and kind not in {str, Path})):
             return None
-        before = len(self.faults)
         try:
             if is_area(kind):
                 return self.table(value, kind, way, attribute.default if attribute else None)
-            made = self._value(value, kind, way)
-            if attribute is not None and len(self.faults) == before:
-                if attribute.converter is not None:
-                    made = attribute.converter(made)
-                if attribute.validator is not None:
-                    attribute.validator(None, attribute, made)
+            if kind in MAKERS or item_of(kind) is None:
+                made = _single(value, kind)
+            else:
+                item = SettingKey((), item_of(kind))
+                made = tuple([self.setting(each, item, (*way, at)) for at, each in _items(value, kind)])
+                if None in made:
+                    return None
+            return made if attribute is None else CHECK(None, attribute, made)
         except (ValueError, ArithmeticError, TurnwheelError):
             self._refuse(way, key.accepts, value)
             return None
-        return made
-
-    def _value(self, value: object, kind: Any, way: Way) -> object:  # noqa: ANN401  # an annotation
-        item = item_of(kind)
-        if item is None or kind in MAKERS:
-            return _single(value, kind)
-        return tuple(
-            [self.setting(each, SettingKey((), item), (*way, at)) for at, each in _items(value, kind)]
-        )
 
     def table(self, value: object, area: type, way: Way, usual: object = None) -> object:
         """The *area* object of the table *value*, over *usual*, the default there; None behind a fault."""
