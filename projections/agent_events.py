@@ -7,16 +7,14 @@ all events have the same fields.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterator
+from typing import final
 
-from ..effects.messages import Message, Part, Reasoning, Text, ToolCall
+from ..effects.messages import ToolCall
 from ..effects.notices import Compacted, CompactionFailed, Notice, RunEnded
 from ..states.thinking import NATURAL_ENDS
 from .json_events import REASON_WORDS, WANTED_ENDS, JsonEvent
-from .run_view import Projection, RunView
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .run_view import Projection, RunView, blocks
 
 
 @final
@@ -25,60 +23,40 @@ class AgentEvents(Projection):
 
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The events of *notice*."""
-        return _say(before, notice, after)
+        match notice:
+            case Compacted():
+                yield _event("compact", before)
+            case CompactionFailed(reason=reason):
+                yield _event("compact", before, error=reason)
+            case RunEnded(reason=reason):
+                message = _last(after, REASON_WORDS[reason].finish)
+                if reason in NATURAL_ENDS | WANTED_ENDS:
+                    yield _event("response", after, message=message, done=True)
+                else:
+                    why = notice.detail or reason.value
+                    yield _event("error", after, message=message, error=why, done=True)
+            case _:
+                pass
 
 
-def _say(_: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
-    match notice:
-        case Compacted():
-            yield _event("compact", after)
-        case CompactionFailed(reason=reason):
-            yield _event("compact", after, error=reason)
-        case RunEnded(reason=reason):
-            message = _last(after, REASON_WORDS[reason].finish)
-            if reason in NATURAL_ENDS | WANTED_ENDS:
-                yield _event("response", after, message=message, done=True)
-            else:
-                why = notice.detail or reason.value
-                yield _event("error", after, message=message, error=why, done=True)
-        case _:
-            pass
-
-
-def _event(
-    name: str,
-    told: RunView,
-    *,
-    message: JsonEvent | None = None,
-    error: str | None = None,
-    done: bool = False,
-) -> JsonEvent:
-    return {"type": name, "session_id": told.session, "message": message, "error": error, "done": done}
+def _event(name: str, told: RunView, **fields: object) -> JsonEvent:
+    empty: JsonEvent = {"message": None, "error": None, "done": False}
+    return {"type": name, "session_id": told.session, **empty, **fields}
 
 
 def _last(told: RunView, finish: str) -> JsonEvent | None:
     """The last answer of the run, or None; its finish reason is that of the run."""
     answer = told.last_answer
-    return None if answer is None else _message(answer, told.session, finish)
-
-
-def _message(message: Message, session: str, finish: str) -> JsonEvent:
-    parts = [plain for part in message.parts for plain in _part(part)]
+    if answer is None:
+        return None
     return {
-        "role": message.role.value,
-        "session_id": session,
-        "model": message.model,
-        "parts": [*parts, {"type": "finish", "reason": finish}],
+        "role": answer.role.value,
+        "session_id": told.session,
+        "model": answer.model,
+        "parts": [*blocks(answer, "reasoning", _tool_call), {"type": "finish", "reason": finish}],
     }
 
 
-def _part(part: Part) -> Iterator[JsonEvent]:
-    match part:
-        case Text(text=text):
-            yield {"type": "text", "text": text}
-        case Reasoning(text=text):
-            yield {"type": "reasoning", "thinking": text}
-        case ToolCall(id=name, name=tool, arguments=arguments):
-            yield {"type": "tool_call", "id": name, "name": tool, "input": arguments, "finished": True}
-        case _:
-            pass
+def _tool_call(call: ToolCall) -> JsonEvent:
+    what: JsonEvent = {"id": call.id, "name": call.name, "input": call.arguments}
+    return {"type": "tool_call", **what, "finished": True}

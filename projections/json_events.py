@@ -29,19 +29,19 @@ DEEP = 32
 """Levels of an argument that are shown: a model may nest deeper than a reader of JSON can."""
 
 
-def shown(arguments: str) -> object:
-    """The object in the JSON text *arguments*; the text itself if it is no object."""
+def shown(arguments: str, *, hide: bool = False) -> object:
+    """
+    The object in the JSON text *arguments*; the text itself if it is no object.
+
+    With *hide* it has no values of secrets, and no text that is no object.
+    """
     parsed = arguments_of(arguments)
-    return arguments if parsed is None else _plain(parsed)
+    if parsed is None:
+        return REDACTED if hide else arguments
+    return _plain(parsed, hide=hide)
 
 
-def redacted(arguments: str) -> object:
-    """As `shown`, without the values of secrets, and without any text that is no JSON object."""
-    parsed = arguments_of(arguments)
-    return REDACTED if parsed is None else _plain(parsed, hide=True)
-
-
-def _plain(value: object, depth: int = 0, *, hide: bool = False) -> object:
+def _plain(value: object, depth: int = 0, *, hide: bool) -> object:
     match value:
         case dict() | list() if depth == DEEP:
             return "[...]"

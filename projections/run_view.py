@@ -7,35 +7,20 @@ follows from the notices alone, so each subscriber can project them, in this pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Self, final
 
 import attrs
 
+from ..effects import notices
 from ..effects.history import History
 from ..effects.messages import Finish, Message, Part, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
-from ..effects.notices import (
-    AgentNoticed,
-    AgentStarted,
-    AnswerDropped,
-    ApprovalRequested,
-    CallSettled,
-    Compacted,
-    CompactionFailed,
-    CompactionStarted,
-    InputTaken,
-    ModelCalled,
-    Notice,
-    ReasoningDelta,
-    RunEnded,
-    RunStarted,
-    TextDelta,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-)
+from ..effects.notices import Notice, ReasoningDelta, TextDelta
 from ..effects.pieces import ReasoningPiece, Rope, TextPiece
 from .json_events import Events, JsonEvent
+
+CallNotice = notices.ToolStarted | notices.AgentStarted | notices.ToolOutput | notices.CallSettled
+"""What happens to a call, once it is decided."""
 
 
 @final
@@ -58,34 +43,26 @@ class OpenAnswer:
         pieces = self.pieces.extend((piece,), 1)
         return attrs.evolve(self, pieces=pieces, blocks=self.blocks + begins, last=type(piece))
 
-    @property
-    def characters(self) -> int:
-        """The characters of text so far."""
-        return sum(len(part.text) for part in self._parts() if isinstance(part, Text))
-
     def void(self) -> OpenAnswer:
         """An empty answer to the same request."""
         return OpenAnswer(request=self.request, model=self.model)
 
-    def message(self, ended: TurnEnded) -> Message:
-        """The message of this answer, whose turn *ended*."""
-        finish = Finish(reason=ended.stop, sequence=ended.sequence)
-        return self._message(*self._parts(), *ended.calls, finish)
-
-    def cut(self) -> Message | None:
-        """The message of this answer if it is cut short: with its text, without its thinking."""
-        texts = [part for part in self._parts() if isinstance(part, Text)]
-        return self._message(*texts, Finish(reason=StopReason.INTERRUPTED)) if texts else None
-
-    def _parts(self) -> list[Text | Reasoning]:
+    def parts(self) -> list[Text | Reasoning]:
+        """Its text and its thinking so far."""
         return [
             Text(text=piece.text) if isinstance(piece, TextPiece) else Reasoning(text=piece.text)
             for piece in self.pieces.pieces
             if isinstance(piece, TextPiece | ReasoningPiece)
         ]
 
-    def _message(self, *parts: Part) -> Message:
-        return Message(role=Role.ASSISTANT, parts=parts, model=self.model)
+    def texts(self) -> list[Text]:
+        """Its text so far, without its thinking."""
+        return [part for part in self.parts() if isinstance(part, Text)]
+
+    @property
+    def characters(self) -> int:
+        """The characters of text so far."""
+        return sum(len(part.text) for part in self.texts())
 
 
 @final
@@ -94,24 +71,15 @@ class OpenBatch:
     """
     The *calls* of the last answer, by their ids and in its order, and their outcomes.
 
-    *asked* has the calls of questions, by request, and *started* those that were started. *agents* has the
-    names of children and *children* their views, by call. *results* are in the order in which they came.
+    *asked* has the calls of questions, by request. *started* has the calls that were started, with the names
+    of children. *children* has the views of children, by call. *results* are in the order in which they came.
     """
 
     calls: Mapping[str, ToolCall] = attrs.field(factory=dict)
     asked: Mapping[str, str] = attrs.field(factory=dict)
-    started: frozenset[str] = frozenset()
-    agents: Mapping[str, str] = attrs.field(factory=dict)
+    started: Mapping[str, str] = attrs.field(factory=dict)
     children: Mapping[str, RunView] = attrs.field(factory=dict)
     results: tuple[ToolResult, ...] = ()
-
-    def message(self) -> Message | None:
-        """All results as one message, in the order of their calls, as in a history."""
-        if not self.results:
-            return None
-        order = {name: index for index, name in enumerate(self.calls)}
-        results = sorted(self.results, key=lambda result: order.get(result.call, len(order)))
-        return Message(role=Role.TOOL, parts=tuple(results))
 
 
 @final
@@ -136,106 +104,102 @@ class RunView:
     @property
     def last_answer(self) -> Message | None:
         """The last answer of the run, whole or cut short."""
-        for message in reversed(self.messages):
-            if message.role is Role.ASSISTANT:
-                return message
-        return None
+        return next((each for each in reversed(self.messages) if each.role is Role.ASSISTANT), None)
 
     def child(self, call: str) -> RunView:
         """The view of the child that works on *call*."""
         return self.batch.children.get(call) or RunView(session=self.session)
 
-    def tool(self, notice: ToolStarted | AgentStarted | ToolOutput | CallSettled) -> str:
+    def tool(self, notice: CallNotice) -> str:
         """The tool of the call of *notice*; empty if the answer with that call was not seen."""
-        if isinstance(notice, ToolStarted | CallSettled):
+        if isinstance(notice, notices.ToolStarted | notices.CallSettled):
             return notice.tool
-        call = self.batch.calls.get(notice.call)
-        return "" if call is None else call.name
+        return self.batch.calls[notice.call].name if notice.call in self.batch.calls else ""
 
-    def lasted(self, ended: RunEnded) -> float:
+    def lasted(self, ended: notices.RunEnded) -> float:
         """The seconds of the run that *ended*; its active seconds if its start was not seen."""
         return ended.spent.seconds if self.since is None else max(0.0, ended.at - self.since)
 
 
 def follow(told: RunView, notice: Notice) -> RunView:
     """*told* with *notice*."""
+    after = told
     match notice:
-        case RunStarted(at=at):
-            return RunView(session=told.session, since=at)
         case TextDelta() | ReasoningDelta():
-            return attrs.evolve(told, answer=told.answer.add(notice))
-        case ModelCalled() | AnswerDropped() | TurnEnded() | InputTaken() | RunEnded():
-            return _talked(told, notice)
-        case ApprovalRequested() | ToolStarted() | AgentStarted() | AgentNoticed() | CallSettled():
-            return attrs.evolve(told, batch=_called(told, notice))
-        case CompactionStarted() | Compacted() | CompactionFailed():
-            size = notice.size if isinstance(notice, CompactionStarted) else None
-            return attrs.evolve(told, compacting=size)
+            after = attrs.evolve(told, answer=told.answer.add(notice))
+        case notices.RunStarted(at=at):
+            after = RunView(session=told.session, since=at)
+        case notices.AnswerDropped():
+            after = attrs.evolve(told, answer=told.answer.void())
+        case notices.TurnEnded(calls=calls):
+            finish = Finish(reason=notice.stop, sequence=notice.sequence)
+            after = _continued(told, (*told.answer.parts(), *calls, finish))
+            after = attrs.evolve(after, batch=OpenBatch(calls={call.id: call for call in calls}))
+        case notices.ModelCalled(request=request, model=model):
+            after = attrs.evolve(_cut(told), answer=OpenAnswer(request=request, model=model))
+        case notices.InputTaken(messages=messages):
+            after = _cut(told, *messages)
+        case notices.RunEnded():
+            after = _cut(told)
+        case notices.CompactionStarted() | notices.Compacted() | notices.CompactionFailed():
+            size = notice.size if isinstance(notice, notices.CompactionStarted) else None
+            after = attrs.evolve(told, compacting=size)
         case _:
-            return told
+            after = attrs.evolve(told, batch=_in_batch(told, notice))
+    return after
 
 
-def _talked(
-    told: RunView, notice: ModelCalled | AnswerDropped | TurnEnded | InputTaken | RunEnded
-) -> RunView:
-    match notice:
-        case AnswerDropped():
-            return attrs.evolve(told, answer=told.answer.void())
-        case TurnEnded(calls=calls):
-            batch = OpenBatch(calls={call.id: call for call in calls})
-            return _with_messages(told, batch, told.batch.message(), told.answer.message(notice))
-        case ModelCalled(request=request, model=model):
-            return attrs.evolve(_continued(told), answer=OpenAnswer(request=request, model=model))
-        case InputTaken(messages=messages):
-            return _continued(told, *messages)
-        case RunEnded():
-            return _continued(told)
+def _cut(told: RunView, *messages: Message) -> RunView:
+    """*told* with *messages*, behind an answer that is cut short: its text is kept, its thinking is not."""
+    texts = told.answer.texts()
+    return _continued(told, (*texts, Finish(reason=StopReason.INTERRUPTED)) if texts else (), *messages)
 
 
-def _continued(told: RunView, *messages: Message) -> RunView:
-    """*told* with *messages*, behind a batch that is over or an answer that was cut short."""
-    return _with_messages(told, OpenBatch(), told.batch.message(), told.answer.cut(), *messages)
-
-
-def _with_messages(told: RunView, batch: OpenBatch, *messages: Message | None) -> RunView:
+def _continued(told: RunView, answer: tuple[Part, ...], *messages: Message) -> RunView:
+    """*told* with *messages*, behind the results of its batch, in the order of their calls, and *answer*."""
+    order = {name: index for index, name in enumerate(told.batch.calls)}
+    results = sorted(told.batch.results, key=lambda result: order.get(result.call, len(order)))
+    ended = (
+        Message(role=Role.TOOL, parts=tuple(results)),
+        Message(role=Role.ASSISTANT, parts=answer, model=told.answer.model),
+    )
     history = told.messages
-    for message in messages:
-        if message is not None:
-            history = history.append(message)
-    return attrs.evolve(told, answer=told.answer.void(), batch=batch, messages=history)
+    for message in (*[each for each in ended if each.parts], *messages):
+        history = history.append(message)
+    return attrs.evolve(told, answer=told.answer.void(), batch=OpenBatch(), messages=history)
 
 
-def _called(
-    told: RunView, notice: ApprovalRequested | ToolStarted | AgentStarted | AgentNoticed | CallSettled
-) -> OpenBatch:
-    batch, name = told.batch, notice.call
+def _in_batch(told: RunView, notice: Notice) -> OpenBatch:
+    batch = told.batch
     match notice:
-        case ApprovalRequested(request=request):
-            return attrs.evolve(batch, asked={**batch.asked, request: name})
-        case ToolStarted():
-            return attrs.evolve(batch, started=batch.started | {name})
-        case AgentStarted(agent=agent):
-            agents = {**batch.agents, name: agent}
-            return attrs.evolve(batch, started=batch.started | {name}, agents=agents)
-        case AgentNoticed(notice=inner):
-            children = {**batch.children, name: follow(told.child(name), inner)}
-            return attrs.evolve(batch, children=children)
-        case CallSettled(tool=tool, content=content, outcome=outcome):
-            result = ToolResult(call=name, wire_id="", name=tool, content=content, outcome=outcome)
+        case notices.ApprovalRequested(request=request, call=call):
+            return attrs.evolve(batch, asked={**batch.asked, request: call})
+        case notices.ToolStarted(call=call):
+            return attrs.evolve(batch, started={**batch.started, call: ""})
+        case notices.AgentStarted(call=call, agent=agent):
+            return attrs.evolve(batch, started={**batch.started, call: agent})
+        case notices.AgentNoticed(call=call, notice=inner):
+            return attrs.evolve(batch, children={**batch.children, call: follow(told.child(call), inner)})
+        case notices.CallSettled(call=call, tool=tool):
+            result = ToolResult(
+                call=call, wire_id="", name=tool, content=notice.content, outcome=notice.outcome
+            )
             return attrs.evolve(batch, results=(*batch.results, result))
+        case _:
+            return batch
 
 
 # The frame of every vocabulary
 
 
+@attrs.define(eq=False)
 class Projection:
     """One vocabulary over one session: feed `take` its notices, in order. A derived class has the words."""
 
-    opening: ClassVar[JsonEvent | None] = None
-    """The first event of a run without a seen start, but for the id of the session."""
+    opening: ClassVar[JsonEvent] = {}
+    """The first event of a run, but for its fields; empty if a vocabulary has none."""
 
-    def __init__(self, told: RunView) -> None:
-        self.told = told
+    told: RunView
 
     @classmethod
     def of(cls, session: str) -> Self:
@@ -251,43 +215,51 @@ class Projection:
         """What has been *told* with *notice*, and the events of it. Pure: nothing of `self` changes."""
         after = follow(told, notice)
         events = tuple(self.events(told, notice, after))
-        if events and not told.begun and not isinstance(notice, RunStarted) and self.opening is not None:
+        if events and not told.begun and not isinstance(notice, notices.RunStarted) and self.opening:
             # The run was taken over, or its start was dropped on the way: readers still need a beginning.
-            events = ({**self.opening, "session_id": told.session}, *events)
-        if isinstance(notice, RunEnded):
+            events = (self.start(told), *events)
+        if isinstance(notice, notices.RunEnded):
             return RunView(session=told.session), events
         if events and not after.begun:
             after = attrs.evolve(after, begun=True)
         return after, events
+
+    def start(self, told: RunView) -> JsonEvent:
+        """The first event of a run, with the fields that need no notice."""
+        return {**self.opening, "session_id": told.session}
 
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterable[JsonEvent]:
         """The events of *notice*, by what was told *before* it and *after* it."""
         raise NotImplementedError
 
 
-def compaction_events(
-    before: RunView, notice: CompactionStarted | Compacted | CompactionFailed, size_key: str, fault: JsonEvent
-) -> Iterator[JsonEvent]:
-    """
-    The start or the end of a compaction, with its size in *size_key*; *fault* if it failed before it began.
-    """
-    match notice:
-        case CompactionStarted(size=size, reason=reason):
-            # Starts and ends come in pairs: one that is begun anew goes on.
-            if before.compacting is None:
-                yield {"type": "compaction_start", size_key: size, "reason": reason}
-        case Compacted():
-            yield _compaction_end(notice.before, notice.after)
-        case CompactionFailed(reason=reason):
-            yield from compaction_cut(before, reason)
-            if before.compacting is None:
-                yield fault
+def blocks(message: Message, thinking: str, of_call: Callable[[ToolCall], JsonEvent]) -> Iterator[JsonEvent]:
+    """The text, the *thinking*, by that name, and the calls of *message*."""
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                yield {"type": "text", "text": text}
+            case Reasoning(text=text):
+                yield {"type": thinking, "thinking": text}
+            case ToolCall():
+                yield of_call(part)
+            case _:
+                pass
 
 
-def compaction_cut(before: RunView, error: str) -> Events:
-    """The end, by *error*, of a compaction that is under way."""
+def compaction_events(before: RunView, notice: Notice, size_key: str) -> Iterator[JsonEvent]:
+    """The start of a compaction, with its size in *size_key*, or its end, also by the end of the run."""
     size = before.compacting
-    return () if size is None else (_compaction_end(size, size, error),)
+    match notice:
+        # Starts and ends come in pairs: one that is begun anew goes on.
+        case notices.CompactionStarted() if size is None:
+            yield {"type": "compaction_start", size_key: notice.size, "reason": notice.reason}
+        case notices.Compacted():
+            yield _compaction_end(notice.before, notice.after)
+        case notices.CompactionFailed(reason=reason) | notices.RunEnded(reason=reason) if size is not None:
+            yield _compaction_end(size, size, str(reason))
+        case _:
+            pass
 
 
 def _compaction_end(before: int, after: int, error: str | None = None) -> JsonEvent:

@@ -7,55 +7,31 @@ The `sdk` messages: what a program that drives an agent reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from collections.abc import Iterator
+from typing import ClassVar, final
 
 import attrs
 
-from ..effects.messages import Finish, Message, Outcome, Part, Reasoning, Role, Text, ToolCall
-from ..effects.notices import (
-    AgentNoticed,
-    AgentStarted,
-    AnswerDropped,
-    CallSettled,
-    Compacted,
-    Notice,
-    ReasoningDelta,
-    RunEnded,
-    RunStarted,
-    TextDelta,
-    ToolStarted,
-    TurnEnded,
-)
+from ..effects import notices
+from ..effects.messages import Finish, Message, Outcome, Role, ToolCall
+from ..effects.notices import Notice, ReasoningDelta, TextDelta
 from ..effects.usage import Usage
 from .json_events import BUDGET, MODE_WORDS, REASON_WORDS, SUCCESS, JsonEvent, shown, subtype
-from .run_view import Projection, RunView
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .run_view import Projection, RunView, blocks
 
 OF_CHILDREN = frozenset({"assistant", "stream_event", "tool_progress"})
 """The types of messages that a child passes on: it has no run of its own for the reader."""
 
 
 @final
-@attrs.frozen(kw_only=True)
-class SdkStyle:
-    """*partial*: each delta is an event. *budget* is a subtype, *parent* the call that a child works on."""
-
-    partial: bool = False
-    budget: str = BUDGET
-    parent: str | None = None
-
-
-@final
+@attrs.define(eq=False)
 class SdkMessages(Projection):
     """The `sdk` messages of one session: feed `take` its notices, in order."""
 
-    opening: ClassVar[JsonEvent | None] = {"type": "system", "subtype": "init"}
+    opening: ClassVar[JsonEvent] = {"type": "system", "subtype": "init"}
 
-    def __init__(self, told: RunView, style: SdkStyle = SdkStyle()) -> None:
-        super().__init__(told)
-        self.style = style
+    include_partial: bool = False
+    budget_subtype: str = BUDGET
 
     @classmethod
     def of(cls, session: str, *, include_partial: bool = False, budget_subtype: str = BUDGET) -> SdkMessages:
@@ -65,74 +41,51 @@ class SdkMessages(Projection):
         *budget_subtype* is the subtype of the result of a run that used up a budget, for readers that know it
         as `error_max_budget_usd`.
         """
-        return cls(RunView(session=session), SdkStyle(partial=include_partial, budget=budget_subtype))
+        return cls(RunView(session=session), include_partial, budget_subtype)
 
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The messages of *notice*."""
-        return _say(self.style, before, notice, after)
+        match notice:
+            case TextDelta() | ReasoningDelta() | notices.AnswerDropped():
+                if self.include_partial:
+                    yield {**_of(after, "stream_event"), "event": _stream_event(notice, after)}
+            case notices.RunStarted(run=run, model=model, tools=tools, cwd=cwd, mode=mode):
+                more = {"tools": list(tools), "cwd": cwd, "permissionMode": MODE_WORDS[mode]}
+                yield {**self.start(after), "run_id": run, "model": model, **more}
+            case notices.ToolStarted() | notices.AgentStarted() | notices.CallSettled():
+                yield _progress(notice, after)
+            case notices.AgentNoticed(call=call, notice=inner):
+                said = self.events(before.child(call), inner, after.child(call))
+                of_child = (message for message in said if message["type"] in OF_CHILDREN)
+                yield from (message | {"parent_tool_use_id": call} for message in of_child)
+            case notices.Compacted(before=size, after=left):
+                metadata = {"trigger": "auto", "pre_tokens": size, "post_tokens": left}
+                of = {"subtype": "compact_boundary", "session_id": after.session}
+                yield {"type": "system", **of, "compact_metadata": metadata}
+            case _:
+                yield from _assistants(before, notice, after)
+                if isinstance(notice, notices.RunEnded):
+                    yield _result(notice, after, subtype(notice.reason, self.budget_subtype))
 
 
-def _say(style: SdkStyle, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
-    match notice:
-        case RunStarted():
-            yield {
-                "type": "system",
-                "subtype": "init",
-                "session_id": after.session,
-                "run_id": notice.run,
-                "model": notice.model,
-                "tools": list(notice.tools),
-                "cwd": notice.cwd,
-                "permissionMode": MODE_WORDS[notice.mode],
-            }
-        case TextDelta() | ReasoningDelta() | AnswerDropped():
-            if style.partial:
-                yield _stream_event(style, notice, after)
-        case ToolStarted() | AgentStarted() | CallSettled():
-            yield _progress(style, notice, after)
-        case AgentNoticed():
-            yield from _of_child(style, before, notice, after)
-        case Compacted():
-            yield _boundary(notice, after)
-        case RunEnded():
-            yield from _assistants(style, before, notice, after)
-            yield _result(style, notice, after)
-        case _:
-            yield from _assistants(style, before, notice, after)
-
-
-def _of(style: SdkStyle, told: RunView, name: str) -> JsonEvent:
-    return {"type": name, "session_id": told.session, "parent_tool_use_id": style.parent}
-
-
-def _of_child(style: SdkStyle, before: RunView, notice: AgentNoticed, after: RunView) -> Iterator[JsonEvent]:
-    child = attrs.evolve(style, parent=notice.call)
-    said = _say(child, before.child(notice.call), notice.notice, after.child(notice.call))
-    yield from (message for message in said if message["type"] in OF_CHILDREN)
+def _of(told: RunView, name: str) -> JsonEvent:
+    return {"type": name, "session_id": told.session, "parent_tool_use_id": None}
 
 
 # Answers
 
 
-def _stream_event(
-    style: SdkStyle, notice: TextDelta | ReasoningDelta | AnswerDropped, told: RunView
-) -> JsonEvent:
-    event: JsonEvent
-    match notice:
-        case TextDelta(text):
-            delta: JsonEvent = {"type": "text_delta", "text": text}
-            event = {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
-        case ReasoningDelta(text):
-            delta = {"type": "thinking_delta", "thinking": text}
-            event = {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
-        case AnswerDropped():
-            event = {"type": "message_dropped"}
-    return {**_of(style, told, "stream_event"), "event": event}
+def _stream_event(notice: TextDelta | ReasoningDelta | notices.AnswerDropped, told: RunView) -> JsonEvent:
+    if isinstance(notice, notices.AnswerDropped):
+        return {"type": "message_dropped"}
+    key = "text" if isinstance(notice, TextDelta) else "thinking"
+    delta = {"type": f"{key}_delta", key: notice.text}
+    return {"type": "content_block_delta", "index": told.answer.blocks - 1, "delta": delta}
 
 
-def _assistants(style: SdkStyle, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
+def _assistants(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
     """The answers that *notice* ends, whole or cut short."""
-    usage = notice.usage if isinstance(notice, TurnEnded) else Usage()
+    usage = notice.usage if isinstance(notice, notices.TurnEnded) else Usage()
     for message in after.messages.slice(len(before.messages), len(after.messages)):
         if message.role is Role.ASSISTANT:
             said = {
@@ -140,11 +93,11 @@ def _assistants(style: SdkStyle, before: RunView, notice: Notice, after: RunView
                 "type": "message",
                 "role": "assistant",
                 "model": message.model,
-                "content": [block for part in message.parts for block in _block(part)],
+                "content": [*blocks(message, "thinking", _tool_use)],
                 **_stop(message),
                 "usage": _usage(usage),
             }
-            yield {**_of(style, before, "assistant"), "message": said}
+            yield {**_of(before, "assistant"), "message": said}
 
 
 def _stop(message: Message) -> JsonEvent:
@@ -152,26 +105,20 @@ def _stop(message: Message) -> JsonEvent:
     return {"stop_reason": finish.reason.value, "stop_sequence": finish.sequence or None}
 
 
-def _block(part: Part) -> Iterator[JsonEvent]:
-    match part:
-        case Text(text=text):
-            yield {"type": "text", "text": text}
-        case Reasoning(text=text):
-            yield {"type": "thinking", "thinking": text}
-        case ToolCall():
-            yield {"type": "tool_use", "id": part.id, "name": part.name, "input": shown(part.arguments)}
-        case _:
-            pass
+def _tool_use(call: ToolCall) -> JsonEvent:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": shown(call.arguments)}
 
 
 # Calls
 
 
-def _progress(style: SdkStyle, notice: ToolStarted | AgentStarted | CallSettled, told: RunView) -> JsonEvent:
+def _progress(
+    notice: notices.ToolStarted | notices.AgentStarted | notices.CallSettled, told: RunView
+) -> JsonEvent:
     """The start of a call, at 0 seconds, or its end, which has an outcome."""
-    ended = notice if isinstance(notice, CallSettled) else None
+    ended = notice if isinstance(notice, notices.CallSettled) else None
     return {
-        **_of(style, told, "tool_progress"),
+        **_of(told, "tool_progress"),
         "tool_use_id": notice.call,
         "tool_name": told.tool(notice),
         "elapsed_time_seconds": 0.0 if ended is None else ended.seconds,
@@ -182,19 +129,9 @@ def _progress(style: SdkStyle, notice: ToolStarted | AgentStarted | CallSettled,
 # The whole run
 
 
-def _boundary(notice: Compacted, told: RunView) -> JsonEvent:
-    metadata: JsonEvent = {"trigger": "auto", "pre_tokens": notice.before, "post_tokens": notice.after}
-    return {
-        "type": "system",
-        "subtype": "compact_boundary",
-        "session_id": told.session,
-        "compact_metadata": metadata,
-    }
-
-
-def _result(style: SdkStyle, notice: RunEnded, told: RunView) -> JsonEvent:
-    named, spent = subtype(notice.reason, style.budget), notice.spent
-    answer = told.last_answer
+def _result(notice: notices.RunEnded, told: RunView, named: str) -> JsonEvent:
+    """The end, whose subtype is *named*."""
+    spent, answer = notice.spent, told.last_answer
     return {
         "type": "result",
         "subtype": named,

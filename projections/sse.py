@@ -7,40 +7,15 @@ left out and long results are cut, since these events go over a network to a scr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from collections.abc import Iterator
+from typing import ClassVar, final
 
+from ..effects import notices
 from ..effects.events import Approve, ApproveAlways
 from ..effects.messages import Outcome
-from ..effects.notices import (
-    AgentNoticed,
-    AgentStarted,
-    AnswerDropped,
-    ApprovalRequested,
-    ApprovalResolved,
-    CallSettled,
-    Compacted,
-    CompactionFailed,
-    CompactionStarted,
-    FallbackUsed,
-    InputBlocked,
-    LoopDetected,
-    LoopStage,
-    Notice,
-    RequestDelayed,
-    RetryScheduled,
-    RunEnded,
-    RunStarted,
-    SettingRefused,
-    TextDelta,
-    ToolOutput,
-    ToolStarted,
-    Warned,
-)
-from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, redacted
-from .run_view import Projection, RunView, compaction_cut, compaction_events
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ..effects.notices import LoopStage, Notice, ReasoningDelta, TextDelta
+from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
+from .run_view import CallNotice, Projection, RunView, compaction_events
 
 MAX_RESULT_SENT = 50_000
 """Characters of a result that are sent."""
@@ -50,77 +25,58 @@ MAX_RESULT_SENT = 50_000
 class SseEvents(Projection):
     """The `sse` events of one session: feed `take` its notices, in order."""
 
-    opening: ClassVar[JsonEvent | None] = {"type": "init"}
+    opening: ClassVar[JsonEvent] = {"type": "init"}
 
     def events(self, before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
         """The events of *notice*."""
-        return _say(before, notice, after)
-
-
-def _say(before: RunView, notice: Notice, after: RunView) -> Iterator[JsonEvent]:
-    match notice:
-        case RunStarted():
-            yield {
-                "type": "init",
-                "session_id": after.session,
-                "run_id": notice.run,
-                "model": notice.model,
-                "timestamp": notice.at,
-            }
-        case TextDelta(text):
-            yield {"type": "text_delta", "content": text}
-        case ToolStarted() | AgentStarted() | ToolOutput() | CallSettled():
-            yield _called(notice, after)
-        case ApprovalRequested():
-            yield _question(notice)
-        case ApprovalResolved(decision=Approve() | ApproveAlways(), request=request):
-            # A no shows in the result of its call.
-            yield {
-                "type": "approved",
-                "resource_type": "tool_call",
-                "preview_id": before.batch.asked.get(request, ""),
-            }
-        case AgentNoticed():
-            yield from _of_child(notice, after)
-        case CompactionStarted() | Compacted() | CompactionFailed():
-            reason = notice.reason if isinstance(notice, CompactionFailed) else ""
-            yield from compaction_events(
-                before, notice, "estimated_tokens", _warning("compaction_failed", reason)
-            )
-        case RunEnded():
-            yield from _ended(before, notice)
-        case _:
-            yield from _warned(before, notice)
+        match notice:
+            case TextDelta(text):
+                yield {"type": "text_delta", "content": text}
+            case ReasoningDelta():
+                pass
+            case notices.RunStarted(run=run, model=model, at=at):
+                yield {**self.start(after), "run_id": run, "model": model, "timestamp": at}
+            case _ if isinstance(notice, CallNotice):
+                yield _called(notice, after)
+            case notices.ApprovalRequested():
+                yield _question(notice)
+            case notices.ApprovalResolved(decision=Approve() | ApproveAlways(), request=request):
+                # A no shows in the result of its call.
+                call = before.batch.asked.get(request, "")
+                yield {"type": "approved", "resource_type": "tool_call", "preview_id": call}
+            case notices.AgentNoticed():
+                yield from _of_child(notice, after)
+            case _:
+                yield from compaction_events(before, notice, "estimated_tokens")
+                if isinstance(notice, notices.RunEnded):
+                    yield from _ended(before, notice)
+                else:
+                    yield from _warned(before, notice)
 
 
 # Calls
 
 
-def _called(notice: ToolStarted | AgentStarted | ToolOutput | CallSettled, told: RunView) -> JsonEvent:
+def _called(notice: CallNotice, told: RunView) -> JsonEvent:
     of: JsonEvent = {"tool_id": notice.call, "tool_name": told.tool(notice)}
     match notice:
-        case ToolStarted(arguments=arguments):
-            return {"type": "tool_call_start", **of, "parameters": redacted(arguments)}
-        case AgentStarted(agent=agent, prompt=prompt):
-            return {
-                "type": "tool_call_start",
-                **of,
-                "parameters": {"agent_name": agent, "prompt": prompt},
-            }
-        case ToolOutput(text=text):
+        case notices.ToolStarted(arguments=arguments):
+            return {"type": "tool_call_start", **of, "parameters": shown(arguments, hide=True)}
+        case notices.AgentStarted(agent=agent, prompt=prompt):
+            task = {"agent_name": agent, "prompt": prompt}
+            return {"type": "tool_call_start", **of, "parameters": task}
+        case notices.ToolOutput(text=text):
             return {"type": "tool_log", **of, "message": text}
-        case CallSettled():
-            return {"type": "tool_call_result", **of, **_result(notice)}
-
-
-def _result(notice: CallSettled) -> JsonEvent:
-    fine = notice.outcome is Outcome.OK
-    return {
-        "status": "success" if fine else "error",
-        "outcome": notice.outcome.value,
-        "result" if fine else "error": _cut(notice.content),
-        "duration_ms": round(notice.seconds * 1000),
-    }
+        case notices.CallSettled(outcome=outcome):
+            fine = outcome is Outcome.OK
+            return {
+                "type": "tool_call_result",
+                **of,
+                "status": "success" if fine else "error",
+                "outcome": outcome.value,
+                "result" if fine else "error": _cut(notice.content),
+                "duration_ms": round(notice.seconds * 1000),
+            }
 
 
 def _cut(text: str) -> str:
@@ -128,7 +84,7 @@ def _cut(text: str) -> str:
     return text if left <= 0 else f"{text[:MAX_RESULT_SENT]}\n[{left} more characters]"
 
 
-def _question(notice: ApprovalRequested) -> JsonEvent:
+def _question(notice: notices.ApprovalRequested) -> JsonEvent:
     """A question; its answer has to name the *correlationId*."""
     return {
         "type": "confirmation_required",
@@ -138,36 +94,26 @@ def _question(notice: ApprovalRequested) -> JsonEvent:
         "escalated": False,
         "correlationId": notice.request,
         "tool_id": notice.call,
-        "params": redacted(notice.arguments),
+        "params": shown(notice.arguments, hide=True),
         "due": notice.due,
     }
 
 
-# A child
-
-
-def _of_child(notice: AgentNoticed, told: RunView) -> Iterator[JsonEvent]:
+def _of_child(notice: notices.AgentNoticed, told: RunView) -> Iterator[JsonEvent]:
     """The events of a child that are passed on: its text, its tools and its end."""
-    agent = told.batch.agents.get(notice.call, "")
+    agent = told.batch.started.get(notice.call, "")
     of: JsonEvent = {"type": "subagent_event", "parent_tool_id": notice.call, "agent_name": agent}
-    for said in _child_said(notice.notice):
-        yield of | said
-
-
-def _child_said(notice: Notice) -> Iterator[JsonEvent]:
-    match notice:
+    match notice.notice:
         case TextDelta(text):
-            yield {"event_type": "thought", "content": text}
-        case ToolStarted(call=call, tool=tool, arguments=arguments):
-            of: JsonEvent = {"tool_id": call, "tool_name": tool}
-            yield {"event_type": "tool_call_start", **of, "parameters": redacted(arguments)}
-        case CallSettled(call=call, tool=tool):
-            of = {"tool_id": call, "tool_name": tool}
-            yield {"event_type": "tool_call_end", **of, **_result(notice)}
-        case RunEnded(reason=reason) if reason in ERROR_ENDS:
-            yield {"event_type": "error", "message": notice.detail or reason.value}
-        case RunEnded(reason=reason):
-            yield {"event_type": "complete", "reason": REASON_WORDS[reason].done}
+            yield of | {"event_type": "thought", "content": text}
+        case notices.ToolStarted() as started:
+            yield of | {"event_type": "tool_call_start"} | _called(started, told) | of
+        case notices.CallSettled() as settled:
+            yield of | {"event_type": "tool_call_end"} | _called(settled, told) | of
+        case notices.RunEnded(reason=reason, detail=detail) if reason in ERROR_ENDS:
+            yield of | {"event_type": "error", "message": detail or reason.value}
+        case notices.RunEnded(reason=reason):
+            yield of | {"event_type": "complete", "reason": REASON_WORDS[reason].done}
         case _:
             pass
 
@@ -175,17 +121,15 @@ def _child_said(notice: Notice) -> Iterator[JsonEvent]:
 # The whole run
 
 
-def _ended(before: RunView, notice: RunEnded) -> Iterator[JsonEvent]:
-    reason, spent = notice.reason, notice.spent
-    words, usage = REASON_WORDS[reason], spent.usage
-    yield from compaction_cut(before, reason.value)
+def _ended(before: RunView, notice: notices.RunEnded) -> Iterator[JsonEvent]:
+    reason, spent, usage = notice.reason, notice.spent, notice.spent.usage
     if reason in ERROR_ENDS:
         yield {"type": "error", "message": notice.detail or reason.value}
     yield {
         "type": "done",
         "run_id": notice.run,
-        "reason": words.done,
-        "exit_reason": words.exit,
+        "reason": REASON_WORDS[reason].done,
+        "exit_reason": REASON_WORDS[reason].exit,
         "turns": spent.turns,
         "usage": {
             "input": usage.input,
@@ -201,36 +145,33 @@ def _ended(before: RunView, notice: RunEnded) -> Iterator[JsonEvent]:
 
 
 def _warned(before: RunView, notice: Notice) -> Iterator[JsonEvent]:
-    """Warnings, after which the run continues; *code* is for programs."""
+    """Warnings, after which the run continues."""
     match notice:
-        case Warned(text=text):
+        case notices.Warned(text=text):
             yield _warning("warned", text)
-        case AnswerDropped():
-            void: JsonEvent = {"characters": before.answer.characters}
-            yield _warning("answer_dropped", "the last text is void") | void
-        case RetryScheduled(message=message, attempt=attempt, due=due):
-            retry: JsonEvent = {"attempt": attempt, "due": due}
-            yield _warning("retry", f"{notice.failure.value}: {message}") | retry
-        case RequestDelayed(reason=reason, due=due):
-            yield _warning("held", reason) | {"due": due}
-        case FallbackUsed(message=message):
-            models: JsonEvent = {"model": notice.model, "instead_of": notice.instead_of}
-            yield _warning("fell_back", f"{notice.failure.value}: {message}") | models
-        case LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN, text=text):
+        case notices.AnswerDropped():
+            void = before.answer.characters
+            yield _warning("answer_dropped", "the last text is void", characters=void)
+        case notices.RetryScheduled(failure=failure, message=message, attempt=attempt, due=due):
+            yield _warning("retry", f"{failure.value}: {message}", attempt=attempt, due=due)
+        case notices.RequestDelayed(reason=reason, due=due):
+            yield _warning("held", reason, due=due)
+        case notices.FallbackUsed(failure=failure, message=message, model=model, instead_of=other):
+            yield _warning("fell_back", f"{failure.value}: {message}", model=model, instead_of=other)
+        case notices.LoopDetected(stage=LoopStage.WARNED | LoopStage.WITHDRAWN as stage, text=text):
             # A stop shows in the error that ends the run.
-            what: JsonEvent = {
-                "stage": notice.stage.value,
-                "tools": list(notice.tools),
-                "count": notice.count,
-            }
-            yield _warning("loop_detected", text) | what
-        case SettingRefused(reason=reason):
+            more: JsonEvent = {"stage": stage.value, "tools": list(notice.tools), "count": notice.count}
+            yield _warning("loop_detected", text, **more)
+        case notices.SettingRefused(reason=reason):
             yield _warning("setting_refused", reason)
-        case InputBlocked(reason=reason, ids=ids):
-            yield _warning("input_blocked", reason) | {"ids": list(ids)}
+        case notices.InputBlocked(reason=reason, ids=ids):
+            yield _warning("input_blocked", reason, ids=list(ids))
+        case notices.CompactionFailed(reason=reason) if before.compacting is None:
+            yield _warning("compaction_failed", reason)
         case _:
             pass
 
 
-def _warning(code: str, message: str) -> JsonEvent:
-    return {"type": "warning", "code": code, "message": message}
+def _warning(code: str, message: str, **more: object) -> JsonEvent:
+    """A warning; its *code* is for programs."""
+    return {"type": "warning", "code": code, "message": message, **more}

@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, cast, final
 
 import attrs
 
@@ -20,12 +21,7 @@ from ..effects.hooks import Hook
 from ..effects.permissions import Rule, Verdict
 from ..effects.validators import globs, not_empty, positive
 from ..engine.session.environment import Titles
-from ..performers.hooks import HostHook, command_hook
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
-
-    from ..performers.hooks import HookReturn
+from ..performers.hooks import HookReturn, HostHook, command_hook
 
 ArgumentGlobs = tuple[tuple[str, str], ...]
 """For each named argument a glob, as a `Rule` has them."""
@@ -51,15 +47,9 @@ def rule(text: str, verdict: Verdict) -> Rule | None:
     return Rule(verdict=verdict, tool=tool, where=where)
 
 
-def judged_rule(text: str) -> Rule | None:
-    """The rule ``VERDICT TOOL[:ARGUMENT=GLOB,...]``; None for any other text."""
-    verdict, _, rest = text.strip().partition(" ")
-    return rule(rest.strip(), Verdict(verdict)) if verdict in tuple(Verdict) else None
-
-
 @final
 class Preset(StrEnum):
-    """A whole policy by name; single settings of the policy are laid over it."""
+    """A whole policy by its name in `effects.config`; single settings of the policy are laid over it."""
 
     DEFAULT = "default"
     SDK = "sdk"
@@ -70,17 +60,7 @@ class Preset(StrEnum):
     @property
     def policy(self) -> Policy:
         """The policy it stands for."""
-        return POLICIES[self]
-
-
-POLICIES: Mapping[Preset, Policy] = {
-    Preset.DEFAULT: Policy(),
-    Preset.SDK: config.SDK,
-    Preset.STEERED: config.STEERED,
-    Preset.CONFIRMED: config.CONFIRMED,
-    Preset.SINGLETON: config.SINGLETON,
-}
-"""The policy of each preset."""
+        return Policy() if self is Preset.DEFAULT else cast("Policy", getattr(config, self.name))
 
 
 @final
@@ -176,6 +156,10 @@ class SessionSettings:
             raise ConfigError(msg)
 
 
+def _level(debug: Debug) -> Level:
+    return Level.OFF if debug.file is None else Level.DEBUG
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Debug:
@@ -186,12 +170,7 @@ class Debug:
     """
 
     file: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
-    level: Level = attrs.field(
-        default=attrs.Factory(
-            lambda debug: Level.OFF if debug.file is None else Level.DEBUG, takes_self=True
-        ),
-        converter=Level,
-    )
+    level: Level = attrs.field(default=attrs.Factory(_level, takes_self=True), converter=Level)
 
     def begin(self) -> None:
         """Log from now on, in the whole process; if the host has configured structlog, that holds instead."""
@@ -224,6 +203,7 @@ class Debug:
 
 
 @final
+@attrs.frozen
 class _Appended:
     """
     The end of *file*, opened for each line, so that the file may be moved away.
@@ -231,12 +211,11 @@ class _Appended:
     A line that cannot be written is dropped: a log is not worth a run.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    file: Path
 
     def write(self, text: str) -> None:
         """Add *text*."""
-        with suppress(OSError), self._file.open("a", encoding="utf-8") as lines:
+        with suppress(OSError), self.file.open("a", encoding="utf-8") as lines:
             lines.write(text)
 
     def flush(self) -> None:

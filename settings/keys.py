@@ -8,15 +8,14 @@ items of a list ``[]``. The class of all settings is an argument, *root*: this m
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Union, final, get_args, get_origin
+from types import NoneType
+from typing import Any, NamedTuple, final, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -44,6 +43,9 @@ ITEM = "[]"
 
 NONE_WORD = "none"
 """The word for no limit, if there is one by default; TOML has none."""
+
+AGENTS = tuple[ChildSpec, ...]
+"""The kind of the one list that is written as a table, by the names of its items."""
 
 NEAR = 0.75
 """The likeness to a key, from 0 to 1, from which on a name is taken for a misspelt key."""
@@ -82,14 +84,15 @@ NOT_DATA: Mapping[str, str] = {
 
 
 @final
-@attrs.frozen(kw_only=True)
-class SettingKey:
-    """A setting: the *path* to it, its *kind*, and whether it may be *none*."""
+class SettingKey(NamedTuple):
+    """
+    A setting: the *path* to it, its *kind*, and whether it may be none. An item of a list has no *attribute*.
+    """
 
     path: Way
     kind: Any
-    optional: bool
-    attribute: attrs.Attribute[Any]
+    optional: bool = False
+    attribute: Any = None
 
     def __str__(self) -> str:
         return ".".join(self.path).replace(f".{ITEM}", ITEM)
@@ -102,25 +105,19 @@ class SettingKey:
     @property
     def secret(self) -> bool:
         """Whether its value is never shown."""
-        return self.attribute.metadata == SECRET
+        return self.attribute is not None and self.attribute.metadata == SECRET
 
     @property
     def accepts(self) -> str:
         """The values that it accepts, in words."""
-        return accepts(self.kind, self.attribute, optional=self.optional)
+        more = "" if self.attribute is None else MORE.get(self.attribute.validator, "")
+        none = self.optional and self.kind not in {str, Path} and not is_area(self.kind)
+        return f"{_words(self.kind)}{more}{f', or {NONE_WORD!r}' if none else ''}"
 
 
 def variable(path: Way) -> str:
     """The name in the environment of the setting at *path*."""
     return ENV_PREFIX + NESTED.join(path).upper()
-
-
-def bare(annotation: Any) -> tuple[Any, bool]:  # noqa: ANN401  # an annotation
-    """*annotation* without its None, and whether it had one."""
-    if get_origin(annotation) not in {Union, types.UnionType}:
-        return annotation, False
-    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-    return kinds[0], True
 
 
 def item_of(kind: Any) -> Any:  # noqa: ANN401  # an annotation
@@ -129,12 +126,15 @@ def item_of(kind: Any) -> Any:  # noqa: ANN401  # an annotation
 
 
 @cache
-def fields_of(area: type) -> Mapping[str, tuple[Any, bool, attrs.Attribute[Any]]]:
-    """For each setting of *area* its kind, whether it may be none, and its attribute."""
-    hints = typing.get_type_hints(area)
-    return {
-        each.name: (*bare(hints[each.name]), each) for each in attrs.fields(area) if each.name != "sources"
-    }
+def fields_of(area: type) -> Mapping[str, SettingKey]:
+    """The settings of *area*, each as seen from there."""
+    hints = get_type_hints(area)
+    fields: dict[str, SettingKey] = {}
+    for each in attrs.fields(area):
+        kind, optional = hints[each.name], NoneType in get_args(hints[each.name])
+        fields[each.name] = SettingKey((each.name,), get_args(kind)[0] if optional else kind, optional, each)
+    fields.pop("sources", None)
+    return fields
 
 
 def is_area(kind: Any) -> bool:  # noqa: ANN401  # an annotation
@@ -144,17 +144,17 @@ def is_area(kind: Any) -> bool:  # noqa: ANN401  # an annotation
 
 def keys(area: type, path: Way = ()) -> Iterator[SettingKey]:
     """The keys of *area*, which stands at *path*, and of the tables in it."""
-    for name, (kind, optional, attribute) in fields_of(area).items():
-        here = (*path, name)
-        if kind == tuple[ChildSpec, ...]:
+    for name, key in fields_of(area).items():
+        here, item = (*path, name), item_of(key.kind)
+        if key.kind == AGENTS:
             named = (*here, ANY_NAME)
-            yield from (key for key in keys(ChildSpec, named) if key.path != (*named, "name"))
-        elif is_area(kind):
-            yield from keys(kind, here)
+            yield from (each for each in keys(ChildSpec, named) if each.path != (*named, "name"))
+        elif is_area(key.kind):
+            yield from keys(key.kind, here)
         else:
-            yield SettingKey(path=here, kind=kind, optional=optional, attribute=attribute)
-            if is_area(item_of(kind)):
-                yield from keys(item_of(kind), (*here, ITEM))
+            yield key._replace(path=here)
+            if is_area(item):
+                yield from keys(item, (*here, ITEM))
 
 
 KIND_NAMES: Mapping[Any, str] = {
@@ -165,16 +165,12 @@ KIND_NAMES: Mapping[Any, str] = {
     Decimal: "an amount in USD",
     Path: "a path",
     Rule: "a rule such as 'allow write:path=docs/*'",
+    tuple[str, ...]: "a list of texts",
+    tuple[Path, ...]: "a list of paths",
+    tuple[Rule, ...]: "a list of rules such as 'allow write:path=docs/*'",
     tuple[tuple[str, str], ...]: "a table of globs by the names of arguments",
 }
 """The kinds of settings, in words."""
-
-SEVERAL: Mapping[Any, str] = {
-    str: "texts",
-    Path: "paths",
-    Rule: "rules such as 'allow write:path=docs/*'",
-}
-"""As `KIND_NAMES`, for the items of a list."""
 
 MORE: Mapping[Any, str] = {
     positive: " above 0",
@@ -185,25 +181,13 @@ MORE: Mapping[Any, str] = {
 """The words that a validator adds."""
 
 
-def accepts(kind: Any, attribute: attrs.Attribute[Any] | None = None, *, optional: bool = False) -> str:  # noqa: ANN401  # an annotation
-    """The values that a setting of *kind* accepts, in words; *optional*: none, too."""
-    said = _words(kind) + ("" if attribute is None else MORE.get(attribute.validator, ""))
-    return f"{said}, or {NONE_WORD!r}" if optional and kind not in {str, Path} else said
-
-
 def _words(kind: Any) -> str:  # noqa: ANN401  # an annotation
     if kind in KIND_NAMES:
         return KIND_NAMES[kind]
-    item = item_of(kind)
-    if item is not None:
-        return f"a list of {SEVERAL[item] if item in SEVERAL else f'tables with some of {_names(item)}'}"
-    if issubclass(kind, StrEnum):
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
-    return f"a table with some of {_names(kind)}"
-
-
-def _names(area: type) -> str:
-    return ", ".join(fields_of(area))
+    table = "a table" if is_area(kind) else "a list of tables"
+    return f"{table} with some of {', '.join(fields_of(item_of(kind) or kind))}"
 
 
 def suggestion(root: type, way: Way, area: type) -> str:
@@ -213,7 +197,7 @@ def suggestion(root: type, way: Way, area: type) -> str:
     if way[-1] in OTHER_NAMES:
         return f"it is {OTHER_NAMES[way[-1]]} here"
     near = nearest(root, way)
-    return f"there are {_names(area)}" if near is None else f"did you mean {near}?"
+    return f"there are {', '.join(fields_of(area))}" if near is None else f"did you mean {near}?"
 
 
 def nearest(root: type, way: Way) -> str | None:

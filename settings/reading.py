@@ -1,11 +1,11 @@
 """
 Reads settings from a file, the environment and Python, by precedence, and finds all mistakes at once.
 
-Theory of operation. Each source becomes a `Layer`: for each key its value and its source. Layers are laid
-over each other key by key; a list is one value. The result becomes a tree of tables, of which a `_Reader`
-makes objects. It runs the checks of each class value by value, since a class stops at its first fault, and
-names the source of each fault. The class of all settings is an argument, *root*: this module knows only its
-parts.
+Theory of operation. Each source is a table of tables. Sources are laid over each other key by key, which
+makes a `Layer`: for each key its value and its source. A list is one value. The layer becomes a tree of
+tables, of which a `_Reader` makes objects. It runs the checks of each class value by value, since a class
+stops at its first fault, and names the source of each fault. The class of all settings is an argument,
+*root*: this module knows only its parts.
 """
 
 from __future__ import annotations
@@ -15,33 +15,18 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, cast, final
+from typing import Any, NamedTuple, TypeVar, cast, final
 
 import attrs
 
 from ..effects.config import ChildSpec, Loops, ModelSpec, Policy
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
-from ..effects.permissions import Rule
-from ..effects.validators import within
-from .areas import ArgumentGlobs, CommandHook, Debug, Level, Preset, judged_rule
-from .keys import (
-    ENV_PREFIX,
-    NESTED,
-    NONE_WORD,
-    NOT_DATA,
-    OTHER_NAMES,
-    SECRET,
-    Way,
-    accepts,
-    fields_of,
-    is_area,
-    item_of,
-    nearest,
-    suggestion,
-    variable,
-)
+from ..effects.permissions import Rule, Verdict
+from ..effects.validators import as_money, within
+from . import keys
+from .areas import ArgumentGlobs, CommandHook, Debug, Level, Preset, rule
+from .keys import SettingKey, Way, fields_of, is_area, item_of
 
 T = TypeVar("T")
 
@@ -54,15 +39,15 @@ MAX_SETTINGS = 1_000_000
 MAX_SHOWN_VALUE = 100
 """Characters of a wrong value in a fault."""
 
-AGENTS = tuple[ChildSpec, ...]
-"""The kind of the one list that is written as a table, by the names of its items."""
-
 ARGUMENT = "argument"
 """The source of settings in Python."""
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 """The words of a variable for true and for false."""
+
+CHECK = attrs.setters.pipe(attrs.setters.convert, attrs.setters.validate)
+"""Converts and checks a value as its class does."""
 
 FACTORY: type = type(attrs.Factory(list))
 """The type of a default that depends on the other settings of its table."""
@@ -76,19 +61,11 @@ class EnvText(str):
 
 
 @final
-@attrs.frozen
-class Source:
+class Source(NamedTuple):
     """The *value* of a setting, and the *source* that gave it."""
 
     value: object
     source: str
-
-    def place(self, key: str) -> str:
-        """The source and *key*, for an error."""
-        if self.source.startswith(ENV_PREFIX):
-            here = variable(tuple(key.split("."))) == self.source
-            return self.source if here else f"{self.source}: {key}"
-        return f"{self.source} {key}" if self.source == ARGUMENT else f"{self.source}: {key}"
 
 
 Layer = dict[Way, Source]
@@ -103,36 +80,50 @@ def read(
 
     Raises one `ConfigError` for all mistakes.
     """
-    merged: Layer = {}
-    for layer in (_of_file(root, file), _of_environment(root, env), dict(_flat(told, root, (), ARGUMENT))):
-        _lay(layer, over=merged, root=root)
-    whole = _of_preset(merged[("preset",)]) if ("preset",) in merged else {}
-    _lay(merged, over=whole, root=root)
+    whole: Layer = {}
+    for source, table in (_of_file(root, file), *_of_environment(root, env), (ARGUMENT, told)):
+        _lay(whole, table, root, (), source)
+    _lay_preset(whole)
     reader = _Reader(root, whole)
     made = reader.table(_tree(whole), root, ())
     if reader.faults:
-        several = f"{len(reader.faults)} settings are wrong:"
-        raise ConfigError(
-            "\n  ".join(reader.faults if len(reader.faults) == 1 else [several, *reader.faults])
-        )
+        several = [f"{len(reader.faults)} settings are wrong:"] if len(reader.faults) > 1 else []
+        raise ConfigError("\n  ".join([*several, *reader.faults]))
     return cast("T", made), {".".join(way): each.source for way, each in whole.items()}
 
 
 # Layers
 
 
-def _lay(layer: Layer, *, over: Layer, root: type) -> None:
-    """Lay *layer* over another one, which loses the settings that it replaces."""
-    for way, told in layer.items():
-        gone = way
-        if way[-1] == "name" and _kind(root, way[:-1]) is ModelSpec:
-            # Price and window belong to a model: a layer that names another one drops them.
-            gone = () if way in over and over[way].value == told.value else way[:-1]
-        elif isinstance(told.value, dict):
-            gone = ()  # a table adds to the one below
-        for below in [known for known in over if gone and known[: len(gone)] == gone]:
-            del over[below]
-    over.update(layer)
+def _lay(over: Layer, value: Any, kind: Any, way: Way, source: str) -> None:  # noqa: ANN401  # any value, an annotation
+    """Lay *value*, which stands at the end of *way* and is of *kind*, over what other sources told."""
+    if isinstance(value, EnvText) and _is_table(kind) and value.lstrip().startswith("{"):
+        value = _toml(value)
+    value = _written_out(value, kind)
+    table = value if isinstance(value, Mapping) and _is_table(kind) else None
+    model = over.get((*way, "name"), Source(None, "")).value
+    # A table adds to the one below. But price and window belong to a model: another name drops them.
+    if table is None or (kind is ModelSpec and table.get("name", model) != model):
+        variable = source.startswith(keys.ENV_PREFIX)
+        for below, each in [*over.items()]:
+            # Variables come in any order, so they add to each other.
+            if below[: len(way)] == way and not (variable and each.source.startswith(keys.ENV_PREFIX)):
+                del over[below]
+    if way and not table:
+        over[way] = Source(value if table is None else {}, source)
+    for name, inner in (table or {}).items():
+        _lay(over, inner, _inner(kind, name), (*way, str(name)), source)
+
+
+def _lay_preset(over: Layer) -> None:
+    """Add the settings of the preset that differ from the usual policy, where no source told others."""
+    preset, policy = over.get(("preset",)), over.get(("policy",))
+    if preset is None or preset.value not in tuple(Preset) or (policy and policy.value):
+        return
+    usual = attrs.asdict(Policy())
+    for name, value in attrs.asdict(Preset(str(preset.value)).policy).items():
+        if value != usual[name]:
+            over.setdefault(("policy", name), Source(value, f"preset {preset.value}"))
 
 
 def _tree(told: Layer) -> dict[str, object]:
@@ -147,34 +138,15 @@ def _tree(told: Layer) -> dict[str, object]:
     return tree
 
 
-def _kind(root: type, way: Way) -> Any:  # noqa: ANN401  # an annotation
-    """The kind of the setting at the end of *way*; None if there is no such setting."""
-    kind: Any = root
-    for name in way:
-        if kind == AGENTS:
-            kind = ChildSpec
-        elif is_area(kind) and name in fields_of(kind):
-            kind = fields_of(kind)[name][0]
-        else:
-            return None
-    return kind
-
-
-def _flat(value: object, kind: Any, way: Way, source: str) -> Iterator[tuple[Way, Source]]:  # noqa: ANN401  # an annotation
-    """The settings in *value*, which stands at the end of *way* and is of *kind*."""
-    value = _written_out(value, kind)
-    if not _is_table(kind) or not isinstance(value, Mapping):
-        yield way, Source(value, source)
-        return
-    if way and not value:
-        yield way, Source({}, source)
-    for name, each in value.items():
-        inner = ChildSpec if kind == AGENTS else fields_of(kind).get(name, (None,))[0]
-        yield from _flat(each, inner, (*way, str(name)), source)
+def _inner(kind: Any, name: str) -> Any:  # noqa: ANN401  # an annotation
+    """The kind of the setting *name* of the table *kind*; None if there is no such setting."""
+    if kind == keys.AGENTS:
+        return ChildSpec
+    return fields_of(kind)[name].kind if is_area(kind) and name in fields_of(kind) else None
 
 
 def _is_table(kind: Any) -> bool:  # noqa: ANN401  # an annotation
-    return kind == AGENTS or is_area(kind)
+    return kind == keys.AGENTS or is_area(kind)
 
 
 def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotation
@@ -189,35 +161,21 @@ def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an anno
     return value
 
 
-def _of_preset(preset: Source) -> Layer:
-    """The settings of a preset, where they differ from the usual policy."""
-    if preset.value not in tuple(Preset):
-        return {}
-    policy, usual = Preset(str(preset.value)).policy, Policy()
-    return {
-        ("policy", name): Source(getattr(policy, name), f"preset {preset.value}")
-        for name in fields_of(Policy)
-        if getattr(policy, name) != getattr(usual, name)
-    }
-
-
 # The file
 
 
-def _of_file(root: type, file: str | os.PathLike[str] | None) -> Layer:
-    import tomllib  # noqa: PLC0415  # 5 ms, for a file only
-
+def _of_file(root: type, file: str | os.PathLike[str] | None) -> tuple[str, object]:
     path = Path(FILE if file is None else file).expanduser()
     try:
         with path.open("rb") as opened:
             data = opened.read(MAX_SETTINGS + 1)
         within(f"the file of settings {str(path)!r}", len(data), MAX_SETTINGS, "bytes")
-        told = tomllib.loads(data.decode().replace("\r", "\n"), parse_float=Decimal)
+        told = _parsed(data.decode().replace("\r", "\n"))
     except TooLarge as error:
         raise ConfigError(str(error)) from error
     except FileNotFoundError as error:
         if file is None:
-            return {}
+            return FILE, {}
         msg = f"there is no file of settings {str(path)!r}"
         raise ConfigError(msg) from error
     except (OSError, UnicodeDecodeError) as error:
@@ -226,10 +184,7 @@ def _of_file(root: type, file: str | os.PathLike[str] | None) -> Layer:
     except (ValueError, RecursionError) as error:  # also huge numbers and deep nesting
         msg = f"the settings in {str(path)!r} are no TOML: {error}"
         raise ConfigError(msg) from error
-    return {
-        way: attrs.evolve(each, value=_based(each.value, _kind(root, way), path.parent))
-        for way, each in _flat(told, root, (), str(path))
-    }
+    return str(path), _based(told, root, path.parent)
 
 
 def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  # an annotation
@@ -242,6 +197,8 @@ def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  #
         case {"command": [str(program), *more]} if kind is CommandHook and "/" in program:
             seen = str(folder.absolute() / Path(program).expanduser())
             return {**cast("dict[str, object]", value), "command": [seen, *more]}
+        case dict() if _is_table(kind):
+            return {name: _based(each, _inner(kind, name), folder) for name, each in value.items()}
         case _:
             return value
 
@@ -249,25 +206,14 @@ def _based(value: object, kind: Any, folder: Path) -> object:  # noqa: ANN401  #
 # The environment
 
 
-def _of_environment(root: type, env: Mapping[str, str]) -> Layer:
-    told: Layer = {}
+def _of_environment(root: type, env: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     for name in sorted(env):
-        way = tuple(name.removeprefix(ENV_PREFIX).lower().split(NESTED))
-        if name.startswith(ENV_PREFIX) and env[name].strip() and _is_ours(root, way):
-            kind, text = _kind(root, way), env[name]
-            table = _is_table(kind) and text.lstrip().startswith("{")
-            told.update(_flat(_toml(text) if table else EnvText(text), kind, way, name))
-    return told
-
-
-def _toml(text: str) -> object:
-    """The value of *text* in TOML; *text* itself if it is none."""
-    import tomllib  # noqa: PLC0415  # 5 ms, for a list or a table only
-
-    try:
-        return tomllib.loads(f"value = {text}", parse_float=Decimal)["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+        way = tuple(name.removeprefix(keys.ENV_PREFIX).lower().split(keys.NESTED))
+        if name.startswith(keys.ENV_PREFIX) and env[name].strip() and _is_ours(root, way):
+            told: object = EnvText(env[name])
+            for part in reversed(way):
+                told = {part: told}
+            yield name, told
 
 
 def _is_ours(root: type, way: Way) -> bool:
@@ -275,86 +221,87 @@ def _is_ours(root: type, way: Way) -> bool:
     # A misspelt one is, or it would be lost silently. But the prefix is not ours alone: where a service is
     # called turnwheel, Kubernetes sets TURNWHEEL_PORT.
     first, *more = way
-    known = more or _kind(root, way) is not None or first in {*OTHER_NAMES, *NOT_DATA}
-    return bool(known) or nearest(root, way) is not None
+    known = {*fields_of(root), *keys.OTHER_NAMES, *keys.NOT_DATA}
+    return bool(more) or first in known or keys.nearest(root, way) is not None
+
+
+def _toml(text: str) -> object:
+    """The value of *text* in TOML; *text* itself if it is none."""
+    try:
+        return _parsed(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return str(text)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415  # 5 ms, only where there is TOML
+
+    return tomllib.loads(text, parse_float=Decimal)
 
 
 # Values
 
 
 class _Refused(ValueError):
-    """A value that its kind does not accept; `int` and enums raise a plain ValueError."""
+    """A value that its kind does not accept; enums raise a plain ValueError."""
 
 
-def _text(value: object, kind: type[str]) -> str:
-    if not isinstance(value, str):
-        raise _Refused
-    return kind(value) if issubclass(kind, StrEnum) else str(value)
+def _finite(value: Any) -> float | None:  # noqa: ANN401  # any number
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
-def _bool(value: object) -> bool:
-    if isinstance(value, EnvText) and value.strip().lower() in TRUE | FALSE:
-        return value.strip().lower() in TRUE
-    if not isinstance(value, bool):
-        raise _Refused
-    return value
+def _rule(value: str | Rule) -> Rule | None:
+    if isinstance(value, Rule):
+        return value
+    verdict, _, rest = value.strip().partition(" ")
+    return rule(rest.strip(), Verdict(verdict))
 
 
-def _int(value: object) -> int:
+def _globs(value: Mapping[Any, Any] | tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value.items()) if isinstance(value, Mapping) else value
+
+
+MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
+    bool: (bool, bool),
+    int: (int, int),
+    float: ((int, float, Decimal), _finite),
+    Decimal: ((int, float, Decimal, str), as_money),
+    Path: ((str, Path), lambda path: Path(path).expanduser()),
+    Rule: ((str, Rule), _rule),
+    ArgumentGlobs: ((Mapping, tuple), _globs),
+}
+"""For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value."""
+
+
+def _single(value: object, kind: Any) -> object:  # noqa: ANN401  # an annotation
+    """The setting of *kind* that *value* stands for, up to the converter of its class."""
     if isinstance(value, EnvText):
-        return int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _Refused
-    return value
-
-
-def _decimal(value: object) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise _Refused
-    number = Decimal(str(value).strip())
-    if not number.is_finite():
-        raise _Refused
-    return number
-
-
-def _float(value: object) -> float:
-    if isinstance(value, str) and not isinstance(value, EnvText):
-        raise _Refused
-    number = float(_decimal(value))
-    if not math.isfinite(number):
-        raise _Refused
-    return number
-
-
-def _path(value: object) -> Path:
-    if not isinstance(value, str | Path):
-        raise _Refused
-    return Path(value).expanduser()
-
-
-def _rule(value: object) -> Rule:
-    made = value if isinstance(value, Rule) else judged_rule(value) if isinstance(value, str) else None
+        words = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
+        if kind is bool:
+            value = words.get(value.strip().lower(), value)
+        elif kind in {int, float}:
+            value = kind(value)
+    types, make = MAKERS.get(kind, (str, kind))
+    # True is a number to Python, and a mistake in a limit.
+    fits = isinstance(value, types) and isinstance(value, bool) is (kind is bool)
+    made = make(value) if fits else None
     if made is None:
         raise _Refused
     return made
 
 
-def _globs(value: object) -> ArgumentGlobs:
-    pairs = tuple(value.items()) if isinstance(value, Mapping) else value
-    if not isinstance(pairs, tuple) or not all(isinstance(part, str) for pair in pairs for part in pair):
+def _items(value: object, kind: Any) -> Sequence[tuple[str, object]]:  # noqa: ANN401  # an annotation
+    """The items of a list, with their parts of the key; a variable writes it with commas, or as in TOML."""
+    if kind == keys.AGENTS and isinstance(value, Mapping):
+        agents = value.items()
+        return [(name, {**each, "name": name} if isinstance(each, dict) else each) for name, each in agents]
+    if isinstance(value, EnvText):
+        texts = [EnvText(part.strip()) for part in value.split(",") if part.strip()]
+        value = _toml(value) if value.lstrip().startswith("[") else texts
+    if not isinstance(value, list | tuple):
         raise _Refused
-    return cast("ArgumentGlobs", pairs)
-
-
-_VALUES: Mapping[Any, Callable[[object], object]] = {
-    bool: _bool,
-    int: _int,
-    float: _float,
-    Decimal: _decimal,
-    Path: _path,
-    Rule: _rule,
-    ArgumentGlobs: _globs,
-}
+    return [(f"[{at}]", each) for at, each in enumerate(value)]
 
 
 @final
@@ -366,23 +313,47 @@ class _Reader:
         self._told = told
         self.faults: list[str] = []
 
-    def table(self, value: object, area: type, way: Way) -> object:
-        """The *area* object of the table *value* at the end of *way*; None behind a fault."""
+    def setting(self, value: object, key: SettingKey, way: Way) -> object:
+        """The *value* of the setting *key* at *way*, as its class checks it; None behind a fault."""
+        kind, attribute = key.kind, key.attribute
+        if key.optional and (value is None or (value == keys.NONE_WORD and kind not in {str, Path})):
+            return None
+        try:
+            if is_area(kind):
+                return self.table(value, kind, way, attribute.default if attribute else None)
+            if kind in MAKERS or item_of(kind) is None:
+                made = _single(value, kind)
+            else:
+                item = SettingKey((), item_of(kind))
+                made = tuple([self.setting(each, item, (*way, at)) for at, each in _items(value, kind)])
+                if None in made:
+                    return None
+            return made if attribute is None else CHECK(None, attribute, made)
+        except (ValueError, ArithmeticError, TurnwheelError):
+            self._refuse(way, key.accepts, value)
+            return None
+
+    def table(self, value: object, area: type, way: Way, usual: object = None) -> object:
+        """The *area* object of the table *value*, over *usual*, the default there; None behind a fault."""
         value = _written_out(value, area)
         if isinstance(value, area):
             return value
         if not isinstance(value, Mapping):
             raise _Refused
-        before = len(self.faults)
-        made: dict[str, object] = {}
-        for name, (_, _, attribute) in fields_of(area).items():
+        before, made = len(self.faults), dict[str, object]()
+        # A model with a name is another one than the default.
+        has_usual = isinstance(usual, area) and "name" not in value
+        for name, key in fields_of(area).items():
+            default = key.attribute.default
             if name in value:
-                made[name] = self._setting(value[name], area, name, (*way, name))
-            elif attribute.default is attrs.NOTHING:
+                made[name] = self.setting(value[name], key, (*way, name))
+            elif has_usual and not isinstance(default, FACTORY):
+                made[name] = getattr(usual, name)
+            elif default is attrs.NOTHING:
                 self._fault((*way, name), "is missing")
         for name in sorted(map(str, value.keys() - fields_of(area).keys())):
             unknown = (*way, name)
-            self._fault(unknown, f"is not known: {suggestion(self._root, unknown, area)}")
+            self._fault(unknown, f"is not known: {keys.suggestion(self._root, unknown, area)}")
         try:
             return None if len(self.faults) > before else area(**made)
         except TurnwheelError as error:
@@ -392,80 +363,17 @@ class _Reader:
             self._fault((*way, name) if name else way, problem)
             return None
 
-    def _setting(self, value: object, area: type, name: str, way: Way) -> object:
-        """The *value* of the setting *name* of *area*, checked as its class does."""
-        kind, optional, attribute = fields_of(area)[name]
-        if optional and (value is None or (value == NONE_WORD and kind not in {str, Path})):
-            return None
-        before = len(self.faults)
-        try:
-            made = self._value(_over_default(value, kind, attribute), kind, way)
-            if len(self.faults) == before and not is_area(kind):
-                if attribute.converter is not None:
-                    made = cast("Any", attribute.converter)(made)
-                if attribute.validator is not None:
-                    attribute.validator(object.__new__(area), attribute, made)
-        except (ValueError, ArithmeticError, TurnwheelError):
-            self._refuse(way, accepts(kind, attribute, optional=optional and not is_area(kind)), value)
-            return None
-        return made
-
-    def _value(self, value: object, kind: Any, way: Way) -> object:  # noqa: ANN401  # an annotation
-        if kind == AGENTS and isinstance(value, Mapping):
-            named = {
-                name: {**each, "name": name} if isinstance(each, Mapping) else each
-                for name, each in value.items()
-            }
-            return tuple([self._item(each, ChildSpec, (*way, name)) for name, each in named.items()])
-        if kind in _VALUES:
-            return _VALUES[kind](value)
-        if (item := item_of(kind)) is not None:
-            return tuple([self._item(each, item, (*way, f"[{at}]")) for at, each in enumerate(_items(value))])
-        return self.table(value, kind, way) if is_area(kind) else _text(value, kind)
-
-    def _item(self, value: object, kind: Any, way: Way) -> object:  # noqa: ANN401  # an annotation
-        try:
-            return self._value(value, kind, way)
-        except (ValueError, ArithmeticError):
-            self._refuse(way, accepts(kind), value)
-            return None
-
     def _refuse(self, way: Way, accepted: str, value: object) -> None:
         shown = str(value) if isinstance(value, Decimal) else repr(value)
         shown = shown if len(shown) <= MAX_SHOWN_VALUE else f"{shown[:MAX_SHOWN_VALUE]}..."
-        if way[0] in fields_of(self._root) and fields_of(self._root)[way[0]][2].metadata == SECRET:
+        if fields_of(self._root)[way[0]].secret:
             shown = "a value that is not shown"
         self._fault(way, f"must be {accepted}; got {shown}")
 
     def _fault(self, way: Way, problem: str) -> None:
-        """Add *problem* of the setting at the end of *way*, with its source, or that of its table."""
-        key = ".".join(way).replace(".[", "[")
-        at = [self._told[way[:end]] for end in range(len(way), 0, -1) if way[:end] in self._told]
-        beside = [each for known, each in self._told.items() if known[: len(way) - 1] == way[:-1]]
-        self.faults.append(f"{(at or beside)[0].place(key) if at or beside else key} {problem}")
-
-
-def _items(value: object) -> Sequence[object]:
-    """The items of a list; a variable writes it with commas, or as in TOML."""
-    if isinstance(value, EnvText):
-        value = (
-            _toml(value)
-            if value.lstrip().startswith("[")
-            else [EnvText(part.strip()) for part in value.split(",") if part.strip()]
-        )
-    if not isinstance(value, list | tuple):
-        raise _Refused
-    return value
-
-
-def _over_default(value: object, kind: Any, attribute: attrs.Attribute[Any]) -> object:  # noqa: ANN401  # an annotation
-    """A table over the default of its own setting, where that differs from the defaults of its class."""
-    usual = attribute.default
-    if not is_area(kind) or not isinstance(value, Mapping) or not isinstance(usual, kind) or "name" in value:
-        return value  # a model with a name is another one than the default
-    own = {
-        name: getattr(usual, name)
-        for name, (_, _, each) in fields_of(kind).items()
-        if not isinstance(each.default, FACTORY) and getattr(usual, name) != each.default
-    }
-    return own | dict(value)
+        """Add *problem* of the setting at the end of *way*, with its source, or that of the nearest one."""
+        ends = range(1, len(way) + 1)
+        near = max(self._told, key=lambda known: [known[:end] == way[:end] for end in ends])
+        source, key = self._told[near].source, ".".join(way).replace(".[", "[")
+        place = f"{source} {key}" if source == ARGUMENT else f"{source}: {key}"
+        self.faults.append(f"{source if source == keys.variable(way) else place} {problem}")

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, final
 
 import attrs
+import httpx
 
 from ..effects.config import ChildSpec, Compaction, Limits, Loops, ModelSpec, Policy, Retries, SideEffect
 from ..effects.errors import ArgumentError, ConfigError, UnknownSession
+from ..effects.events import Decision
 from ..effects.permissions import Rule
+from ..effects.requests import AskApproval
 from ..effects.secrets import Secrets
 from ..effects.validators import of_kind, positive, tuple_of
 from ..engine.agent import DEFAULT_MODEL, Agent
+from ..engine.driver import Performers
 from ..engine.prices import price_of
 from ..engine.session.delivery import Delivery
+from ..engine.session.session import Session
+from ..performers.base import Clock
+from ..performers.hooks import HostHook
 from ..performers.models.throttle import MAX_CONCURRENT
+from ..performers.stores.base import Store
 from ..performers.stores.sqlite import SQLiteStore
 from ..performers.tools.builtin import builtin_tools
 from ..performers.tools.decorator import Tool
@@ -28,52 +36,12 @@ from .keys import SECRET
 from .reading import read
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    import httpx
-    from typing_extensions import Unpack
-
-    from ..effects.events import Decision
-    from ..effects.requests import AskApproval
-    from ..engine.driver import Performers
-    from ..engine.session.session import Session
-    from ..performers.base import Clock
-    from ..performers.hooks import HostHook
     from ..performers.secrets import Vault
-    from ..performers.stores.base import Store
 
 Tools = list[Tool[..., Any]]
 
 T = TypeVar("T", ModelSpec, Limits, Policy, Retries, Compaction, Loops)
 """A table of settings without tables in it."""
-
-
-_SAME = (
-    *(
-        "api_key",
-        "base_url",
-        "betas",
-        "compaction",
-        "cwd",
-        "directories",
-        "fallback",
-        "instructions",
-        "limits",
-    ),
-    *(
-        "loops",
-        "policy",
-        "requests_at_once",
-        "retries",
-        "rules",
-        "secrets",
-        "session_limits",
-        "stop",
-        "system",
-    ),
-    "watch",
-)
-"""The settings that `Agent` takes as they are, under the same names."""
 
 
 @final
@@ -183,11 +151,7 @@ class Settings:
 
     def told(self, key: str) -> bool:
         """Whether a file, the environment or Python set *key*, or a key below it."""
-        parts = key.split(".")
-        whole = (".".join(parts[:end]) for end in range(1, len(parts) + 1))
-        return any(each in self.sources for each in whole) or any(
-            each.startswith(f"{key}.") for each in self.sources
-        )
+        return any(f"{key}.".startswith(f"{each}.") or each.startswith(f"{key}.") for each in self.sources)
 
     def over(self, area: str, base: T) -> T:
         """*base* with those settings of *area* that were set, such as ``limits`` over some `Limits`."""
@@ -211,20 +175,21 @@ class Settings:
         self.debug.begin()
         changed, offered = _as_named(self, _offered(self, tools))
         kept = changed.store if changed.session.persist else None
-        # The settings that an agent has under the same name; `host` wins over the store.
-        same = {name: getattr(changed, name) for name in _SAME}
-        given: dict[str, Any] = {"store": None if kept is None else SQLiteStore(kept.expanduser()), **host}
-        return Agent(
-            model=_model(changed),
-            models=tuple([spec for spec in changed.models if spec.name != changed.model.name]),
-            tools=offered,
-            hooks=(*_made(changed), *hooks),
-            children=changed.agents,
-            prices=price_of if changed.prices is Prices.GENAI else None,
-            titles=changed.session.titles,
-            **same,
-            **given,
-        )
+        # An agent has most settings under the same name; `host` wins over the store.
+        same = attrs.fields_dict(Agent).keys() & attrs.fields_dict(Settings).keys()
+        parts: dict[str, Any] = {
+            **{name: getattr(changed, name) for name in same},
+            "model": _model(changed),
+            "models": [spec for spec in changed.models if spec.name != changed.model.name],
+            "tools": offered,
+            "hooks": [*_made(changed), *hooks],
+            "children": changed.agents,
+            "prices": price_of if changed.prices is Prices.GENAI else None,
+            "titles": changed.session.titles,
+            "store": None if kept is None else SQLiteStore(kept.expanduser()),
+            **host,
+        }
+        return Agent(**parts)
 
     async def open(self, agent: Agent) -> Session:
         """

@@ -65,7 +65,7 @@ def _check_harmless(settings: Settings) -> None:
     found = [key for key, risky in widens.items() if risky and settings.sources.get(key) == FILE]
     if found:
         msg = (
-            f"{FILE}: ignored keys {', '.join(found)}; "
+            f"{FILE}: refused keys {', '.join(found)}, since the file was not named; "
             f"check them (turnwheel settings --told) and pass --settings {FILE}"
         )
         raise ConfigError(msg)

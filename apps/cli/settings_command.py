@@ -92,7 +92,7 @@ def rows(settings: Settings) -> Iterator[SettingRow]:
 
 def _rows(area: Any, way: tuple[str, ...], settings: Settings) -> Iterator[SettingRow]:  # noqa: ANN401  # any table of settings
     of: type = type(area)
-    for name, (kind, _, attribute) in fields_of(of).items():
+    for (name,), kind, _, attribute in fields_of(of).values():
         here, value = (*way, name), getattr(area, name)
         if isinstance(area, ChildSpec) and name == "name":
             continue  # the key has it already
@@ -138,7 +138,7 @@ def to_toml(value: object) -> str:
 def _table(value: Any) -> str:  # noqa: ANN401  # any table of settings
     of: type = type(value)
     fields = {
-        name: (kind, getattr(value, name), each.default) for name, (kind, _, each) in fields_of(of).items()
+        name: (kind, getattr(value, name), each.default) for (name,), kind, _, each in fields_of(of).values()
     }
     pairs = [
         f"{name} = {_field(kind, each)}" for name, (kind, each, usual) in fields.items() if each != usual

@@ -247,6 +247,8 @@ def test_a_variable_names_the_key_where_it_holds_more_than_that() -> None:
         "argument system must be a text; got 5",
         "TURNWHEEL_DEBUG: debug.level must be one of off, info, debug; got 'loud'",
     ]
+    (fault,) = wrong({"TURNWHEEL_NO__SUCH": "1"}, limits={"turns": 1})
+    assert fault.startswith("TURNWHEEL_NO__SUCH: no is not known: there are model, ")
     assert load({"TURNWHEEL_MODEL": " ", "TURNWHEEL_LIMITS__USD": ""}) == load() == Settings()
     assert load().sources == {}
 
