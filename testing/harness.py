@@ -13,33 +13,12 @@ from typing import Any, TypeVar, final
 
 import attrs
 
-from ..effects import Effect
+from ..effects import Effect, events
 from ..effects.config import Approval, ChildSpec, Config, ModelSpec, SideEffect, Steering, ToolKind, ToolSpec
-from ..effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    ApprovalGiven,
-    CallCancelled,
-    ControlReceived,
-    Decision,
-    Event,
-    Failure,
-    HookAnswered,
-    InstructionsRead,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    ToolFinished,
-    ToolLost,
-    UserSent,
-    UserSteered,
-)
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
 from ..effects.notices import CallJudged
-from ..effects.pieces import CallPiece, Piece, TextPiece
+from ..effects.pieces import CallPiece, Piece, Rope, TextPiece
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
@@ -47,7 +26,7 @@ from ..engine.machine import Machine
 from ..engine.transition import ignored
 from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
 from ..states.context import Memory
-from ..states.state import Done
+from ..states.state import Done, State
 from .steps import steps
 
 E = TypeVar("E")
@@ -104,6 +83,12 @@ def calls(*tools: str, path: str = "a") -> list[CallPiece]:
     return [call(index, tool, path=path, agent="kid", prompt="go") for index, tool in enumerate(tools)]
 
 
+def streamed(state: State) -> Rope:
+    """The pieces of an answer that have arrived in *state*."""
+    rope: Rope = getattr(getattr(state, "stage", state), "pieces", Rope.of())
+    return rope
+
+
 @final
 class MachineHarness:
     """
@@ -129,7 +114,7 @@ class MachineHarness:
 
     # Events
 
-    def feed(self, event: Event) -> tuple[Effect, ...]:
+    def feed(self, event: events.Event) -> tuple[Effect, ...]:
         """Feed *event*."""
         self.now = max(self.now, event.at)
         self.rows = [step.row for step in steps(self.machine, event) if not ignored(step.effects)]
@@ -142,7 +127,7 @@ class MachineHarness:
         state = self.machine.state
         before = getattr(state, "pieces", getattr(getattr(state, "stage", None), "pieces", None))
         return self.feed(
-            ModelStreamed(
+            events.ModelStreamed(
                 at=self._tick(),
                 request=state.open[0],
                 before=0 if before is None else before.count,
@@ -160,12 +145,12 @@ class MachineHarness:
         ended = stop or (StopReason.TOOL_USE if called else StopReason.END_TURN)
         request = self.machine.state.open[0]
         return self.feed(
-            ModelFinished(at=self._tick(), request=request, stop=ended, usage=usage, pieces=said)
+            events.ModelFinished(at=self._tick(), request=request, stop=ended, usage=usage, pieces=said)
         )
 
     def fail(
         self,
-        failure: Failure,
+        failure: events.Failure,
         *,
         retry_after: float | None = None,
         jitter: float = 0.0,
@@ -174,7 +159,7 @@ class MachineHarness:
         """The call of the model fails."""
         request = self.machine.state.open[0]
         return self.feed(
-            ModelFailed(
+            events.ModelFailed(
                 at=self._tick(),
                 request=request,
                 failure=failure,
@@ -191,33 +176,35 @@ class MachineHarness:
         """The first running call of *tool* ends."""
         request = self._waiting(tool, Running)
         return self.feed(
-            ToolFinished(at=self._tick(), request=request, content=content, outcome=outcome, seconds=seconds)
+            events.ToolFinished(
+                at=self._tick(), request=request, content=content, outcome=outcome, seconds=seconds
+            )
         )
 
     def lose(self, tool: str) -> tuple[Effect, ...]:
         """The process of the first running call of *tool* died: the tool may have run."""
-        return self.feed(ToolLost(at=self._tick(), request=self._waiting(tool, Running)))
+        return self.feed(events.ToolLost(at=self._tick(), request=self._waiting(tool, Running)))
 
     def report(self, tool: str, content: str = "found it", spent: Spent = Spent()) -> tuple[Effect, ...]:  # noqa: B008  # a frozen value
         """The first child that *tool* started reports."""
         request = self._waiting(tool, RunningChild)
-        return self.feed(AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
+        return self.feed(events.AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
 
     def progress(self, tool: str, spent: Spent) -> tuple[Effect, ...]:
         """The first child that *tool* started has *spent* this much so far."""
         request = self._waiting(tool, RunningChild)
-        return self.feed(AgentProgressed(at=self._tick(), request=request, spent=spent))
+        return self.feed(events.AgentProgressed(at=self._tick(), request=request, spent=spent))
 
-    def decide(self, tool: str, decision: Decision, by: str = "") -> tuple[Effect, ...]:
+    def decide(self, tool: str, decision: events.Decision, by: str = "") -> tuple[Effect, ...]:
         """An approver decides the first open question about *tool*."""
         request = self._waiting(tool, Asked)
-        return self.feed(ApprovalGiven(at=self._tick(), request=request, decision=decision, by=by))
+        return self.feed(events.ApprovalGiven(at=self._tick(), request=request, decision=decision, by=by))
 
     def expire(self, tool: str) -> tuple[Effect, ...]:
         """The first open question about *tool* times out."""
         match self._call(tool, Asked).phase:
             case Asked(deadline=Timer(request=request, due=due)):
-                return self.feed(TimerFired(at=due, request=request))
+                return self.feed(events.TimerFired(at=due, request=request))
             case _:
                 msg = f"the question about {tool!r} waits for ever in {self.machine!r}"
                 raise LookupError(msg)
@@ -230,42 +217,42 @@ class MachineHarness:
         """
         asked = self._asked(tool)
         said = [_said(name, answer) for name, answer in zip_longest(asked.names, answers) if name is not None]
-        return self.feed(HookAnswered(at=self._tick(), request=asked.id, said=tuple(said)))
+        return self.feed(events.HookAnswered(at=self._tick(), request=asked.id, said=tuple(said)))
 
     def read(self, text: str, *faults: str) -> tuple[Effect, ...]:
         """The instruction files are read: they hold *text*."""
         request = self.machine.state.open[0]
-        return self.feed(InstructionsRead(at=self._tick(), request=request, text=text, faults=faults))
+        return self.feed(events.InstructionsRead(at=self._tick(), request=request, text=text, faults=faults))
 
     def interrupt(self) -> tuple[Effect, ...]:
         """A person interrupts the run."""
-        return self.feed(Interrupted(at=self._tick()))
+        return self.feed(events.Interrupted(at=self._tick()))
 
     def send(self, text: str, sender: str = "") -> tuple[Effect, ...]:
         """A person sends another prompt."""
         at = self._tick()
-        return self.feed(UserSent(at=at, id=f"sender-{at}", text=text, sender=sender))
+        return self.feed(events.UserSent(at=at, id=f"sender-{at}", text=text, sender=sender))
 
     def steer(self, text: str, how: Steering = Steering.AFTER_TOOL) -> tuple[Effect, ...]:
         """A person steers the run."""
         at = self._tick()
-        return self.feed(UserSteered(at=at, id=f"steer-{at}", text=text, how=how))
+        return self.feed(events.UserSteered(at=at, id=f"steer-{at}", text=text, how=how))
 
     def change(self, change: Change) -> tuple[Effect, ...]:
         """A person changes a setting."""
         at = self._tick()
-        return self.feed(ControlReceived(at=at, id=f"control-{at}", change=change))
+        return self.feed(events.ControlReceived(at=at, id=f"control-{at}", change=change))
 
     def cancel(self, tool: str) -> tuple[Effect, ...]:
         """A person cancels the first call of *tool* that is not over."""
-        return self.feed(CallCancelled(at=self._tick(), call=self._call(tool).call.id))
+        return self.feed(events.CallCancelled(at=self._tick(), call=self._call(tool).call.id))
 
     def wake(self, due: float | None = None) -> tuple[Effect, ...]:
         """The open timer fires, at *due* or at its own time."""
         request = self.machine.state.open[0]
         if due is None:
             due = next(timer.due for timer in self.all(SetTimer) if timer.id == request)
-        return self.feed(TimerFired(at=due, request=request))
+        return self.feed(events.TimerFired(at=due, request=request))
 
     def work(self, *pieces: Piece | str, content: str = "fine", times: int = 1) -> None:
         """The model answers with *pieces* and each called tool ends with *content*, this many *times*."""

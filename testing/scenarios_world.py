@@ -10,93 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import attrs
 
-from ..effects import Effect, is_request
+from ..effects import Effect, events, is_request, records, requests
 from ..effects.config import Config, Steering
-from ..effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    Answer,
-    ApprovalGiven,
-    Approve,
-    ApproveAlways,
-    CallCancelled,
-    ControlReceived,
-    Deny,
-    Entered,
-    Event,
-    Failure,
-    HookAnswered,
-    InstructionsRead,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    ToolFinished,
-    ToolLost,
-    ToolProgressed,
-    UserSent,
-    UserSteered,
-)
+from ..effects.events import ControlReceived, Event, UserSent
 from ..effects.hooks import HookAnswer, HookSaid
-from ..effects.messages import Outcome, StopReason
 from ..effects.notices import ApprovalRequested
 from ..effects.permissions import PermissionMode
-from ..effects.pieces import (
-    CallPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-)
-from ..effects.records import (
-    Change,
-    MailKind,
-    SetMode,
-    SetModel,
-    SetThinking,
-)
-from ..effects.requests import (
-    AskApproval,
-    CallModel,
-    Cancel,
-    FireHook,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
+from ..effects.pieces import CallPiece, Piece, ReasoningPiece, TextPiece
+from ..effects.records import MailKind
+from ..effects.requests import Request
 from ..effects.usage import Spent, Usage
 from ..engine.codec import decode
 from ..engine.driver import check_answer
 from ..engine.journal.entries import RunOpened
 from ..engine.machine import Machine
 from ..engine.recovery import recover
-from ..engine.rendering import (
-    history_lines,
-    line_of,
-    memory_lines,
-    state_line,
-    told_in_story,
-)
-from ..engine.transition import advance
+from ..engine.rendering import history_lines, line_of, memory_lines, state_line, told_in_story
 from ..states.rules.inputs import prompt_group
-from ..states.state import Done
-from .scenarios import (
-    Command,
-    JsonText,
-    Quoted,
-    Scenario,
-    ScenarioError,
-    Word,
-    priced,
-    text_of,
-    with_settings,
-)
+from . import scenarios
+from .harness import streamed
+from .scenarios import Command, JsonText, Quoted, Scenario, ScenarioError, Word, text_of
+from .steps import steps
 
 R = TypeVar("R", bound=Request)
 
@@ -214,7 +152,8 @@ class ScenarioWorld:
     def _step(self, event: Event | None) -> Iterator[str]:
         """Let *event* happen; the way the machine went, and what it said."""
         machine = self._running
-        yield " > ".join(label for label, _ in groupby(_way(machine, event, self.now)))
+        way = [step.following.label for step in steps(machine, event, at=self.now)]
+        yield " > ".join(label for label, _ in groupby([machine.state.label, *way]))
         yield from self._told(machine.advance(event, at=self.now))
 
     def _told(self, effects: tuple[Effect, ...]) -> Iterator[str]:
@@ -235,7 +174,7 @@ class ScenarioWorld:
             yield from self._step(event)
 
     def _act(self, said: _Answered) -> Act:
-        act = COMMANDS[said.head](self, said) if said.head in COMMANDS else None
+        act = next(COMMANDS[said.head](self, said), None) if said.head in COMMANDS else None
         if act is None:
             way = f"commands are {', '.join(COMMANDS)}; each case in scenarios_world shows how it is written"
             msg = f"{said.text!r} is not understood; {way}"
@@ -243,125 +182,117 @@ class ScenarioWorld:
         if said.options:
             msg = f"{said.head} takes no {', '.join(said.options)}"
             raise LookupError(msg)
+        # What arrives once more is meant for the run that it came to first.
+        if self._idle and said.head != "again" and isinstance(act, UserSent | ControlReceived):
+            return InputWaits(event=act, opens=isinstance(act, UserSent) and said.head != "send")
         return act
 
     # People
 
-    def people(self, said: _Answered) -> Act | None:
+    def people(self, said: _Answered) -> Iterator[Act]:
         """What people say and decide about the run as a whole."""
-        at, idle = self.now, self._idle
+        at = self.now
         match said.words:
-            case ["prompt" | "send" as how, Quoted(text=text)]:
+            case ["prompt" | "send", Quoted(text=text)]:
                 # prompt "text" [from=ann] [id=x]: opens a run, or waits for the one under way to end;
                 # send "text": the same, but opens none, and waits for the next prompt.
-                sent = UserSent(at=at, id=self._input(said), text=text, sender=said.option("from"))
-                return InputWaits(event=sent, opens=how == "prompt") if idle else sent
-            case ["steer", *how, Quoted(text=text)] if not idle:
+                yield UserSent(at=at, id=self._input(said), text=text, sender=said.option("from"))
+            case ["steer", *how, Quoted(text=text)] if not self._idle:
                 # steer [now|after_tool|when_done] "text" [id=x]: into the run that is under way.
                 when = Steering(text_of(how[0])) if how else self.config.policy.steering
-                return UserSteered(at=at, id=self._input(said), text=text, how=when)
+                yield events.UserSteered(at=at, id=self._input(said), text=text, how=when)
             case ["steer", *_, Quoted(text=text)]:
                 # Where none is, it is a prompt.
-                return InputWaits(event=UserSent(at=at, id=self._input(said), text=text), opens=True)
+                yield UserSent(at=at, id=self._input(said), text=text)
             case ["interrupt"]:
                 # interrupt: the run is to stop; a second one waits for nothing.
-                return Interrupted(at=at)
+                yield events.Interrupted(at=at)
             case ["control", "model" | "mode" | "thinking" as what, str(value)]:
                 # control model NAME, control mode MODE, control thinking TOKENS|none
-                control = ControlReceived(at=at, id=self._input(said), change=_change(what, value))
-                return InputWaits(event=control, opens=False) if idle else control
+                yield ControlReceived(at=at, id=self._input(said), change=_CHANGES[what](value))
             case _:
-                return None
+                pass
 
-    def decide(self, said: _Answered) -> Act | None:
+    def decide(self, said: _Answered) -> Iterator[Act]:
         """What a person answers to a question, or gives up."""
-        by = said.option("by")
         match said.words:
             case ["cancel", str(name)]:
                 # cancel pay: gives up the one call; the run goes on.
-                return CallCancelled(at=self.now, call=self._call(name))
+                yield events.CallCancelled(at=self.now, call=self._call(name))
             case ["approve", str(name)]:
                 # approve pay [by=ann]
-                return self._answer(name, Approve(), by)
+                yield self._decided(said, name, events.Approve())
             case ["approve", str(name), "with", JsonText(text=text) | Quoted(text=text)]:
                 # approve pay with {"amount": 1}: yes, with other arguments.
-                return self._answer(name, Approve(arguments=text), by)
+                yield self._decided(said, name, events.Approve(arguments=text))
             case ["approve", str(name), "always"]:
                 # approve pay always [path=src/*]: yes, and do not ask again where the arguments match.
-                where = tuple([(argument, said.option(argument)) for argument in tuple(said.options)])
-                return self._answer(name, ApproveAlways(where=where), by)
+                where = tuple([(key, said.option(key)) for key in tuple(said.options) if key != "by"])
+                yield self._decided(said, name, events.ApproveAlways(where=where))
             case ["deny", str(name), *words]:
                 # deny pay ["message"] [stop]: no; with stop the run ends, too.
                 stop = words[-1:] == ["stop"]
                 message = _text(words[:-1] if stop else words)
-                return self._answer(name, Deny(message=message, interrupt=stop), by)
+                yield self._decided(said, name, events.Deny(message=message, interrupt=stop))
             case _:
-                return None
+                pass
 
-    def _answer(self, name: str, decision: Approve | ApproveAlways | Deny, by: str) -> ApprovalGiven:
-        request = self._request(AskApproval, name).id
-        return ApprovalGiven(at=self.now, request=request, decision=decision, by=by)
+    def _decided(self, said: _Answered, name: str, decision: events.Decision) -> Event:
+        request = self._request(requests.AskApproval, name)
+        return self._answer(events.ApprovalGiven, request, said, decision=decision)
 
     # Performers
 
-    def model(self, said: _Answered) -> Act | None:
+    def _answer(self, kind: type, request: Request, said: _Answered, /, **fields: Any) -> Event:  # noqa: ANN401  # any that *kind* has
+        """The event of *kind* that answers *request* with these *fields*, and those that options name."""
+        named = said.options.keys() & _FIELDS.keys() & attrs.fields_dict(kind).keys()
+        fields |= {name: _FIELDS[name](said.option(name)) for name in named}
+        event: Event = kind(at=self.now, request=request.id, **fields)
+        return event
+
+    def model(self, said: _Answered) -> Iterator[Act]:
         """What the model that is asked says."""
-        at, request = self.now, self._request(CallModel).id
+        request = self._request(requests.CallModel)
         match said.words[1:]:
             case ["streams", *words]:
                 # model streams "text", thinks "hm" "proof", calls pay "{\"a", more "mount\": 5}"
-                pieces = self._pieces(words, said)
-                before = self._streamed[0]
-                return ModelStreamed(at=at, request=request, before=before, count=len(pieces), pieces=pieces)
+                pieces, before = self._pieces(words, said), streamed(self._running.state).count
+                yield self._answer(
+                    events.ModelStreamed, request, said, before=before, count=len(pieces), pieces=pieces
+                )
             case ["fails", str(failure), *message]:
                 # model fails server ["message"] [retry_after=30] [jitter=0.5] [used=10/5] [seconds=2]
-                return ModelFailed(
-                    at=at,
-                    request=request,
-                    failure=Failure(failure),
-                    message=_text(message, "as the story goes"),
-                    retry_after=said.number("retry_after"),
-                    jitter=said.number("jitter") or 0.0,
-                    usage=said.usage() if "used" in said.options else None,
-                    seconds=said.number("seconds") or 0.0,
-                )
+                fields = {"failure": events.Failure(failure), "message": _text(message, "as the story goes")}
+                usage = said.usage() if "used" in said.options else None
+                yield self._answer(events.ModelFailed, request, said, usage=usage, **fields)
             case ["is", "cut", "off", *words]:
                 # model is cut off "te", calls pay "{\"am": the answer ran into its token limit.
-                return self._finished(request, self._pieces(words, said), said, "max_tokens")
+                yield self._finished(self._pieces(words, said), said, "max_tokens")
             case ["ends"]:
                 # model ends [stop=...] [used=10/5]: the answer is over, with nothing more.
-                return self._finished(request, (), said)
+                yield self._finished((), said)
             case ["says" | "thinks" | "hides" | "calls", *_] as words:
                 # model says "text", calls pay {"amount": 5}, look {} [stop=refusal] [used=10/5] [seconds=2]
-                return self._finished(request, self._pieces(words, said), said)
+                yield self._finished(self._pieces(words, said), said)
             case _:
-                return None
+                pass
 
-    def _finished(
-        self, request: str, pieces: tuple[Piece, ...], said: _Answered, stop: str = ""
-    ) -> ModelFinished:
-        called = self._streamed[1] or any(isinstance(piece, CallPiece) for piece in pieces)
-        return ModelFinished(
-            at=self.now,
-            request=request,
-            stop=StopReason(said.option("stop") or stop or ("tool_use" if called else "end_turn")),
+    def _finished(self, pieces: tuple[Piece, ...], said: _Answered, stop: str = "") -> Event:
+        before = streamed(self._running.state).pieces
+        called = any(isinstance(piece, CallPiece) for piece in before + pieces)
+        return self._answer(
+            events.ModelFinished,
+            self._request(requests.CallModel),
+            said,
+            stop=stop or ("tool_use" if called else "end_turn"),
             usage=said.usage(),
             pieces=pieces,
-            seconds=said.number("seconds") or 0.0,
-            sequence=said.option("sequence"),
         )
-
-    @property
-    def _streamed(self) -> tuple[int, int]:
-        """How many pieces of the answer have arrived, and how many calls are among them."""
-        state = self._running.state
-        rope = getattr(getattr(state, "stage", state), "pieces", None)
-        calls = [] if rope is None else [piece for piece in rope.pieces if isinstance(piece, CallPiece)]
-        return 0 if rope is None else rope.count, len(calls)
 
     def _pieces(self, words: list[Word], said: _Answered) -> tuple[Piece, ...]:
         """The pieces that phrases say; one that begins with no verb goes on with the verb before."""
-        index, verb = self._streamed[1], "says"
+        before, verb = streamed(self._running.state).pieces, "says"
+        index = sum(isinstance(piece, CallPiece) for piece in before)
         pieces: list[Piece] = []
         for phrase in filter(None, (words, *said.others)):
             verb, rest = (str(phrase[0]), phrase[1:]) if phrase[0] in _VERBS else (verb, phrase)
@@ -382,112 +313,93 @@ class ScenarioWorld:
                     raise LookupError(msg)
         return tuple(pieces)
 
-    def tool(self, said: _Answered) -> Act | None:
+    def tool(self, said: _Answered) -> Iterator[Act]:
         """What a tool does that is at work."""
-        at, name, seconds = self.now, text_of((*said.words, "", "")[1]), said.number("seconds") or 0.0
-        request = self._request(RunTool, name).id
+        request = self._request(requests.RunTool, text_of((*said.words, "", "")[1]))
         match said.words[2:]:
-            case ["returns", Quoted(text=text)]:
+            case ["returns" | "fails" as how, *outcome, Quoted(text=text)]:
                 # tool look returns "text" [seconds=3]
-                return ToolFinished(at=at, request=request, content=text, seconds=seconds)
-            case ["fails", *outcome, Quoted(text=text)]:
                 # tool look fails [error|timed_out|crashed|cancelled] "text" [seconds=3]
-                how = Outcome(text_of(outcome[0]) if outcome else "error")
-                return ToolFinished(at=at, request=request, content=text, outcome=how, seconds=seconds)
+                ended = _outcome(how, outcome)
+                yield self._answer(events.ToolFinished, request, said, content=text, outcome=ended)
             case ["reports", Quoted(text=text)]:
                 # tool look reports "text": how far it is, for those who watch.
-                return ToolProgressed(at=at, request=request, text=text)
+                yield self._answer(events.ToolProgressed, request, said, text=text)
             case ["is", "lost"]:
                 # tool pay is lost: its process is gone, and it may have run; restart says so by itself.
-                return ToolLost(at=at, request=request)
+                yield self._answer(events.ToolLost, request, said)
             case _:
-                return None
+                pass
 
-    def others(self, said: _Answered) -> Act | None:
+    def others(self, said: _Answered) -> Iterator[Act]:
         """What hooks, children, timers and the reader of instructions do."""
         match said.words:
             case ["hook", *words]:
                 # hook guard denies "no" [about=pay], audit adds "text": those not named have nothing to say.
-                fired = self._request(FireHook, said.option("about"))
+                fired = self._request(requests.FireHook, said.option("about"))
                 answers = {name: HookSaid(name=name) for name in fired.names}
                 answers |= dict(map(_hook_said, (words, *said.others)))
-                return HookAnswered(at=self.now, request=fired.id, said=tuple(answers.values()))
+                yield self._answer(events.HookAnswered, fired, said, said=tuple(answers.values()))
             case ["child", str(name), "spends"]:
                 # child kid spends [turns=1] [used=10/5] [seconds=2]: so far, and it goes on.
-                return AgentProgressed(
-                    at=self.now, request=self._request(RunAgent, name).id, spent=said.spent()
-                )
+                child = self._request(requests.RunAgent, name)
+                yield self._answer(events.AgentProgressed, child, said, spent=said.spent())
             case ["child", str(name), "returns" | "fails" as how, *outcome, Quoted(text=text)]:
                 # child kid returns "text", child kid fails [cancelled] "text" [turns=1] [used=10/5]
-                return AgentFinished(
-                    at=self.now,
-                    request=self._request(RunAgent, name).id,
-                    content=text,
-                    outcome=Outcome(
-                        text_of(outcome[0]) if outcome else "ok" if how == "returns" else "error"
-                    ),
-                    spent=said.spent(),
-                )
+                child = self._request(requests.RunAgent, name)
+                fields = {"content": text, "outcome": _outcome(how, outcome), "spent": said.spent()}
+                yield self._answer(events.AgentFinished, child, said, **fields)
             case ["timer", "fires"]:
                 # timer fires: the time of the earliest open timer has come; the clock moves there.
-                timer = self._request(SetTimer)
+                timer = self._request(requests.SetTimer)
                 self.now = max(self.now, timer.due)
-                return TimerFired(at=self.now, request=timer.id)
+                yield self._answer(events.TimerFired, timer, said)
             case ["instructions", Quoted(text=text)]:
                 # instructions "text" [fault="why not all of it"]
-                faults = tuple(filter(None, [said.option("fault")]))
-                request = self._request(ReadInstructions).id
-                return InstructionsRead(at=self.now, request=request, text=text, faults=faults)
+                reading, fault = self._request(requests.ReadInstructions), said.option("fault")
+                faults = (fault,) if fault else ()
+                yield self._answer(events.InstructionsRead, reading, said, text=text, faults=faults)
             case _:
-                return None
+                pass
 
     # The process, and readers
 
-    def process(  # noqa: PLR0911  # one return for each command, and two for an event
-        self, said: _Answered
-    ) -> Act | None:
-        """What happens to the process, to time and to settings."""
+    def process(self, said: _Answered) -> Iterator[Act]:
+        """What happens to the process, to time and to settings; and what a reader wants to see."""
         match said.words:
             case ["restart" | "agent" as how, *_]:
                 # restart [SETTINGS]: the process is lost, and another one goes on with the run;
                 # agent SETTINGS: the runs that begin from now on have other settings.
-                config = with_settings(self.config, attrs.evolve(said.first, options=dict(said.options)))
+                settings = attrs.evolve(said.first, options=dict(said.options))
+                config = scenarios.with_settings(self.config, settings)
                 said.options.clear()
                 if how == "restart":
-                    return ProcessLost(at=self.now, config=None if config == self.config else config)
-                self.config = config
-                return ()
+                    yield ProcessLost(at=self.now, config=None if config == self.config else config)
+                else:
+                    self.config = config
+                    yield ()
             case ["event", JsonText(text=text)]:
                 # event {"type": ...}: any other event, as a journal has it; its time is that of the command.
                 event: Event = decode(text.encode(), Event, "this event")
-                event = attrs.evolve(event, at=self.now)
-                if isinstance(event, UserSent | ControlReceived) and self._idle:
-                    return InputWaits(event=event, opens=isinstance(event, UserSent))
-                return event
+                yield attrs.evolve(event, at=self.now)
             case ["again"] if self._last is not None:
                 # again: the latest event arrives once more, as a repeated delivery does.
-                return attrs.evolve(self._last, at=self.now)
+                yield attrs.evolve(self._last, at=self.now)
             case ["tick", *seconds]:
                 # tick [SECONDS]: time passes, and nothing else.
                 self.now += float(text_of(seconds[0])) - 1.0 if seconds else 0.0
-                return ()
-            case _:
-                return None
-
-    def looks(self, said: _Answered) -> Act | None:
-        """What a reader wants to see."""
-        match said.words:
+                yield ()
             case ["state"]:
                 # state: where the run is and what it waits for.
-                return (state_line(self._running.state),)
+                yield (state_line(self._running.state),)
             case ["memory"]:
                 # memory: what the run knows, its account and its messages.
-                return tuple(memory_lines(self._running.memory))
+                yield tuple(memory_lines(self._running.memory))
             case ["history"]:
                 # history: the messages alone.
-                return tuple(history_lines(self._running.memory.history))
+                yield tuple(history_lines(self._running.memory.history))
             case _:
-                return None
+                pass
 
     # What is meant
 
@@ -498,29 +410,22 @@ class ScenarioWorld:
     def _request(self, kind: type[R], name: str = "") -> R:
         """The open request of *kind* that *name* means, of timers the earliest; the latest of all if late."""
         name, _, number = name.partition("#")
-        there = (
-            self._requests.values()
-            if self._late
-            else map(self._requests.__getitem__, self._running.state.open)
-        )
+        there = map(self._requests.__getitem__, self._requests if self._late else self._running.state.open)
         found = [one for one in there if isinstance(one, kind) and (not name or name in self._names(one))]
         if len(found) < int(number or 1):
             known = [line_of(self._requests[one]) for one in self._running.state.open]
             msg = f"no {kind.__name__} {name} is open; open are: {', '.join(known) or 'none'}"
             raise LookupError(msg)
-        if number or self._late:
-            return found[-1] if self._late else found[int(number) - 1]
-        return min(found, key=lambda one: one.due if isinstance(one, SetTimer) else 0.0)
+        if self._late:
+            return found[-1]
+        found.sort(key=lambda one: one.due if isinstance(one, requests.SetTimer) else 0.0)
+        return found[int(number or 1) - 1]
 
     def _names(self, request: Request) -> list[str]:
         """What *request* goes by: its tool, its agent, or the tool it is about."""
-        match request:
-            case RunTool(tool=name) | AskApproval(tool=name) | RunAgent(agent=name):
-                return [name]
-            case FireHook(call=call):
-                return [name for name, known in self._calls if known == call]
-            case _:
-                return []
+        if isinstance(request, requests.FireHook):
+            return [name for name, known in self._calls if known == request.call]
+        return [getattr(request, "tool", getattr(request, "agent", ""))]
 
     @property
     def _calls(self) -> list[tuple[str, str]]:
@@ -537,14 +442,15 @@ class ScenarioWorld:
         return found[int(number or 1) - 1]
 
 
-COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Answered], Act | None]]] = {
+COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Answered], Iterator[Act]]]] = {
     **dict.fromkeys(("prompt", "send", "steer", "interrupt", "control"), ScenarioWorld.people),
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
     "model": ScenarioWorld.model,
     "tool": ScenarioWorld.tool,
     **dict.fromkeys(("hook", "child", "timer", "instructions"), ScenarioWorld.others),
-    **dict.fromkeys(("restart", "agent", "event", "again", "tick"), ScenarioWorld.process),
-    **dict.fromkeys(("state", "memory", "history"), ScenarioWorld.looks),
+    **dict.fromkeys(
+        ("restart", "agent", "event", "again", "tick", "state", "memory", "history"), ScenarioWorld.process
+    ),
 }
 """Which method has the `case` of a command."""
 
@@ -572,7 +478,7 @@ class _Answered:
 
     def usage(self, default: str = "10/5") -> Usage:
         """``used=10/5``: tokens, in the order of `TOKENS`."""
-        used = priced(self.option("used") or default)
+        used = scenarios.priced(self.option("used") or default)
         return Usage(**{kind: int(number) for kind, number in used.items()})
 
     def spent(self) -> Spent:
@@ -581,15 +487,17 @@ class _Answered:
         return Spent(turns=int(self.number("turns") or 0), usage=used, seconds=seconds)
 
 
-def _change(what: str, value: str) -> Change:
-    match what:
-        case "model":
-            return SetModel(model=value)
-        case "mode":
-            return SetMode(mode=PermissionMode(value))
-        case _:
-            return SetThinking(tokens=None if value == "none" else int(value))
+_CHANGES: Final[Mapping[str, Callable[[str], records.Change]]] = {
+    "model": lambda value: records.SetModel(model=value),
+    "mode": lambda value: records.SetMode(mode=PermissionMode(value)),
+    "thinking": lambda value: records.SetThinking(tokens=None if value == "none" else int(value)),
+}
 
+_FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
+    **dict.fromkeys(("by", "sequence", "stop"), str),
+    **dict.fromkeys(("jitter", "retry_after", "seconds"), float),
+}
+"""The options that are a field of an event of the same name, and how they are read."""
 
 _VERBS: Final = frozenset({"says", "thinks", "hides", "calls", "more"})
 _VERDICTS: Final = {"allows": "allow", "asks": "ask", "denies": "deny"}
@@ -600,6 +508,11 @@ def _text(words: list[Word], default: str = "") -> str:
         msg = f"expected one text; got {' '.join(map(text_of, words))}"
         raise ValueError(msg)
     return text_of(words[0]) if words else default
+
+
+def _outcome(how: str, words: list[Word]) -> str:
+    """How a tool or a child ended: ``returns``, or ``fails`` and the words before its text."""
+    return _text(words, "ok" if how == "returns" else "error")
 
 
 def _hook_said(words: list[Word]) -> tuple[str, HookSaid]:
@@ -625,27 +538,17 @@ def _hook_said(words: list[Word]) -> tuple[str, HookSaid]:
     return name, HookSaid(name=name, answer=answer, fault=fault)
 
 
-def _way(machine: Machine, event: Event | None, at: float) -> Iterator[str]:
-    """The states that *machine* will go through on *event*, from the one that it is in."""
-    state, memory = machine.state, machine.memory
-    yield state.label
-    while event is not None or not (state.open or isinstance(state, Done)):
-        state, memory, _ = advance(machine.config, state, memory, event or Entered(at=at))
-        yield state.label
-        event = None
-
-
-def as_driven(event: Event, requests: Mapping[str, Request]) -> Event:
+def as_driven(event: Event, open_requests: Mapping[str, Request]) -> Event:
     """*event* as a driver hands it on: a failed answer to what was tried before says that it may have run."""
-    request = requests.get(getattr(event, "request", ""))
-    if request is None or not isinstance(event, Answer) or isinstance(event, ToolLost):
+    request = open_requests.get(getattr(event, "request", ""))
+    if request is None or not isinstance(event, events.Answer) or isinstance(event, events.ToolLost):
         return event
     return check_answer(request, event, event.at) or event
 
 
-def asked_again(requests: Iterable[Request | Cancel]) -> Iterator[ApprovalRequested]:
-    """What those who watch see of the questions among *requests* when a run is taken over."""
-    for question in requests:
-        if isinstance(question, AskApproval):
+def asked_again(again: Iterable[Request | requests.Cancel]) -> Iterator[ApprovalRequested]:
+    """What those who watch see of the questions among *again* when a run is taken over."""
+    for question in again:
+        if isinstance(question, requests.AskApproval):
             fields = attrs.asdict(question)
             yield ApprovalRequested(request=fields.pop("id"), **fields)
