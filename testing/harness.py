@@ -7,7 +7,6 @@ Below it are a configuration with a tool of each kind, and the calls that a mode
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, TypeVar, final
 
@@ -29,7 +28,7 @@ from ..states.context import Memory
 from ..states.state import Done, State
 from .steps import steps
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Effect)
 
 
 def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of all types that its fields have
@@ -41,9 +40,6 @@ def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of al
         groups[name] = attrs.evolve(group, **{each: changes.pop(each) for each in mine})
     return attrs.evolve(memory, **groups, **changes)
 
-
-TEST_MODEL = ModelSpec(name="wire:model")
-"""A model for tests: no price, the usual window."""
 
 USED = Usage(input=10, output=5)
 """The usage of an answer unless a test gives another."""
@@ -65,7 +61,7 @@ TOOLS = (
 CHILDREN = (ChildSpec(name="kid"), ChildSpec(name="heir", tools=("write", "send", "nowhere")))
 """A child with the read-only tools of its parent, and one that names its tools."""
 
-_CONFIG = Config(model=TEST_MODEL, tools=TOOLS, children=CHILDREN)
+_CONFIG = Config(model=ModelSpec(name="wire:model"), tools=TOOLS, children=CHILDREN)
 
 
 def config(**settings: Any) -> Config:  # noqa: ANN401  # the fields of `Config`, which checks them
@@ -122,18 +118,15 @@ class MachineHarness:
         self.told += self.effects
         return self.effects
 
+    def _happens(self, kind: type, **fields: Any) -> tuple[Effect, ...]:  # noqa: ANN401  # of all types that events have
+        """Feed an event of *kind* with these *fields*."""
+        return self.feed(kind(at=self._tick(), **fields))
+
     def stream(self, *pieces: Piece) -> tuple[Effect, ...]:
         """The model streams *pieces* and has not finished."""
-        state = self.machine.state
-        before = getattr(state, "pieces", getattr(getattr(state, "stage", None), "pieces", None))
-        return self.feed(
-            events.ModelStreamed(
-                at=self._tick(),
-                request=state.open[0],
-                before=0 if before is None else before.count,
-                count=len(pieces),
-                pieces=pieces,
-            )
+        before = streamed(self.machine.state).count
+        return self._happens(
+            events.ModelStreamed, request=self._open, before=before, count=len(pieces), pieces=pieces
         )
 
     def say(
@@ -143,10 +136,7 @@ class MachineHarness:
         said = tuple([TextPiece(piece) if isinstance(piece, str) else piece for piece in pieces])
         called = any(isinstance(piece, CallPiece) for piece in said)
         ended = stop or (StopReason.TOOL_USE if called else StopReason.END_TURN)
-        request = self.machine.state.open[0]
-        return self.feed(
-            events.ModelFinished(at=self._tick(), request=request, stop=ended, usage=usage, pieces=said)
-        )
+        return self._happens(events.ModelFinished, request=self._open, stop=ended, usage=usage, pieces=said)
 
     def fail(
         self,
@@ -157,48 +147,33 @@ class MachineHarness:
         usage: Usage | None = None,
     ) -> tuple[Effect, ...]:
         """The call of the model fails."""
-        request = self.machine.state.open[0]
-        return self.feed(
-            events.ModelFailed(
-                at=self._tick(),
-                request=request,
-                failure=failure,
-                message="as told",
-                retry_after=retry_after,
-                jitter=jitter,
-                usage=usage,
-            )
-        )
+        more = {"message": "as told", "retry_after": retry_after, "jitter": jitter, "usage": usage}
+        return self._happens(events.ModelFailed, request=self._open, failure=failure, **more)
 
     def end(
         self, tool: str, content: str = "fine", outcome: Outcome = Outcome.OK, *, seconds: float = 0.0
     ) -> tuple[Effect, ...]:
         """The first running call of *tool* ends."""
-        request = self._waiting(tool, Running)
-        return self.feed(
-            events.ToolFinished(
-                at=self._tick(), request=request, content=content, outcome=outcome, seconds=seconds
-            )
-        )
+        ended = {"content": content, "outcome": outcome, "seconds": seconds}
+        return self._happens(events.ToolFinished, request=self._waiting(tool, Running), **ended)
 
     def lose(self, tool: str) -> tuple[Effect, ...]:
         """The process of the first running call of *tool* died: the tool may have run."""
-        return self.feed(events.ToolLost(at=self._tick(), request=self._waiting(tool, Running)))
+        return self._happens(events.ToolLost, request=self._waiting(tool, Running))
 
     def report(self, tool: str, content: str = "found it", spent: Spent = Spent()) -> tuple[Effect, ...]:  # noqa: B008  # a frozen value
         """The first child that *tool* started reports."""
         request = self._waiting(tool, RunningChild)
-        return self.feed(events.AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
+        return self._happens(events.AgentFinished, request=request, content=content, spent=spent)
 
     def progress(self, tool: str, spent: Spent) -> tuple[Effect, ...]:
         """The first child that *tool* started has *spent* this much so far."""
-        request = self._waiting(tool, RunningChild)
-        return self.feed(events.AgentProgressed(at=self._tick(), request=request, spent=spent))
+        return self._happens(events.AgentProgressed, request=self._waiting(tool, RunningChild), spent=spent)
 
     def decide(self, tool: str, decision: events.Decision, by: str = "") -> tuple[Effect, ...]:
         """An approver decides the first open question about *tool*."""
         request = self._waiting(tool, Asked)
-        return self.feed(events.ApprovalGiven(at=self._tick(), request=request, decision=decision, by=by))
+        return self._happens(events.ApprovalGiven, request=request, decision=decision, by=by)
 
     def expire(self, tool: str) -> tuple[Effect, ...]:
         """The first open question about *tool* times out."""
@@ -217,61 +192,55 @@ class MachineHarness:
         """
         asked = self._asked(tool)
         said = [_said(name, answer) for name, answer in zip_longest(asked.names, answers) if name is not None]
-        return self.feed(events.HookAnswered(at=self._tick(), request=asked.id, said=tuple(said)))
+        return self._happens(events.HookAnswered, request=asked.id, said=tuple(said))
 
     def read(self, text: str, *faults: str) -> tuple[Effect, ...]:
         """The instruction files are read: they hold *text*."""
-        request = self.machine.state.open[0]
-        return self.feed(events.InstructionsRead(at=self._tick(), request=request, text=text, faults=faults))
+        return self._happens(events.InstructionsRead, request=self._open, text=text, faults=faults)
 
     def interrupt(self) -> tuple[Effect, ...]:
         """A person interrupts the run."""
-        return self.feed(events.Interrupted(at=self._tick()))
+        return self._happens(events.Interrupted)
 
     def send(self, text: str, sender: str = "") -> tuple[Effect, ...]:
         """A person sends another prompt."""
-        at = self._tick()
-        return self.feed(events.UserSent(at=at, id=f"sender-{at}", text=text, sender=sender))
+        return self._happens(events.UserSent, id=f"sender-{self._tick()}", text=text, sender=sender)
 
     def steer(self, text: str, how: Steering = Steering.AFTER_TOOL) -> tuple[Effect, ...]:
         """A person steers the run."""
-        at = self._tick()
-        return self.feed(events.UserSteered(at=at, id=f"steer-{at}", text=text, how=how))
+        return self._happens(events.UserSteered, id=f"steer-{self._tick()}", text=text, how=how)
 
     def change(self, change: Change) -> tuple[Effect, ...]:
         """A person changes a setting."""
-        at = self._tick()
-        return self.feed(events.ControlReceived(at=at, id=f"control-{at}", change=change))
+        return self._happens(events.ControlReceived, id=f"control-{self._tick()}", change=change)
 
     def cancel(self, tool: str) -> tuple[Effect, ...]:
         """A person cancels the first call of *tool* that is not over."""
-        return self.feed(events.CallCancelled(at=self._tick(), call=self._call(tool).call.id))
+        return self._happens(events.CallCancelled, call=self._call(tool).call.id)
 
     def wake(self, due: float | None = None) -> tuple[Effect, ...]:
         """The open timer fires, at *due* or at its own time."""
-        request = self.machine.state.open[0]
         if due is None:
-            due = next(timer.due for timer in self.all(SetTimer) if timer.id == request)
-        return self.feed(events.TimerFired(at=due, request=request))
+            due = next(timer.due for timer in self.all(SetTimer) if timer.id == self._open)
+        return self.feed(events.TimerFired(at=due, request=self._open))
 
     def work(self, *pieces: Piece | str, content: str = "fine", times: int = 1) -> None:
         """The model answers with *pieces* and each called tool ends with *content*, this many *times*."""
         for _ in range(times):
             self.say(*pieces)
             while isinstance(batch := getattr(self.machine.state, "batch", None), Batch):
-                self.end(
-                    next(one.call.name for one in batch.calls if isinstance(one.phase, Running)), content
-                )
+                running = [one.call.name for one in batch.calls if isinstance(one.phase, Running)]
+                self.end(running[0], content)
 
     # Outcomes
 
     def got(self, kind: type[E]) -> list[E]:
         """The last effects that are of *kind*."""
-        return _of(kind, self.effects)
+        return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def all(self, kind: type[E]) -> list[E]:
         """All effects so far that are of *kind*."""
-        return _of(kind, self.told)
+        return [effect for effect in self.told if isinstance(effect, kind)]
 
     @property
     def label(self) -> str:
@@ -319,6 +288,10 @@ class MachineHarness:
         # Events apart in time, so that what depends on durations and deadlines shows.
         return self.now + 1.0
 
+    @property
+    def _open(self) -> str:
+        return self.machine.state.open[0]
+
     def _waiting(self, tool: str, phase: type[Running | RunningChild | Asked]) -> str:
         return str(self._call(tool, phase).open[0])
 
@@ -348,7 +321,3 @@ def _said(name: str, answer: HookAnswer | str | None) -> HookSaid:
     if isinstance(answer, str):
         return HookSaid(name=name, fault=answer)
     return HookSaid(name=name, answer=answer or HookAnswer())
-
-
-def _of(kind: type[E], effects: Iterable[object]) -> list[E]:
-    return [effect for effect in effects if isinstance(effect, kind)]
