@@ -25,18 +25,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from ..effects.config import (
-    ChildSpec,
-    Compaction,
-    Config,
-    Limits,
-    Loops,
-    ModelSpec,
-    Policy,
-    Price,
-    Retries,
-    ToolSpec,
-)
+from ..effects import config
 from ..effects.errors import TurnwheelError
 from ..effects.hooks import HookSpec
 from ..effects.permissions import Rule
@@ -112,7 +101,7 @@ class Scenario:
     name: str
     sentence: str
     shows: tuple[str, ...]
-    config: Config
+    config: config.Config
     blocks: tuple[tuple[Command, ...], ...]
     recorded: tuple[tuple[str, ...], ...]
 
@@ -121,20 +110,20 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
     """The scenario that *text* is; *name* stands in errors. Raises `ScenarioError` with line and column."""
     lines = text.split("\n")
     comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
-    shows = [line.removeprefix(SHOWS).split(",") for line in lines if line.startswith(SHOWS)]
+    shows = ",".join([line.removeprefix(SHOWS) for line in lines if line.startswith(SHOWS)])
     try:
         blocks = list(_blocks(lines))
         settings: list[Command] = []
         while blocks and _is_settings(blocks[0][0]):
             settings += blocks.pop(0)[0]
-        config = configured(settings)
+        made = configured(settings)
     except ScenarioError as error:
         raise ScenarioError(error.problem, error.line, error.column, name) from error
     return Scenario(
         name=name,
         sentence=comments[0] if comments else "",
-        shows=tuple([key.strip() for keys in shows for key in keys]),
-        config=config,
+        shows=tuple([key.strip() for key in shows.split(",") if key]),
+        config=made,
         blocks=tuple([commands for commands, _ in blocks]),
         recorded=tuple([recorded for _, recorded in blocks]),
     )
@@ -260,9 +249,9 @@ class _Scanner:
 # Settings
 
 
-def configured(commands: Iterable[Command], base: Config | None = None) -> Config:
-    """The configuration that lines of settings make of *base*, or of an agent without tools."""
-    made = Config(model=ModelSpec(name="main")) if base is None else base
+def configured(commands: Iterable[Command]) -> config.Config:
+    """The configuration that lines of settings make of an agent without tools."""
+    made = config.Config(model=config.ModelSpec(name="main"))
     for command in commands:
         for phrase in command.phrases:
             try:
@@ -273,13 +262,13 @@ def configured(commands: Iterable[Command], base: Config | None = None) -> Confi
     return made
 
 
-_POLICY: Final = frozenset(field.name for field in attrs.fields(Policy))
+_POLICY: Final = frozenset(field.name for field in attrs.fields(config.Policy))
 
 
-def with_settings(config: Config, phrase: Phrase) -> Config:
-    """*config* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
+def with_settings(base: config.Config, phrase: Phrase) -> config.Config:
+    """*base* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
     for word in phrase.words[1:]:
-        config = decode(text_of(word).encode(), Config, "this JSON")
+        base = decode(text_of(word).encode(), config.Config, "this JSON")
     options = phrase.options
     policy = {name: _plain(value) for name, value in options.items() if name in _POLICY}
     fields = {
@@ -287,7 +276,7 @@ def with_settings(config: Config, phrase: Phrase) -> Config:
         for name, value in options.items()
         if name not in _POLICY
     }
-    return attrs.evolve(config, policy=attrs.evolve(config.policy, **policy), **fields)
+    return attrs.evolve(base, policy=attrs.evolve(base.policy, **policy), **fields)
 
 
 def text_of(word: Value) -> str:
@@ -332,7 +321,7 @@ _TOOL_WORDS: Final[Mapping[Word, Mapping[str, Any]]] = {
 }
 
 
-def _tool(phrase: Phrase) -> ToolSpec:
+def _tool(phrase: Phrase) -> config.ToolSpec:
     """``look read_only never timeout=5 needs=path``, where *needs* is a text that it must be given."""
     fields = {name: _plain(value) for name, value in phrase.options.items()}
     for word in phrase.words[1:]:
@@ -345,7 +334,7 @@ def _tool(phrase: Phrase) -> ToolSpec:
         fields["schema"] = json.dumps(schema)
     if "resources" in fields:
         fields["resources"] = (fields["resources"],)
-    return ToolSpec(name=text_of(phrase.words[0]), **fields)
+    return config.ToolSpec(name=text_of(phrase.words[0]), **fields)
 
 
 TOKENS: Final = ("input", "output", "cached", "cache_write", "reasoning")
@@ -357,21 +346,21 @@ def priced(text: str) -> dict[str, Any]:
     return {kind: number for kind, number in zip(TOKENS, text.split("/"), strict=False) if number}
 
 
-def _model(value: Value) -> ModelSpec:
+def _model(value: Value) -> config.ModelSpec:
     """``(main window=1000 price=1/5)``: USD per million tokens, in the order of `TOKENS`."""
     fields: dict[str, Any] = {"name": "main", **_fields(value, "name")}
     if (price := fields.pop("price", None)) is not None:
-        fields["price"] = Price(**priced(str(price)))
-    return ModelSpec(**fields)
+        fields["price"] = config.Price(**priced(str(price)))
+    return config.ModelSpec(**fields)
 
 
-def _child(phrase: Phrase) -> ChildSpec:
+def _child(phrase: Phrase) -> config.ChildSpec:
     """``kid tools=(look) turns=2 tokens=500``: limits stand beside the rest."""
     fields = _fields((phrase,), "name")
-    limits = {field.name: fields.pop(field.name, None) for field in attrs.fields(Limits)}
+    limits = {field.name: fields.pop(field.name, None) for field in attrs.fields(config.Limits)}
     if any(limits.values()):
-        fields["limits"] = Limits(**limits)
-    return ChildSpec(**fields)
+        fields["limits"] = config.Limits(**limits)
+    return config.ChildSpec(**fields)
 
 
 def _rule(phrase: Phrase) -> Rule:
@@ -392,10 +381,10 @@ _SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
     "children": _each(_child),
     "rules": _each(_rule),
     "hooks": _each(lambda phrase: HookSpec(**_fields((phrase,), "name", "hook"))),
-    "limits": lambda value: Limits(**_fields(value)),
-    "session_limits": lambda value: Limits(**_fields(value)),
-    "retries": lambda value: Retries(**_fields(value)),
-    "compaction": lambda value: Compaction(**_fields(value)),
-    "loops": lambda value: Loops.never() if value == "never" else Loops(**_fields(value)),
+    "limits": lambda value: config.Limits(**_fields(value)),
+    "session_limits": lambda value: config.Limits(**_fields(value)),
+    "retries": lambda value: config.Retries(**_fields(value)),
+    "compaction": lambda value: config.Compaction(**_fields(value)),
+    "loops": lambda value: config.Loops.never() if value == "never" else config.Loops(**_fields(value)),
 }
 """How the settings are read that are more than a word."""
