@@ -12,18 +12,12 @@ import base64
 import json
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-from ..effects.pieces import TextPiece, merged
-from ..performers.models.lenient_json import as_object, objects
-from ..performers.models.wire import Complete
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from ..effects.pieces import Piece
-    from ..performers.models.lenient_json import Object
-    from ..performers.models.wire import AnswerEnd, Parser
+from ..effects.pieces import Piece, TextPiece, merged
+from ..performers.models.lenient_json import Object, as_object, objects
+from ..performers.models.wire import AnswerEnd, Complete, Parser
 
 CHAT_ID = re.compile(r"[^\s]{1,40}")
 """The id of a call at OpenAI."""
@@ -95,59 +89,43 @@ def _chat_order(messages: Sequence[Object]) -> Iterator[str]:
 
 
 def _chat_message(message: Object) -> Iterator[str]:
-    match message.get("role"):
-        case "system" | "tool":
-            if not _says(message.get("content")):
-                yield f"its content is {message.get('content')!r}"
-        case "user":
-            yield from _chat_content(message.get("content"))
-        case "assistant":
-            yield from _chat_assistant(message)
-        case role:
-            yield f"the role is {role!r}"
-
-
-def _chat_assistant(message: Object) -> Iterator[str]:
-    content, calls = message.get("content"), message.get("tool_calls")
-    if not _says(content) and not (content is None and calls):
-        yield f"its content is {content!r}"
-    if calls is not None and not objects(calls):
-        yield f"its calls are {calls!r}"
-    for call in objects(calls):
-        function = as_object(call.get("function"))
-        if call.get("type") != "function":
-            yield f"a call of type {call.get('type')!r}"
-        yield from _names([function.get("name")], once=False)
-        if not _is_object_text(function.get("arguments")):
-            yield f"the arguments {function.get('arguments')!r} are no JSON object"
-
-
-def _chat_content(content: object) -> Iterator[str]:
-    if isinstance(content, list):
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    if role not in {"system", "user", "assistant", "tool"}:
+        yield f"the role is {role!r}"
+    elif role == "user" and isinstance(content, list):
         if not content:
             yield "its content is an empty list"
-        for part in objects(content):
-            yield from _chat_part(part)
-    elif not _says(content):
+        yield from (f"the part {_shown(part)}" for part in objects(content) if not _is_part(part))
+    elif not _says(content) and not (role == "assistant" and content is None and calls):
         yield f"its content is {content!r}"
+    if role == "assistant":
+        if calls is not None and not objects(calls):
+            yield f"its calls are {calls!r}"
+        for call in objects(calls):
+            yield from _chat_call(call)
 
 
-def _chat_part(part: Object) -> Iterator[str]:
-    kind = part.get("type")
-    held = part.get(str(kind))
-    match kind:
-        case "text":
-            fine = _says(held)
-        case "image_url":
-            fine = _is_data_url(as_object(held).get("url"), "data:image/")
-        case "file":
-            fine = _is_data_url(as_object(held).get("file_data")) and _says(as_object(held).get("filename"))
-        case "input_audio":
-            fine = _is_base64(as_object(held).get("data")) and as_object(held).get("format") in {"wav", "mp3"}
+def _chat_call(call: Object) -> Iterator[str]:
+    function = as_object(call.get("function"))
+    if call.get("type") != "function":
+        yield f"a call of type {call.get('type')!r}"
+    yield from _names([function.get("name")], once=False)
+    if not _is_object_text(function.get("arguments")):
+        yield f"the arguments {function.get('arguments')!r} are no JSON object"
+
+
+def _is_part(part: Object) -> bool:
+    match part:
+        case {"type": "text", "text": text}:
+            return _says(text)
+        case {"type": "image_url", "image_url": {"url": url}}:
+            return _is_data_url(url, "data:image/")
+        case {"type": "file", "file": {"file_data": data, "filename": name}}:
+            return _is_data_url(data) and _says(name)
+        case {"type": "input_audio", "input_audio": {"data": data, "format": "wav" | "mp3"}}:
+            return _is_base64(data)
         case _:
-            fine = False
-    if not fine:
-        yield f"the part {_shown(part)}"
+            return False
 
 
 # Anthropic's messages
@@ -234,39 +212,40 @@ def _messages_message(message: Object) -> Iterator[str]:
 
 
 def _is_block(block: Object, role: str) -> bool:
-    match role, block.get("type"):
-        case _, "text":
-            fine = _says(block.get("text"))
-        case "assistant", "thinking":
-            fine = isinstance(block.get("thinking"), str) and _says(block.get("signature"))
-        case "assistant", "redacted_thinking":
-            fine = _says(block.get("data"))
-        case "assistant", "tool_use":
-            fine = isinstance(block.get("input"), dict) and not [*_names([block.get("name")], once=False)]
-        case "user", "tool_result":
-            fine = _is_result(block)
-        case "user", "image" | "document":
-            fine = _is_source(str(block.get("type")), as_object(block.get("source")))
+    match role, block:
+        case _, {"type": "text", "text": text}:
+            return _says(text)
+        case "assistant", {"type": "thinking", "thinking": str(), "signature": proof}:
+            return _says(proof)
+        case "assistant", {"type": "redacted_thinking", "data": data}:
+            return _says(data)
+        case "assistant", {"type": "tool_use", "input": dict()}:
+            return not [*_names([block.get("name")], once=False)]
+        case "user", {"type": "tool_result"}:
+            return _is_result(block)
         case _:
-            fine = False
-    return fine
+            return role == "user" and _is_file(block)
 
 
 def _is_result(block: Object) -> bool:
     content, failed = block.get("content"), block.get("is_error")
     if isinstance(content, list):
         kinds = {"text"} if failed else {"text", "image", "document"}
-        return bool(content) and all(
-            part.get("type") in kinds and _is_block(part, "user") for part in objects(content)
-        )
+        parts = objects(content)
+        return bool(content) and all(part.get("type") in kinds and _is_block(part, "user") for part in parts)
     return _says(content) or (content in {None, ""} and not failed)
 
 
-def _is_source(kind: str, source: Object) -> bool:
-    data, media = source.get("data"), source.get("media_type")
-    if source.get("type") == "base64":
-        return _is_base64(data) and media in (IMAGE_TYPES if kind == "image" else {"application/pdf"})
-    return kind == "document" and source.get("type") == "text" and media == "text/plain" and _says(data)
+def _is_file(block: Object) -> bool:
+    match block:
+        case {"type": "image", "source": {"type": "base64", "data": data, "media_type": media}}:
+            return _is_base64(data) and media in IMAGE_TYPES
+        case {"type": "document", "source": {"type": "base64", "data": data, "media_type": media}}:
+            return _is_base64(data) and media == "application/pdf"
+        case {"type": "document", "source": {"type": "text", "data": text, "media_type": "text/plain"}}:
+            return _says(text)
+        case _:
+            return False
 
 
 def _blocks(message: Object) -> list[Object]:
