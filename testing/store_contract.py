@@ -18,12 +18,9 @@ import os
 import random
 import sys
 from inspect import isawaitable
-from typing import TYPE_CHECKING
 
+from ..performers.stores.base import Store
 from .store_promises import CHECKS, BrokenStore, Check, Lasts, Open, same
-
-if TYPE_CHECKING:
-    from ..performers.stores.base import Store
 
 __all__ = ["BrokenStore", "Check", "Lasts", "Open", "checks", "survives_kill"]
 

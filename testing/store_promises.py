@@ -14,21 +14,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from enum import IntEnum
 from inspect import isawaitable, iscoroutinefunction, signature
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import NoReturn, final
 
 import attrs
 
 from ..effects.errors import StoreConflict, StoreError
-
-if TYPE_CHECKING:
-    from ..performers.stores.base import SessionInfo, Store
+from ..performers.stores.base import SessionInfo, Store
 
 # The parts of a check
 
 MOST_SHOWN = 200
 """Characters of a value that an error shows."""
 
-Open = Callable[[], "Store | Awaitable[Store]"]
+Open = Callable[[], Store | Awaitable[Store]]
 """Opens a store, each time over what the one before has kept."""
 
 
@@ -77,7 +75,7 @@ def same(what: str, found: object, promised: object) -> None:
 Promise = Callable[..., Awaitable[None]]
 """Raises `BrokenStore` if the store it is given does not keep it; see `CHECKS`."""
 
-Opened = Callable[[], Awaitable["Store"]]
+Opened = Callable[[], Awaitable[Store]]
 """Opens one more store over the same contents, which is closed at the end of the check."""
 
 
