@@ -7,29 +7,16 @@ scales the letters to it. A viewer that cannot scale finds a fifth more room. Al
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from html import escape
 from math import ceil
-from typing import TYPE_CHECKING, final
+from typing import NamedTuple, final
 
-import attrs
+from .picture import KIND_WORDS, OVERVIEW, Node, NodeKind, Picture, caption_of, stage_of, state_of
 
-from .picture import (
-    KIND_WORDS,
-    OVERVIEW,
-    NodeKind,
-    Picture,
-    caption_of,
-    stage_of,
-    state_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from .picture import Node
-
-    Point = tuple[int, int]
-    Ends = tuple[str, str]
+Point = tuple[int, int]
+Ends = tuple[str, str]
 
 INK = "#24292f"
 """The colour of text."""
@@ -37,9 +24,7 @@ GREY = "#6a737d"
 """The colour of lines, and of text that is read second."""
 
 
-@final
-@attrs.frozen
-class NodeLook:
+class NodeLook(NamedTuple):
     """The colours of a node. They differ in lightness too, for readers who see few colours."""
 
     fill: str
@@ -76,9 +61,7 @@ def svg_of(picture: Picture) -> str:
     return canvas.svg(picture.name)
 
 
-@final
-@attrs.frozen
-class Face:
+class Face(NamedTuple):
     """How a text looks."""
 
     size: int
@@ -120,7 +103,7 @@ class _Canvas:
         self.elements: list[str] = []
         self.right = self.bottom = 0
         # Lines to a target in the picture wait here until all boxes are drawn, and then share a lane.
-        self.starts: dict[str, list[Point]] = {}
+        self.starts: defaultdict[str, list[Point]] = defaultdict(list)
         self.heads: dict[str, Point] = {}
 
     def _add(self, element: str, right: int, bottom: int) -> None:
@@ -241,11 +224,9 @@ def _draw_overview(canvas: _Canvas, picture: Picture) -> None:
                 canvas.line(*(arrow if ends[0] == hub.id else arrow[::-1]))
         for other in column[: max(index - 1, 0)] + column[index + 2 :]:
             if names := events.get((node.id, other.id)):
-                port = (
-                    canvas.notes((x + BOX_WIDTH + 8, port), SMALL_FACE.lines_of(", ".join(names), LEAP_WIDTH))
-                    + 6
-                )
-                canvas.starts.setdefault(other.id, []).append((x + BOX_WIDTH, port))
+                lines = SMALL_FACE.lines_of(", ".join(names), LEAP_WIDTH)
+                port = canvas.notes((x + BOX_WIDTH + 8, port), lines) + 6
+                canvas.starts[other.id].append((x + BOX_WIDTH, port))
         y = _draw_state(canvas, (x, y), picture, node, (BOX_WIDTH, max(beside, port) + 10 - y))
         for below in column[index + 1 : index + 2]:
             y = _draw_between(canvas, (x, y), events, (node.id, below.id))
@@ -365,4 +346,4 @@ def _draw_target(canvas: _Canvas, at: Point, target: Node, card: Node) -> None:
     canvas.line((x, y), (x + STUB, y))
     right = canvas.chip((x + STUB, y), target.text, target.kind)
     if state_of(target.text) == state_of(card.text):
-        canvas.starts.setdefault(target.id, []).append((right, y))
+        canvas.starts[target.id].append((right, y))

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from inspect import cleandoc
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from ..effects.events import Event, Post
-from ..states.table import IGNORED, TABLE, WELCOME
-from .picture import (
-    KIND_WORDS,
-    LABELS,
-    STATE_CLASSES,
-    kind_of,
-    labels_of,
-)
+from ..states.table import IGNORED, TABLE, WELCOME, Row
+from .picture import KIND_WORDS, LABELS, STATE_CLASSES, kind_of, labels_of
 from .text import mermaid
-
-if TYPE_CHECKING:
-    from ..states.table import Row
 
 NOTICE = "<!-- Written by `python -m turnwheel.diagrams`; change states/table.py and write it again. -->"
 STATES_TEXT = """
