@@ -89,16 +89,22 @@ class ScenarioWorld:
         self._requests: dict[str, Request] = {}
         self._runs = self._inputs = 0
         self._last: Event | None = None
+        # Of the command that happens: the options that nothing has used yet, and the words behind commas.
+        self._options: dict[str, scenarios.Value] = {}
+        self._others: list[list[Word]] = []
         self._late = False
 
     def perform(self, command: Command, name: str = "scenario") -> Iterator[str]:
         """Let *command*, of the scenario *name*, happen; the lines that are recorded of it."""
-        said = _Answered(command)
-        self.effects, self.acts, self._late = [], [], said.late
+        first, *others = command.phrases
+        self.effects, self.acts, self._late = [], [], first.words[:1] == ("late",)
+        self._options = {name: value for one in command.phrases for name, value in one.options.items()}
+        self._others = [list(phrase.words) for phrase in others]
         try:
-            self.now = self.now + 1.0 if (at := said.number("at")) is None else at
+            at = self._option("at")
+            self.now = float(at) if at else self.now + 1.0
             yield from self._open_next()
-            act = self._act(said)
+            act = self._act(list(first.words[self._late :]), command.text)
             self.acts.append(act)
             yield from self._do(act)
             yield from self._open_next()
@@ -173,128 +179,128 @@ class ScenarioWorld:
         for event in recovery.events:
             yield from self._step(event)
 
-    def _act(self, said: _Answered) -> Act:
-        act = next(COMMANDS[said.head](self, said), None) if said.head in COMMANDS else None
+    def _act(self, words: list[Word], text: str) -> Act:
+        head = text_of(words[0]) if words else ""
+        act = next(COMMANDS[head](self, words), None) if head in COMMANDS else None
         if act is None:
             way = f"commands are {', '.join(COMMANDS)}; each case in scenarios_world shows how it is written"
-            msg = f"{said.text!r} is not understood; {way}"
+            msg = f"{text!r} is not understood; {way}"
             raise LookupError(msg)
-        if said.options:
-            msg = f"{said.head} takes no {', '.join(said.options)}"
+        if self._options:
+            msg = f"{head} takes no {', '.join(self._options)}"
             raise LookupError(msg)
         # What arrives once more is meant for the run that it came to first.
-        if self._idle and said.head != "again" and isinstance(act, UserSent | ControlReceived):
-            return InputWaits(event=act, opens=isinstance(act, UserSent) and said.head != "send")
+        if self._idle and head != "again" and isinstance(act, UserSent | ControlReceived):
+            return InputWaits(event=act, opens=isinstance(act, UserSent) and head != "send")
         return act
 
     # People
 
-    def people(self, said: _Answered) -> Iterator[Act]:
+    def people(self, words: list[Word]) -> Iterator[Act]:
         """What people say and decide about the run as a whole."""
         at = self.now
-        match said.words:
+        match words:
             case ["prompt" | "send", Quoted(text=text)]:
                 # prompt "text" [from=ann] [id=x]: opens a run, or waits for the one under way to end;
                 # send "text": the same, but opens none, and waits for the next prompt.
-                yield UserSent(at=at, id=self._input(said), text=text, sender=said.option("from"))
+                yield UserSent(at=at, id=self._input(), text=text, sender=self._option("from"))
             case ["steer", *how, Quoted(text=text)] if not self._idle:
                 # steer [now|after_tool|when_done] "text" [id=x]: into the run that is under way.
                 when = Steering(text_of(how[0])) if how else self.config.policy.steering
-                yield events.UserSteered(at=at, id=self._input(said), text=text, how=when)
+                yield events.UserSteered(at=at, id=self._input(), text=text, how=when)
             case ["steer", *_, Quoted(text=text)]:
                 # Where none is, it is a prompt.
-                yield UserSent(at=at, id=self._input(said), text=text)
+                yield UserSent(at=at, id=self._input(), text=text)
             case ["interrupt"]:
                 # interrupt: the run is to stop; a second one waits for nothing.
                 yield events.Interrupted(at=at)
             case ["control", "model" | "mode" | "thinking" as what, str(value)]:
                 # control model NAME, control mode MODE, control thinking TOKENS|none
-                yield ControlReceived(at=at, id=self._input(said), change=_CHANGES[what](value))
+                yield ControlReceived(at=at, id=self._input(), change=_CHANGES[what](value))
             case _:
                 pass
 
-    def decide(self, said: _Answered) -> Iterator[Act]:
+    def decide(self, words: list[Word]) -> Iterator[Act]:
         """What a person answers to a question, or gives up."""
-        match said.words:
+        match words:
             case ["cancel", str(name)]:
                 # cancel pay: gives up the one call; the run goes on.
                 yield events.CallCancelled(at=self.now, call=self._call(name))
             case ["approve", str(name)]:
                 # approve pay [by=ann]
-                yield self._decided(said, name, events.Approve())
+                yield self._decided(name, events.Approve())
             case ["approve", str(name), "with", JsonText(text=text) | Quoted(text=text)]:
                 # approve pay with {"amount": 1}: yes, with other arguments.
-                yield self._decided(said, name, events.Approve(arguments=text))
+                yield self._decided(name, events.Approve(arguments=text))
             case ["approve", str(name), "always"]:
                 # approve pay always [path=src/*]: yes, and do not ask again where the arguments match.
-                where = tuple([(key, said.option(key)) for key in tuple(said.options) if key != "by"])
-                yield self._decided(said, name, events.ApproveAlways(where=where))
+                where = tuple([(key, self._option(key)) for key in tuple(self._options) if key != "by"])
+                yield self._decided(name, events.ApproveAlways(where=where))
             case ["deny", str(name), *words]:
                 # deny pay ["message"] [stop]: no; with stop the run ends, too.
                 stop = words[-1:] == ["stop"]
                 message = _text(words[:-1] if stop else words)
-                yield self._decided(said, name, events.Deny(message=message, interrupt=stop))
+                yield self._decided(name, events.Deny(message=message, interrupt=stop))
             case _:
                 pass
 
-    def _decided(self, said: _Answered, name: str, decision: events.Decision) -> Event:
+    def _decided(self, name: str, decision: events.Decision) -> Event:
         request = self._request(requests.AskApproval, name)
-        return self._answer(events.ApprovalGiven, request, said, decision=decision)
+        return self._answer(events.ApprovalGiven, request, decision=decision)
 
     # Performers
 
-    def _answer(self, kind: type, request: Request, said: _Answered, /, **fields: Any) -> Event:  # noqa: ANN401  # any that *kind* has
+    def _answer(self, kind: type, request: Request, **fields: Any) -> Event:  # noqa: ANN401  # any that *kind* has
         """The event of *kind* that answers *request* with these *fields*, and those that options name."""
-        named = said.options.keys() & _FIELDS.keys() & attrs.fields_dict(kind).keys()
-        fields |= {name: _FIELDS[name](said.option(name)) for name in named}
+        named = self._options.keys() & _FIELDS.keys() & attrs.fields_dict(kind).keys()
+        fields |= {name: _FIELDS[name](self._option(name)) for name in named}
         event: Event = kind(at=self.now, request=request.id, **fields)
         return event
 
-    def model(self, said: _Answered) -> Iterator[Act]:
+    def model(self, words: list[Word]) -> Iterator[Act]:
         """What the model that is asked says."""
         request = self._request(requests.CallModel)
-        match said.words[1:]:
+        match words[1:]:
             case ["streams", *words]:
                 # model streams "text", thinks "hm" "proof", calls pay "{\"a", more "mount\": 5}"
-                pieces, before = self._pieces(words, said), streamed(self._running.state).count
+                pieces, before = self._pieces(words), streamed(self._running.state).count
                 yield self._answer(
-                    events.ModelStreamed, request, said, before=before, count=len(pieces), pieces=pieces
+                    events.ModelStreamed, request, before=before, count=len(pieces), pieces=pieces
                 )
             case ["fails", str(failure), *message]:
                 # model fails server ["message"] [retry_after=30] [jitter=0.5] [used=10/5] [seconds=2]
                 fields = {"failure": events.Failure(failure), "message": _text(message, "as the story goes")}
-                usage = said.usage() if "used" in said.options else None
-                yield self._answer(events.ModelFailed, request, said, usage=usage, **fields)
+                usage = self._usage() if "used" in self._options else None
+                yield self._answer(events.ModelFailed, request, usage=usage, **fields)
             case ["is", "cut", "off", *words]:
                 # model is cut off "te", calls pay "{\"am": the answer ran into its token limit.
-                yield self._finished(self._pieces(words, said), said, "max_tokens")
+                yield self._finished(self._pieces(words), "max_tokens")
             case ["ends"]:
                 # model ends [stop=...] [used=10/5]: the answer is over, with nothing more.
-                yield self._finished((), said)
+                yield self._finished(())
             case ["says" | "thinks" | "hides" | "calls", *_] as words:
                 # model says "text", calls pay {"amount": 5}, look {} [stop=refusal] [used=10/5] [seconds=2]
-                yield self._finished(self._pieces(words, said), said)
+                yield self._finished(self._pieces(words))
             case _:
                 pass
 
-    def _finished(self, pieces: tuple[Piece, ...], said: _Answered, stop: str = "") -> Event:
+    def _finished(self, pieces: tuple[Piece, ...], stop: str = "") -> Event:
         before = streamed(self._running.state).pieces
         called = any(isinstance(piece, CallPiece) for piece in before + pieces)
         return self._answer(
             events.ModelFinished,
             self._request(requests.CallModel),
-            said,
             stop=stop or ("tool_use" if called else "end_turn"),
-            usage=said.usage(),
+            usage=self._usage(),
             pieces=pieces,
         )
 
-    def _pieces(self, words: list[Word], said: _Answered) -> tuple[Piece, ...]:
+    def _pieces(self, words: list[Word]) -> tuple[Piece, ...]:
         """The pieces that phrases say; one that begins with no verb goes on with the verb before."""
         before, verb = streamed(self._running.state).pieces, "says"
         index = sum(isinstance(piece, CallPiece) for piece in before)
         pieces: list[Piece] = []
-        for phrase in filter(None, (words, *said.others)):
+        for phrase in filter(None, (words, *self._others)):
             verb, rest = (str(phrase[0]), phrase[1:]) if phrase[0] in _VERBS else (verb, phrase)
             match verb, rest:
                 case "says", [Quoted(text=text)]:
@@ -313,66 +319,65 @@ class ScenarioWorld:
                     raise LookupError(msg)
         return tuple(pieces)
 
-    def tool(self, said: _Answered) -> Iterator[Act]:
+    def tool(self, words: list[Word]) -> Iterator[Act]:
         """What a tool does that is at work."""
-        request = self._request(requests.RunTool, text_of((*said.words, "", "")[1]))
-        match said.words[2:]:
+        request = self._request(requests.RunTool, text_of((*words, "")[1]))
+        match words[2:]:
             case ["returns" | "fails" as how, *outcome, Quoted(text=text)]:
                 # tool look returns "text" [seconds=3]
                 # tool look fails [error|timed_out|crashed|cancelled] "text" [seconds=3]
                 ended = _outcome(how, outcome)
-                yield self._answer(events.ToolFinished, request, said, content=text, outcome=ended)
+                yield self._answer(events.ToolFinished, request, content=text, outcome=ended)
             case ["reports", Quoted(text=text)]:
                 # tool look reports "text": how far it is, for those who watch.
-                yield self._answer(events.ToolProgressed, request, said, text=text)
+                yield self._answer(events.ToolProgressed, request, text=text)
             case ["is", "lost"]:
                 # tool pay is lost: its process is gone, and it may have run; restart says so by itself.
-                yield self._answer(events.ToolLost, request, said)
+                yield self._answer(events.ToolLost, request)
             case _:
                 pass
 
-    def others(self, said: _Answered) -> Iterator[Act]:
+    def others(self, words: list[Word]) -> Iterator[Act]:
         """What hooks, children, timers and the reader of instructions do."""
-        match said.words:
+        match words:
             case ["hook", *words]:
                 # hook guard denies "no" [about=pay], audit adds "text": those not named have nothing to say.
-                fired = self._request(requests.FireHook, said.option("about"))
+                fired = self._request(requests.FireHook, self._option("about"))
                 answers = {name: HookSaid(name=name) for name in fired.names}
-                answers |= dict(map(_hook_said, (words, *said.others)))
-                yield self._answer(events.HookAnswered, fired, said, said=tuple(answers.values()))
+                answers |= dict(map(_hook_said, (words, *self._others)))
+                yield self._answer(events.HookAnswered, fired, said=tuple(answers.values()))
             case ["child", str(name), "spends"]:
                 # child kid spends [turns=1] [used=10/5] [seconds=2]: so far, and it goes on.
                 child = self._request(requests.RunAgent, name)
-                yield self._answer(events.AgentProgressed, child, said, spent=said.spent())
+                yield self._answer(events.AgentProgressed, child, spent=self._spent())
             case ["child", str(name), "returns" | "fails" as how, *outcome, Quoted(text=text)]:
                 # child kid returns "text", child kid fails [cancelled] "text" [turns=1] [used=10/5]
                 child = self._request(requests.RunAgent, name)
-                fields = {"content": text, "outcome": _outcome(how, outcome), "spent": said.spent()}
-                yield self._answer(events.AgentFinished, child, said, **fields)
+                fields = {"content": text, "outcome": _outcome(how, outcome), "spent": self._spent()}
+                yield self._answer(events.AgentFinished, child, **fields)
             case ["timer", "fires"]:
                 # timer fires: the time of the earliest open timer has come; the clock moves there.
                 timer = self._request(requests.SetTimer)
                 self.now = max(self.now, timer.due)
-                yield self._answer(events.TimerFired, timer, said)
+                yield self._answer(events.TimerFired, timer)
             case ["instructions", Quoted(text=text)]:
                 # instructions "text" [fault="why not all of it"]
-                reading, fault = self._request(requests.ReadInstructions), said.option("fault")
+                reading, fault = self._request(requests.ReadInstructions), self._option("fault")
                 faults = (fault,) if fault else ()
-                yield self._answer(events.InstructionsRead, reading, said, text=text, faults=faults)
+                yield self._answer(events.InstructionsRead, reading, text=text, faults=faults)
             case _:
                 pass
 
     # The process, and readers
 
-    def process(self, said: _Answered) -> Iterator[Act]:
+    def process(self, words: list[Word]) -> Iterator[Act]:
         """What happens to the process, to time and to settings; and what a reader wants to see."""
-        match said.words:
+        match words:
             case ["restart" | "agent" as how, *_]:
                 # restart [SETTINGS]: the process is lost, and another one goes on with the run;
                 # agent SETTINGS: the runs that begin from now on have other settings.
-                settings = attrs.evolve(said.first, options=dict(said.options))
-                config = scenarios.with_settings(self.config, settings)
-                said.options.clear()
+                settings = scenarios.Phrase(words=tuple(words), options=self._options)
+                config, self._options = scenarios.with_settings(self.config, settings), {}
                 if how == "restart":
                     yield ProcessLost(at=self.now, config=None if config == self.config else config)
                 else:
@@ -403,9 +408,23 @@ class ScenarioWorld:
 
     # What is meant
 
-    def _input(self, said: _Answered) -> str:
+    def _option(self, name: str) -> str:
+        """The option *name* as text, which is used with that; empty where it is not given."""
+        return text_of(self._options.pop(name, ""))
+
+    def _usage(self, default: str = "10/5") -> Usage:
+        """``used=10/5``: tokens, in the order of `TOKENS`."""
+        used = scenarios.priced(self._option("used") or default)
+        return Usage(**{kind: int(number) for kind, number in used.items()})
+
+    def _spent(self) -> Spent:
+        """``turns=1 used=10/5 seconds=2``."""
+        turns, seconds = int(self._option("turns") or 0), float(self._option("seconds") or 0.0)
+        return Spent(turns=turns, usage=self._usage("0/0"), seconds=seconds)
+
+    def _input(self) -> str:
         self._inputs += 1
-        return said.option("id") or f"input-{self._inputs}"
+        return self._option("id") or f"input-{self._inputs}"
 
     def _request(self, kind: type[R], name: str = "") -> R:
         """The open request of *kind* that *name* means, of timers the earliest; the latest of all if late."""
@@ -442,7 +461,7 @@ class ScenarioWorld:
         return found[int(number or 1) - 1]
 
 
-COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Answered], Iterator[Act]]]] = {
+COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, list[Word]], Iterator[Act]]]] = {
     **dict.fromkeys(("prompt", "send", "steer", "interrupt", "control"), ScenarioWorld.people),
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
     "model": ScenarioWorld.model,
@@ -453,38 +472,6 @@ COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, _Answered], Iterator[Act]]
     ),
 }
 """Which method has the `case` of a command."""
-
-
-@final
-class _Answered:
-    """A *command* being read: the words of its phrases, and the options that nothing has used yet."""
-
-    def __init__(self, command: Command) -> None:
-        self.first, self.text = command.phrases[0], command.text
-        self.late = self.first.words[:1] == ("late",)
-        self.words = list(self.first.words[self.late :])
-        self.head = text_of(self.words[0]) if self.words else ""
-        self.others = [list(phrase.words) for phrase in command.phrases[1:]]
-        self.options = {name: value for one in command.phrases for name, value in one.options.items()}
-
-    def option(self, name: str) -> str:
-        """The option *name* as text, which is used with that; empty where it is not given."""
-        return text_of(self.options.pop(name, ""))
-
-    def number(self, name: str) -> float | None:
-        """The option *name* as a number."""
-        text = self.option(name)
-        return float(text) if text else None
-
-    def usage(self, default: str = "10/5") -> Usage:
-        """``used=10/5``: tokens, in the order of `TOKENS`."""
-        used = scenarios.priced(self.option("used") or default)
-        return Usage(**{kind: int(number) for kind, number in used.items()})
-
-    def spent(self) -> Spent:
-        """``turns=1 used=10/5 seconds=2``."""
-        seconds, used = self.number("seconds") or 0.0, self.usage("0/0")
-        return Spent(turns=int(self.number("turns") or 0), usage=used, seconds=seconds)
 
 
 _CHANGES: Final[Mapping[str, Callable[[str], records.Change]]] = {
