@@ -114,7 +114,7 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
     try:
         blocks = list(_blocks(lines))
         settings: list[Command] = []
-        while blocks and _is_settings(blocks[0][0]):
+        while blocks and all(command.phrases[0].words[:1] == ("agent",) for command in blocks[0][0]):
             settings += blocks.pop(0)[0]
         made = configured(settings)
     except ScenarioError as error:
@@ -127,10 +127,6 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
         blocks=tuple([commands for commands, _ in blocks]),
         recorded=tuple([recorded for _, recorded in blocks]),
     )
-
-
-def _is_settings(commands: tuple[Command, ...]) -> bool:
-    return all(command.phrases[0].words[:1] == ("agent",) for command in commands)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[tuple[Command, ...], tuple[str, ...]]]:
@@ -174,7 +170,7 @@ def rewritten(text: str, recorded: Iterable[Iterable[str]]) -> str:
 
 # Words of a line
 
-_TOKEN = re.compile(r'\s*(?:([a-z_]+)=|([,()])|([^\s,()"{}]+)|(?=["{]))')
+_TOKEN = re.compile(r'\s*(?:(?P<name>[a-z_]+)=|(?P<mark>[,()]|$)|(?P<word>[^\s,()"{}]+)|(?=["{]))')
 _TIMES = re.compile(r"\*(\d+)")
 
 
@@ -189,38 +185,33 @@ class _Scanner:
         """The phrases up to *end*, a bracket, or up to the end of the line."""
         phrases: list[Phrase] = []
         words, options, column = list[Word](), dict[str, Value](), 1
-        while self._at < len(self._line):
-            name, mark, word = self._next()
-            if name:
-                options[name] = self._value()
-            elif mark:
-                if words or options or mark != end or phrases:  # nothing stands in (), not one empty phrase
-                    phrases.append(Phrase(words=tuple(words), options=options, column=column))
-                words, options, column = [], {}, self._at + 1
-                if mark == end:
-                    return tuple(phrases)
-                if mark != ",":
-                    msg = f"{mark} is not expected here"
-                    raise self._error(msg)
+        while True:
+            kind, text = self._next()
+            if kind == "name":
+                options[text] = self._value()
+            elif kind != "mark":
+                words.append(text or self._json())
             else:
-                words.append(word or self._json())
-        if end:
-            msg = "the bracket is not closed"
-            raise self._error(msg)
-        return (*phrases, Phrase(words=tuple(words), options=options, column=column))
+                if words or options or text != end or phrases:  # nothing stands in (), not one empty phrase
+                    phrases.append(Phrase(words=tuple(words), options=options, column=column))
+                if text == end:
+                    return tuple(phrases)
+                if text != ",":
+                    msg = f"{text} is not expected here" if text else "the bracket is not closed"
+                    raise self._error(msg)
+                words, options, column = [], {}, self._at + 1
 
     def _error(self, problem: str) -> ScenarioError:
         return ScenarioError(problem, self._number, self._at + 1)
 
-    def _next(self) -> tuple[str, str, str]:
-        """The name of an option, a mark or a bare word; none of them where a text or an object begins."""
+    def _next(self) -> tuple[str | None, str]:
+        """The name of an option, a mark or a bare word; nothing where a text or an object begins."""
         found = _TOKEN.match(self._line, self._at)
         if found is None:
             msg = f"no word begins with {self._line[self._at :].strip()[:1]!r}"
             raise self._error(msg)
         self._at = found.end()
-        name, mark, word = found.groups(default="")
-        return name, mark, word
+        return found.lastgroup, found[found.lastgroup] if found.lastgroup else ""
 
     def _json(self) -> Word:
         start = self._at
@@ -239,8 +230,8 @@ class _Scanner:
         if self._line[self._at : self._at + 1] == "(":
             self._at += 1
             return self.phrases(")")
-        name, mark, word = self._next()
-        if name or mark:
+        kind, word = self._next()
+        if kind in {"name", "mark"}:
             msg = "an option needs a value"
             raise self._error(msg)
         return word or self._json()
