@@ -18,10 +18,10 @@ from .picture import KIND_WORDS, OVERVIEW, Node, NodeKind, Picture, caption_of, 
 Point = tuple[int, int]
 Ends = tuple[str, str]
 
+# The colour of text.
 INK = "#24292f"
-"""The colour of text."""
+# The colour of lines, and of text that is read second.
 GREY = "#6a737d"
-"""The colour of lines, and of text that is read second."""
 
 
 class NodeLook(NamedTuple):
@@ -41,17 +41,17 @@ NODE_LOOKS = {
 
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 WIDTHS = "222'ijl 278!,./:;ftI 333()-r 500ckvxyzsJ 611FTZ 667ABEKPSVXY 722CDHNRUw 778GOQ 833Mm 944W"
+# How wide letters are in Helvetica, in thousandths of the font size. The others have 556.
 WIDTH_OF = {" ": 278} | {letter: int(part[:3]) for part in WIDTHS.split() for letter in part[3:]}
-"""How wide letters are in Helvetica, in thousandths of the font size. The others have 556."""
 
+# From one line to the next, in the rows of a card and in the events beside an arrow.
 LINE_STEP, NOTE_STEP = 16, 12
-"""From one line to the next, in the rows of a card and in the events beside an arrow."""
+# Around the picture; a short arrow; from one lane to the next.
 MARGIN, STUB, LANE = 16, 26, 11
-"""Around the picture; a short arrow; from one lane to the next."""
+# The overview: the first state, the arrows beside it, the other states, the events of leaping arrows.
 HUB_WIDTH, GAP_WIDTH, BOX_WIDTH, LEAP_WIDTH = 130, 230, 252, 112
-"""The overview: the first state, the arrows beside it, the other states, the events of leaping arrows."""
+# A detail: where a stage is entered from, the columns of a card, and the height of its head.
 SOURCE_WIDTH, EVENT_WIDTH, WHY_WIDTH, HEAD_HEIGHT = 186, 120, 340, 26
-"""A detail: where a stage is entered from, the columns of a card, and the height of its head."""
 
 
 def svg_of(picture: Picture) -> str:

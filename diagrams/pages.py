@@ -39,6 +39,7 @@ CELLS_TEXT = """
 A dash means no effect. Where a cell has several goals, the tables below say when each is reached. After
 `done` a prompt or a steer begins the next run, a changed setting holds for it, and all else is too late.
 """
+# How a person sends each input, in Python and in a terminal.
 SENT_BY = {
     "ApprovalGiven": "`session.approve`, `turnwheel approve` and `deny`",
     "UserSent": "`session.send`, `turnwheel send`",
@@ -47,7 +48,6 @@ SENT_BY = {
     "ControlReceived": "`session.control`, `turnwheel control`",
     "CallCancelled": "`session.cancel`, `turnwheel cancel`",
 }
-"""How a person sends each input, in Python and in a terminal."""
 
 
 def states_page() -> str:

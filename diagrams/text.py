@@ -14,8 +14,8 @@ from ..effects.errors import ConfigError
 from .drawing import INK, NODE_LOOKS
 from .picture import LABELS, OVERVIEW, Arrow, Picture, overview
 
+# The one loud look, for the stage where a session is.
 LIVE = "fill:#c8445a,stroke:#8a2338,color:#ffffff,stroke-width:3px"
-"""The one loud look, for the stage where a session is."""
 
 
 def mermaid(current: str | None = None) -> str:

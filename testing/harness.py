@@ -41,12 +41,13 @@ def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of al
     return attrs.evolve(memory, **groups, **changes)
 
 
+# The usage of an answer unless a test gives another.
 USED = Usage(input=10, output=5)
-"""The usage of an answer unless a test gives another."""
 
+# The schema of a tool that needs a path and takes any other argument.
 PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
-"""The schema of a tool that needs a path and takes any other argument."""
 
+# One tool of each kind: two reads, a write, an edit, one that never needs approval, two for children.
 TOOLS = (
     ToolSpec(name="look", schema=PATH, side_effect=SideEffect.READ_ONLY),
     ToolSpec(name="peek", schema=PATH, side_effect=SideEffect.READ_ONLY, approval=Approval.ALWAYS),
@@ -56,10 +57,9 @@ TOOLS = (
     ToolSpec(name="send", kind=ToolKind.AGENT, approval=Approval.NEVER),
     ToolSpec(name="hire", kind=ToolKind.AGENT),
 )
-"""One tool of each kind: two reads, a write, an edit, one that never needs approval, two for children."""
 
+# A child with the read-only tools of its parent, and one that names its tools.
 CHILDREN = (ChildSpec(name="kid"), ChildSpec(name="heir", tools=("write", "send", "nowhere")))
-"""A child with the read-only tools of its parent, and one that names its tools."""
 
 _CONFIG = Config(model=ModelSpec(name="wire:model"), tools=TOOLS, children=CHILDREN)
 

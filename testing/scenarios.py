@@ -31,11 +31,11 @@ from ..effects.hooks import HookSpec
 from ..effects.permissions import Rule
 from ..engine.codec import decode
 
+# The line between commands and the recorded text.
 DIVIDER = "----"
-"""The line between commands and the recorded text."""
 
+# What a comment begins with that names the behaviours which a scenario shows.
 SHOWS = "# shows:"
-"""What a comment begins with that names the behaviours which a scenario shows."""
 
 
 @final
@@ -79,8 +79,8 @@ class Phrase:
     column: int = 1
 
 
+# What an option is set to; in brackets stand phrases.
 Value = Word | tuple[Phrase, ...]
-"""What an option is set to; in brackets stand phrases."""
 
 
 @final
@@ -328,8 +328,8 @@ def _tool(phrase: Phrase) -> config.ToolSpec:
     return config.ToolSpec(name=text_of(phrase.words[0]), **fields)
 
 
+# Kinds of tokens, in the order in which ``10/5`` has them; those left out are as if nothing was said.
 TOKENS: Final = ("input", "output", "cached", "cache_write", "reasoning")
-"""Kinds of tokens, in the order in which ``10/5`` has them; those left out are as if nothing was said."""
 
 
 def priced(text: str) -> dict[str, Any]:
@@ -365,6 +365,7 @@ def _each(make: Callable[[Phrase], object]) -> Callable[[Value], tuple[object, .
     return lambda value: tuple([make(phrase) for phrase in _phrases(value)])
 
 
+# How the settings are read that are more than a word.
 _SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
     "model": _model,
     "models": _each(lambda phrase: _model((phrase,))),
@@ -378,4 +379,3 @@ _SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
     "compaction": lambda value: config.Compaction(**_fields(value)),
     "loops": lambda value: config.Loops.never() if value == "never" else config.Loops(**_fields(value)),
 }
-"""How the settings are read that are more than a word."""

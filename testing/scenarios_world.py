@@ -57,8 +57,8 @@ class ProcessLost:
     config: Config | None
 
 
+# What a command comes to: an event for the run, or text to be shown, or as above.
 Act = Event | InputWaits | ProcessLost | tuple[str, ...]
-"""What a command comes to: an event for the run, or text to be shown, or as above."""
 
 
 def play_scenario(scenario: Scenario) -> list[list[str]]:
@@ -461,6 +461,7 @@ class ScenarioWorld:
         return found[int(number or 1) - 1]
 
 
+# Which method has the `case` of a command.
 COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, list[Word]], Iterator[Act]]]] = {
     **dict.fromkeys(("prompt", "send", "steer", "interrupt", "control"), ScenarioWorld.people),
     **dict.fromkeys(("approve", "deny", "cancel"), ScenarioWorld.decide),
@@ -471,7 +472,6 @@ COMMANDS: Final[Mapping[str, Callable[[ScenarioWorld, list[Word]], Iterator[Act]
         ("restart", "agent", "event", "again", "tick", "state", "memory", "history"), ScenarioWorld.process
     ),
 }
-"""Which method has the `case` of a command."""
 
 
 _CHANGES: Final[Mapping[str, Callable[[str], records.Change]]] = {
@@ -480,11 +480,11 @@ _CHANGES: Final[Mapping[str, Callable[[str], records.Change]]] = {
     "thinking": lambda value: records.SetThinking(tokens=None if value == "none" else int(value)),
 }
 
+# The options that are a field of an event of the same name, and how they are read.
 _FIELDS: Final[Mapping[str, Callable[[str], object]]] = {
     **dict.fromkeys(("by", "sequence", "stop"), str),
     **dict.fromkeys(("jitter", "retry_after", "seconds"), float),
 }
-"""The options that are a field of an event of the same name, and how they are read."""
 
 _VERBS: Final = frozenset({"says", "thinks", "hides", "calls", "more"})
 _VERDICTS: Final = {"allows": "allow", "asks": "ask", "denies": "deny"}

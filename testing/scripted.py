@@ -21,8 +21,8 @@ from ..effects.requests import CallModel, Purpose, RunTool
 from ..effects.usage import Usage
 from ..performers.base import PerformContext
 
+# The usage of a reply unless a script gives another.
 USAGE = Usage(input=10, output=5)
-"""The usage of a reply unless a script gives another."""
 
 
 @final
@@ -84,8 +84,8 @@ class ScriptedModel:
     *partial*, replies may be left over.
     """
 
+    # The models made since a test began, while a test framework watches them; see `pytest_plugin`.
     watched: ClassVar[list[ScriptedModel] | None] = None
-    """The models made since a test began, while a test framework watches them; see `pytest_plugin`."""
 
     def __init__(self, *replies: Reply, summary: str = "They talked.", partial: bool = False) -> None:
         self._replies = list(replies)

@@ -17,14 +17,14 @@ from ..effects.pieces import CallPiece, ReasoningPiece, TextPiece
 from ..effects.usage import Usage
 from .harness import MachineHarness, calls, config
 
+# Feeds one event to a run.
 Deed = Callable[[MachineHarness], object]
-"""Feeds one event to a run."""
 
+# A hook at each place, but at the end of a session.
 HOOKS = tuple([HookSpec(name=hook.value, hook=hook) for hook in Hook if hook is not Hook.SESSION_END])
-"""A hook at each place, but at the end of a session."""
 
+# A prompt long enough to be summarised.
 LONG_PROMPT = "do it " * 200
-"""A prompt long enough to be summarised."""
 
 
 def _hooked(*places: Hook, **settings: Any) -> Config:  # noqa: ANN401  # the fields of `Config`, which checks them
@@ -106,8 +106,8 @@ _WAYS: dict[str, tuple[Config, *tuple[Deed, ...]]] = {
     "done": (_PLAIN, _do("say", "done")),
 }
 
+# The names of all fixtures: the label of the state and, behind a comma, what is special.
 PLACES = tuple(_WAYS)
-"""The names of all fixtures: the label of the state and, behind a comma, what is special."""
 
 
 def run_at(place: str) -> MachineHarness:

@@ -30,8 +30,8 @@ def checks(lasts: Lasts = Lasts.SHARED) -> tuple[Check, ...]:
     return tuple([check for check in CHECKS if check.lasts <= lasts])
 
 
+# The sessions that a process appends to, all at once, until it is killed.
 SESSIONS = ("a", "b", "c")
-"""The sessions that a process appends to, all at once, until it is killed."""
 
 
 async def survives_kill(opens: str, place: str, kills: int = 3, *, seed: int = 0) -> int:

@@ -23,11 +23,11 @@ from ..performers.stores.base import SessionInfo, Store
 
 # The parts of a check
 
+# Characters of a value that an error shows.
 MOST_SHOWN = 200
-"""Characters of a value that an error shows."""
 
+# Opens a store, each time over what the one before has kept.
 Open = Callable[[], Store | Awaitable[Store]]
-"""Opens a store, each time over what the one before has kept."""
 
 
 class Lasts(IntEnum):
@@ -70,11 +70,11 @@ def same(what: str, found: object, promised: object) -> None:
         broken(what, found, promised)
 
 
+# Raises `BrokenStore` if the store it is given does not keep it; see `CHECKS`.
 Promise = Callable[..., Awaitable[None]]
-"""Raises `BrokenStore` if the store it is given does not keep it; see `CHECKS`."""
 
+# Opens one more store over the same contents, which is closed at the end of the check.
 Opened = Callable[[], Awaitable[Store]]
-"""Opens one more store over the same contents, which is closed at the end of the check."""
 
 
 @final
@@ -106,14 +106,14 @@ class Check:
 
 # Promises of every store
 
+# Seconds that the clock of a store may be off; beyond that it does not count from the epoch.
 DAY = 86_400.0
-"""Seconds that the clock of a store may be off; beyond that it does not count from the epoch."""
 
+# Names that look alike, or like a path, a pattern or SQL.
 ODD_NAMES = ("", " ", "a", "A", "a ", "a\0b", "a\0c", "%", "a'b", 'a"b', "../x", "naïve", "nai\u0308ve", "🦊")
-"""Names that look alike, or like a path, a pattern or SQL."""
 
+# Entries that look like an end of a line, of a text or of a file, or like SQL.
 ENTRIES = (b"", b"\0", b"\n", b"a\r\n\n", b"a\n", bytes(range(256)), b"'; drop table s; --", b"\xff\xfe")
-"""Entries that look like an end of a line, of a text or of a file, or like SQL."""
 
 LARGE = b"0123456789abcdef" * 200_000
 
@@ -344,8 +344,8 @@ async def a_deleted_session_is_gone_and_may_come_again(store: Store) -> None:
         same("the entries of another", await _kept(store, name), [b"old", b"older"])
 
 
+# Seconds in which work that was left behind would show.
 LATER = 0.05
-"""Seconds in which work that was left behind would show."""
 
 
 async def _everything(store: Store) -> dict[str, tuple[SessionInfo, list[bytes]]]:
@@ -506,6 +506,7 @@ async def many_may_make_the_place_at_once(share: Opened) -> None:
 
 _LASTS = {"store": Lasts.WHILE_OPEN, "reopen": Lasts.REOPENED, "share": Lasts.SHARED}
 
+# All promises above. As with fixtures of pytest, the name of its parameter says what one needs.
 CHECKS = tuple(
     [
         Check(name.replace("_", " "), _LASTS[next(iter(signature(promise).parameters))], promise)
@@ -513,4 +514,3 @@ CHECKS = tuple(
         if iscoroutinefunction(promise) and not name.startswith("_")
     ]
 )
-"""All promises above. As with fixtures of pytest, the name of its parameter says what one needs."""

@@ -19,34 +19,34 @@ from ..effects.pieces import Piece, TextPiece, merged
 from ..performers.models.lenient_json import Object, as_object, objects
 from ..performers.models.wire import AnswerEnd, Complete, Parser
 
+# The id of a call at OpenAI.
 CHAT_ID = re.compile(r"[^\s]{1,40}")
-"""The id of a call at OpenAI."""
 
+# The id of a call at Anthropic.
 MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+")
-"""The id of a call at Anthropic."""
 
+# The name of a tool; Anthropic accepts longer ones, too.
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The name of a tool; Anthropic accepts longer ones, too."""
 
 DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,(.+)", re.DOTALL)
 
+# The images that Anthropic accepts.
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The images that Anthropic accepts."""
 
+# The types of thinking blocks at Anthropic.
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""The types of thinking blocks at Anthropic."""
 
+# The least thinking tokens that a request to Anthropic may ask for.
 LEAST_THINKING = 1_024
-"""The least thinking tokens that a request to Anthropic may ask for."""
 
+# The most cache markers in one request to Anthropic.
 MARKERS = 4
-"""The most cache markers in one request to Anthropic."""
 
+# Characters of a value that a fault shows.
 MAX_SHOWN = 200
-"""Characters of a value that a fault shows."""
 
+# Random splits that a body is read at.
 SPLITS = 20
-"""Random splits that a body is read at."""
 
 
 # OpenAI's chat completions
