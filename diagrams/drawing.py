@@ -119,12 +119,12 @@ class _Canvas:
             *at,
         )
 
-    def notes(self, at: Point, lines: Iterable[str]) -> int:
-        """Put small *lines* below a point; return where the next one would be."""
+    def lines(self, at: Point, lines: Iterable[str], face: Face = SMALL_FACE, step: int = NOTE_STEP) -> int:
+        """Put *lines* below a point; return where the next one would be."""
         x, y = at
         for line in lines:
-            y += NOTE_STEP
-            self.text((x, y), line, SMALL_FACE)
+            y += step
+            self.text((x, y), line, face)
         return y
 
     def box(self, at: Point, width: int, height: int, look: NodeLook, radius: int = 4) -> None:
@@ -219,13 +219,13 @@ def _draw_overview(canvas: _Canvas, picture: Picture) -> None:
         for ends in ((hub.id, node.id), (node.id, hub.id)):
             if ends in events:
                 lines = SMALL_FACE.lines_of(", ".join(events[ends]), GAP_WIDTH - 30)
-                beside = canvas.notes((left + HUB_WIDTH + 14, beside), lines) + 6
+                beside = canvas.lines((left + HUB_WIDTH + 14, beside), lines) + 6
                 arrow = [(left + HUB_WIDTH, beside), (x, beside)]
                 canvas.line(*(arrow if ends[0] == hub.id else arrow[::-1]))
         for other in column[: max(index - 1, 0)] + column[index + 2 :]:
             if names := events.get((node.id, other.id)):
                 lines = SMALL_FACE.lines_of(", ".join(names), LEAP_WIDTH)
-                port = canvas.notes((x + BOX_WIDTH + 8, port), lines) + 6
+                port = canvas.lines((x + BOX_WIDTH + 8, port), lines) + 6
                 canvas.starts[other.id].append((x + BOX_WIDTH, port))
         y = _draw_state(canvas, (x, y), picture, node, (BOX_WIDTH, max(beside, port) + 10 - y))
         for below in column[index + 1 : index + 2]:
@@ -245,7 +245,7 @@ def _draw_between(canvas: _Canvas, at: Point, events: Mapping[Ends, list[str]], 
         middle = x + 30 + index * BOX_WIDTH // 2
         arrow = [(middle, y), (middle, end)]
         canvas.line(*(arrow if pair == ends else arrow[::-1]))
-        canvas.notes((middle + 8, y + 4), events[pair])
+        canvas.lines((middle + 8, y + 4), events[pair])
     return end
 
 
@@ -262,8 +262,7 @@ def _draw_state(canvas: _Canvas, at: Point, picture: Picture, node: Node, size: 
     height = max(height, text + 8 + 26 * len(rows))
     canvas.box(at, width, height, NODE_LOOKS[node.kind], radius=8)
     canvas.text((x + 12, y + 22), node.text, TITLE_FACE)
-    for index, line in enumerate(caption):
-        canvas.text((x + 12, y + 40 + LINE_STEP * index), line, QUIET_FACE)
+    canvas.lines((x + 12, y + 40 - LINE_STEP), caption, QUIET_FACE, LINE_STEP)
     for index, row in enumerate(rows):
         middle = y + text + (2 * index + 1) * (height - text) // (2 * len(rows))
         right = x + 12
@@ -303,7 +302,7 @@ def _draw_sources(canvas: _Canvas, at: Point, picture: Picture, card: Node) -> i
             canvas.text((MARGIN + 8, y + 16), origin.text, HEADING_FACE)
             middle = y + HEAD_HEIGHT // 2
             canvas.line((MARGIN + SOURCE_WIDTH, middle), (x - STUB, middle), (x - STUB, head[1]), head)
-            y = canvas.notes((MARGIN + 8, y + 18), lines) + 16
+            y = canvas.lines((MARGIN + 8, y + 18), lines) + 16
     return y
 
 
@@ -329,9 +328,7 @@ def _draw_card(canvas: _Canvas, at: Point, picture: Picture, card: Node) -> int:
         y += 2
         for event, lines in rows:
             canvas.text((x + 10, y + LINE_STEP), event)
-            for line in lines:
-                y += LINE_STEP
-                canvas.text((x + EVENT_WIDTH, y), line, QUIET_FACE)
+            y = canvas.lines((x + EVENT_WIDTH, y), lines, QUIET_FACE, LINE_STEP)
         y += 10
     return y
 

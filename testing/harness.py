@@ -120,7 +120,8 @@ class MachineHarness:
 
     def _happens(self, kind: type, **fields: Any) -> tuple[Effect, ...]:  # noqa: ANN401  # of all types that events have
         """Feed an event of *kind* with these *fields*."""
-        return self.feed(kind(at=self._tick(), **fields))
+        # Events apart in time, so that what depends on durations and deadlines shows.
+        return self.feed(kind(at=self.now + 1.0, **fields))
 
     def stream(self, *pieces: Piece) -> tuple[Effect, ...]:
         """The model streams *pieces* and has not finished."""
@@ -204,15 +205,15 @@ class MachineHarness:
 
     def send(self, text: str, sender: str = "") -> tuple[Effect, ...]:
         """A person sends another prompt."""
-        return self._happens(events.UserSent, id=f"sender-{self._tick()}", text=text, sender=sender)
+        return self._happens(events.UserSent, id=f"sender-{self.now + 1.0}", text=text, sender=sender)
 
     def steer(self, text: str, how: Steering = Steering.AFTER_TOOL) -> tuple[Effect, ...]:
         """A person steers the run."""
-        return self._happens(events.UserSteered, id=f"steer-{self._tick()}", text=text, how=how)
+        return self._happens(events.UserSteered, id=f"steer-{self.now + 1.0}", text=text, how=how)
 
     def change(self, change: Change) -> tuple[Effect, ...]:
         """A person changes a setting."""
-        return self._happens(events.ControlReceived, id=f"control-{self._tick()}", change=change)
+        return self._happens(events.ControlReceived, id=f"control-{self.now + 1.0}", change=change)
 
     def cancel(self, tool: str) -> tuple[Effect, ...]:
         """A person cancels the first call of *tool* that is not over."""
@@ -283,10 +284,6 @@ class MachineHarness:
     def talk(self) -> list[tuple[str, str]]:
         """Role and text of every message of the history."""
         return [(message.role.value, message.text) for message in self.machine.memory.history]
-
-    def _tick(self) -> float:
-        # Events apart in time, so that what depends on durations and deadlines shows.
-        return self.now + 1.0
 
     @property
     def _open(self) -> str:

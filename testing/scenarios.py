@@ -260,13 +260,8 @@ def with_settings(base: config.Config, phrase: Phrase) -> config.Config:
     """*base* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
     for word in phrase.words[1:]:
         base = decode(text_of(word).encode(), config.Config, "this JSON")
-    options = phrase.options
-    policy = {name: _plain(value) for name, value in options.items() if name in _POLICY}
-    fields = {
-        name: _SETTINGS[name](value) if name in _SETTINGS else _plain(value)
-        for name, value in options.items()
-        if name not in _POLICY
-    }
+    fields = {name: _SETTINGS.get(name, _plain)(value) for name, value in phrase.options.items()}
+    policy = {name: fields.pop(name) for name in _POLICY & fields.keys()}
     return attrs.evolve(base, policy=attrs.evolve(base.policy, **policy), **fields)
 
 
@@ -277,15 +272,11 @@ def text_of(word: Value) -> str:
 
 def _plain(value: Value) -> Any:  # noqa: ANN401  # whatever the setting takes, which checks it
     """*value* as a number, true, false or None where it is a bare word that says so, else as text."""
-    match value:
-        case "none":
-            return None
-        case str() if re.fullmatch(r"true|false|-?\d+(\.\d+)?", value):
-            return json.loads(value)
-        case tuple():
-            return tuple([_plain(word) for phrase in value for word in phrase.words])
-        case _:
-            return text_of(value)
+    if isinstance(value, tuple):
+        return tuple([_plain(word) for phrase in value for word in phrase.words])
+    if isinstance(value, str) and re.fullmatch(r"none|true|false|-?\d+(\.\d+)?", value):
+        return json.loads(value.replace("none", "null"))
+    return text_of(value)
 
 
 def _phrases(value: Value) -> tuple[Phrase, ...]:

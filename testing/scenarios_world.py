@@ -263,10 +263,9 @@ class ScenarioWorld:
         match words[1:]:
             case ["streams", *words]:
                 # model streams "text", thinks "hm" "proof", calls pay "{\"a", more "mount\": 5}"
-                pieces, before = self._pieces(words), streamed(self._running.state).count
-                yield self._answer(
-                    events.ModelStreamed, request, before=before, count=len(pieces), pieces=pieces
-                )
+                pieces = self._pieces(words)
+                numbers = {"before": streamed(self._running.state).count, "count": len(pieces)}
+                yield self._answer(events.ModelStreamed, request, pieces=pieces, **numbers)
             case ["fails", str(failure), *message]:
                 # model fails server ["message"] [retry_after=30] [jitter=0.5] [used=10/5] [seconds=2]
                 fields = {"failure": events.Failure(failure), "message": _text(message, "as the story goes")}
@@ -285,15 +284,10 @@ class ScenarioWorld:
                 pass
 
     def _finished(self, pieces: tuple[Piece, ...], stop: str = "") -> Event:
-        before = streamed(self._running.state).pieces
-        called = any(isinstance(piece, CallPiece) for piece in before + pieces)
-        return self._answer(
-            events.ModelFinished,
-            self._request(requests.CallModel),
-            stop=stop or ("tool_use" if called else "end_turn"),
-            usage=self._usage(),
-            pieces=pieces,
-        )
+        called = any(isinstance(one, CallPiece) for one in streamed(self._running.state).pieces + pieces)
+        fields = {"stop": stop or ("tool_use" if called else "end_turn"), "usage": self._usage()}
+        request = self._request(requests.CallModel)
+        return self._answer(events.ModelFinished, request, pieces=pieces, **fields)
 
     def _pieces(self, words: list[Word]) -> tuple[Piece, ...]:
         """The pieces that phrases say; one that begins with no verb goes on with the verb before."""
@@ -343,9 +337,9 @@ class ScenarioWorld:
             case ["hook", *words]:
                 # hook guard denies "no" [about=pay], audit adds "text": those not named have nothing to say.
                 fired = self._request(requests.FireHook, self._option("about"))
-                answers = {name: HookSaid(name=name) for name in fired.names}
-                answers |= dict(map(_hook_said, (words, *self._others)))
-                yield self._answer(events.HookAnswered, fired, said=tuple(answers.values()))
+                said = {name: HookSaid(name=name) for name in fired.names}
+                said |= {one.name: one for one in map(_hook_said, (words, *self._others))}
+                yield self._answer(events.HookAnswered, fired, said=tuple(said.values()))
             case ["child", str(name), "spends"]:
                 # child kid spends [turns=1] [used=10/5] [seconds=2]: so far, and it goes on.
                 child = self._request(requests.RunAgent, name)
@@ -502,10 +496,9 @@ def _outcome(how: str, words: list[Word]) -> str:
     return _text(words, "ok" if how == "returns" else "error")
 
 
-def _hook_said(words: list[Word]) -> tuple[str, HookSaid]:
+def _hook_said(words: list[Word]) -> HookSaid:
     """What one hook says: ``guard denies "no" stop``, ``guard rewrites {}``, ``guard continues "why"``."""
-    name, fault, answer = text_of(words[0]), "", HookAnswer()
-    stop = words[-1:] == ["stop"]
+    name, stop = text_of(words[0]), words[-1:] == ["stop"]
     match words[1 : -1 if stop else None]:
         case ["allows" | "asks" | "denies" as verb, *reason]:
             answer = HookAnswer(verdict=_VERDICTS[verb], reason=_text(reason), interrupt=stop)
@@ -515,14 +508,14 @@ def _hook_said(words: list[Word]) -> tuple[str, HookSaid]:
             answer = HookAnswer(context=text)
         case ["continues", *reason]:
             answer = HookAnswer(go_on=True, reason=_text(reason))
-        case ["fails", Quoted(text=fault)]:
-            pass
+        case ["fails", Quoted(text=text)]:
+            return HookSaid(name=name, fault=text)
         case ["passes"]:
-            pass
+            answer = HookAnswer()
         case _:
             msg = f"hook {name} can allow, ask, deny, rewrite, add, continue, fail or pass"
             raise LookupError(msg)
-    return name, HookSaid(name=name, answer=answer, fault=fault)
+    return HookSaid(name=name, answer=answer)
 
 
 def as_driven(event: Event, open_requests: Mapping[str, Request]) -> Event:
