@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from html import escape
+from itertools import count
 from math import ceil
 from typing import NamedTuple, final
 
@@ -169,13 +170,11 @@ class _Canvas:
         ends = {
             to: sorted([self.heads[to][1], *(y for _, y in points)]) for to, points in self.starts.items()
         }
-        lanes: list[list[Point]] = []
+        lanes: defaultdict[int, list[Point]] = defaultdict(list)
         # Short lanes come first, so that long ones go around them.
         for target in sorted(ends, key=lambda target: ends[target][-1] - ends[target][0]):
             low, high = ends[target][0] - 8, ends[target][-1] + 8
-            free = (n for n, lane in enumerate(lanes) if all(high < a or b < low for a, b in lane))
-            if (chosen := next(free, len(lanes))) == len(lanes):
-                lanes.append([])
+            chosen = next(n for n in count() if all(high < a or b < low for a, b in lanes[n]))
             lanes[chosen].append((low, high))
             at, head = x + chosen * LANE, self.heads[target]
             for start in self.starts[target]:

@@ -82,13 +82,12 @@ class Picture:
     start: str = ""
 
     @property
-    def bundles(self) -> dict[tuple[str, str], tuple[Arrow, ...]]:
+    def bundles(self) -> dict[tuple[str, str], list[Arrow]]:
         """The arrows by the two nodes they join. Those that stay at one node come last."""
-        ends = dict.fromkeys((arrow.source, arrow.target) for arrow in self.arrows)
-        return {
-            pair: tuple([arrow for arrow in self.arrows if (arrow.source, arrow.target) == pair])
-            for pair in sorted(ends, key=lambda pair: pair[0] == pair[1])
-        }
+        bundles: dict[tuple[str, str], list[Arrow]] = {}
+        for arrow in sorted(self.arrows, key=lambda arrow: arrow.source == arrow.target):
+            bundles.setdefault((arrow.source, arrow.target), []).append(arrow)
+        return bundles
 
     def node(self, known: str) -> Node:
         """The node with the id *known*."""

@@ -70,9 +70,6 @@ def same(what: str, found: object, promised: object) -> None:
         broken(what, found, promised)
 
 
-# Raises `BrokenStore` if the store it is given does not keep it; see `CHECKS`.
-Promise = Callable[..., Awaitable[None]]
-
 # Opens one more store over the same contents, which is closed at the end of the check.
 Opened = Callable[[], Awaitable[Store]]
 
@@ -86,7 +83,7 @@ class Check:
 
     name: str
     lasts: Lasts
-    _promise: Promise
+    _promise: Callable[..., Awaitable[None]]
 
     def __str__(self) -> str:
         return self.name

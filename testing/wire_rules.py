@@ -58,8 +58,7 @@ def chat_faults(body: bytes) -> list[str]:
     messages = objects(request.get("messages"))
     faults += _common(request, messages)
     faults += _chat_order(messages)
-    for number, message in enumerate(messages):
-        faults += [f"message {number}: {fault}" for fault in _chat_message(message)]
+    faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _chat_message(one)]
     ids = [str(call.get("id")) for message in messages for call in objects(message.get("tool_calls"))]
     faults += _ids(ids, CHAT_ID)
     faults += _names(as_object(tool.get("function")).get("name") for tool in objects(request.get("tools")))
@@ -138,8 +137,7 @@ def messages_faults(body: bytes) -> list[str]:
     faults += _common(request, messages)
     faults += _messages_settings(request)
     faults += _messages_order(messages)
-    for number, message in enumerate(messages):
-        faults += [f"message {number}: {fault}" for fault in _messages_message(message)]
+    faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _messages_message(one)]
     uses = [block for message in messages for block in _blocks(message) if block.get("type") == "tool_use"]
     faults += _ids([str(use.get("id")) for use in uses], MESSAGES_ID)
     faults += _names(tool.get("name") for tool in objects(request.get("tools")))
@@ -200,14 +198,11 @@ def _messages_order(messages: Sequence[Object]) -> Iterator[str]:
 
 
 def _messages_message(message: Object) -> Iterator[str]:
-    blocks = _blocks(message)
+    blocks, role = _blocks(message), str(message.get("role"))
     if not blocks:
         yield f"its content is {message.get('content')!r}"
-        return
-    for block in blocks:
-        if not _is_block(block, str(message.get("role"))):
-            yield f"the block {_shown(block)}"
-    if blocks[-1].get("type") in THINKING:
+    yield from (f"the block {_shown(block)}" for block in blocks if not _is_block(block, role))
+    if blocks and blocks[-1].get("type") in THINKING:
         yield "it ends with thinking"
 
 
