@@ -11,8 +11,8 @@ from .pages import controls_page, states_page
 from .picture import pictures
 from .text import mermaid_of
 
+# The file that tells a checkout from another folder.
 CHECKOUT_MARK = "states/table.py"
-"""The file that tells a checkout from another folder."""
 
 
 def contents() -> dict[str, str]:

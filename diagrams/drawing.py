@@ -7,39 +7,25 @@ scales the letters to it. A viewer that cannot scale finds a fifth more room. Al
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from html import escape
+from itertools import count
 from math import ceil
-from typing import TYPE_CHECKING, final
+from typing import NamedTuple, final
 
-import attrs
+from .picture import KIND_WORDS, OVERVIEW, Node, NodeKind, Picture, caption_of, stage_of, state_of
 
-from .picture import (
-    KIND_WORDS,
-    OVERVIEW,
-    NodeKind,
-    Picture,
-    caption_of,
-    stage_of,
-    state_of,
-)
+Point = tuple[int, int]
+Ends = tuple[str, str]
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from .picture import Node
-
-    Point = tuple[int, int]
-    Ends = tuple[str, str]
-
+# The colour of text.
 INK = "#24292f"
-"""The colour of text."""
+# The colour of lines, and of text that is read second.
 GREY = "#6a737d"
-"""The colour of lines, and of text that is read second."""
 
 
-@final
-@attrs.frozen
-class NodeLook:
+class NodeLook(NamedTuple):
     """The colours of a node. They differ in lightness too, for readers who see few colours."""
 
     fill: str
@@ -56,17 +42,17 @@ NODE_LOOKS = {
 
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 WIDTHS = "222'ijl 278!,./:;ftI 333()-r 500ckvxyzsJ 611FTZ 667ABEKPSVXY 722CDHNRUw 778GOQ 833Mm 944W"
+# How wide letters are in Helvetica, in thousandths of the font size. The others have 556.
 WIDTH_OF = {" ": 278} | {letter: int(part[:3]) for part in WIDTHS.split() for letter in part[3:]}
-"""How wide letters are in Helvetica, in thousandths of the font size. The others have 556."""
 
+# From one line to the next, in the rows of a card and in the events beside an arrow.
 LINE_STEP, NOTE_STEP = 16, 12
-"""From one line to the next, in the rows of a card and in the events beside an arrow."""
+# Around the picture; a short arrow; from one lane to the next.
 MARGIN, STUB, LANE = 16, 26, 11
-"""Around the picture; a short arrow; from one lane to the next."""
+# The overview: the first state, the arrows beside it, the other states, the events of leaping arrows.
 HUB_WIDTH, GAP_WIDTH, BOX_WIDTH, LEAP_WIDTH = 130, 230, 252, 112
-"""The overview: the first state, the arrows beside it, the other states, the events of leaping arrows."""
+# A detail: where a stage is entered from, the columns of a card, and the height of its head.
 SOURCE_WIDTH, EVENT_WIDTH, WHY_WIDTH, HEAD_HEIGHT = 186, 120, 340, 26
-"""A detail: where a stage is entered from, the columns of a card, and the height of its head."""
 
 
 def svg_of(picture: Picture) -> str:
@@ -76,9 +62,7 @@ def svg_of(picture: Picture) -> str:
     return canvas.svg(picture.name)
 
 
-@final
-@attrs.frozen
-class Face:
+class Face(NamedTuple):
     """How a text looks."""
 
     size: int
@@ -120,7 +104,7 @@ class _Canvas:
         self.elements: list[str] = []
         self.right = self.bottom = 0
         # Lines to a target in the picture wait here until all boxes are drawn, and then share a lane.
-        self.starts: dict[str, list[Point]] = {}
+        self.starts: defaultdict[str, list[Point]] = defaultdict(list)
         self.heads: dict[str, Point] = {}
 
     def _add(self, element: str, right: int, bottom: int) -> None:
@@ -136,12 +120,12 @@ class _Canvas:
             *at,
         )
 
-    def notes(self, at: Point, lines: Iterable[str]) -> int:
-        """Put small *lines* below a point; return where the next one would be."""
+    def lines(self, at: Point, lines: Iterable[str], face: Face = SMALL_FACE, step: int = NOTE_STEP) -> int:
+        """Put *lines* below a point; return where the next one would be."""
         x, y = at
         for line in lines:
-            y += NOTE_STEP
-            self.text((x, y), line, SMALL_FACE)
+            y += step
+            self.text((x, y), line, face)
         return y
 
     def box(self, at: Point, width: int, height: int, look: NodeLook, radius: int = 4) -> None:
@@ -186,13 +170,11 @@ class _Canvas:
         ends = {
             to: sorted([self.heads[to][1], *(y for _, y in points)]) for to, points in self.starts.items()
         }
-        lanes: list[list[Point]] = []
+        lanes: defaultdict[int, list[Point]] = defaultdict(list)
         # Short lanes come first, so that long ones go around them.
         for target in sorted(ends, key=lambda target: ends[target][-1] - ends[target][0]):
             low, high = ends[target][0] - 8, ends[target][-1] + 8
-            free = (n for n, lane in enumerate(lanes) if all(high < a or b < low for a, b in lane))
-            if (chosen := next(free, len(lanes))) == len(lanes):
-                lanes.append([])
+            chosen = next(n for n in count() if all(high < a or b < low for a, b in lanes[n]))
             lanes[chosen].append((low, high))
             at, head = x + chosen * LANE, self.heads[target]
             for start in self.starts[target]:
@@ -236,16 +218,14 @@ def _draw_overview(canvas: _Canvas, picture: Picture) -> None:
         for ends in ((hub.id, node.id), (node.id, hub.id)):
             if ends in events:
                 lines = SMALL_FACE.lines_of(", ".join(events[ends]), GAP_WIDTH - 30)
-                beside = canvas.notes((left + HUB_WIDTH + 14, beside), lines) + 6
+                beside = canvas.lines((left + HUB_WIDTH + 14, beside), lines) + 6
                 arrow = [(left + HUB_WIDTH, beside), (x, beside)]
                 canvas.line(*(arrow if ends[0] == hub.id else arrow[::-1]))
         for other in column[: max(index - 1, 0)] + column[index + 2 :]:
             if names := events.get((node.id, other.id)):
-                port = (
-                    canvas.notes((x + BOX_WIDTH + 8, port), SMALL_FACE.lines_of(", ".join(names), LEAP_WIDTH))
-                    + 6
-                )
-                canvas.starts.setdefault(other.id, []).append((x + BOX_WIDTH, port))
+                lines = SMALL_FACE.lines_of(", ".join(names), LEAP_WIDTH)
+                port = canvas.lines((x + BOX_WIDTH + 8, port), lines) + 6
+                canvas.starts[other.id].append((x + BOX_WIDTH, port))
         y = _draw_state(canvas, (x, y), picture, node, (BOX_WIDTH, max(beside, port) + 10 - y))
         for below in column[index + 1 : index + 2]:
             y = _draw_between(canvas, (x, y), events, (node.id, below.id))
@@ -264,7 +244,7 @@ def _draw_between(canvas: _Canvas, at: Point, events: Mapping[Ends, list[str]], 
         middle = x + 30 + index * BOX_WIDTH // 2
         arrow = [(middle, y), (middle, end)]
         canvas.line(*(arrow if pair == ends else arrow[::-1]))
-        canvas.notes((middle + 8, y + 4), events[pair])
+        canvas.lines((middle + 8, y + 4), events[pair])
     return end
 
 
@@ -281,8 +261,7 @@ def _draw_state(canvas: _Canvas, at: Point, picture: Picture, node: Node, size: 
     height = max(height, text + 8 + 26 * len(rows))
     canvas.box(at, width, height, NODE_LOOKS[node.kind], radius=8)
     canvas.text((x + 12, y + 22), node.text, TITLE_FACE)
-    for index, line in enumerate(caption):
-        canvas.text((x + 12, y + 40 + LINE_STEP * index), line, QUIET_FACE)
+    canvas.lines((x + 12, y + 40 - LINE_STEP), caption, QUIET_FACE, LINE_STEP)
     for index, row in enumerate(rows):
         middle = y + text + (2 * index + 1) * (height - text) // (2 * len(rows))
         right = x + 12
@@ -322,7 +301,7 @@ def _draw_sources(canvas: _Canvas, at: Point, picture: Picture, card: Node) -> i
             canvas.text((MARGIN + 8, y + 16), origin.text, HEADING_FACE)
             middle = y + HEAD_HEIGHT // 2
             canvas.line((MARGIN + SOURCE_WIDTH, middle), (x - STUB, middle), (x - STUB, head[1]), head)
-            y = canvas.notes((MARGIN + 8, y + 18), lines) + 16
+            y = canvas.lines((MARGIN + 8, y + 18), lines) + 16
     return y
 
 
@@ -348,9 +327,7 @@ def _draw_card(canvas: _Canvas, at: Point, picture: Picture, card: Node) -> int:
         y += 2
         for event, lines in rows:
             canvas.text((x + 10, y + LINE_STEP), event)
-            for line in lines:
-                y += LINE_STEP
-                canvas.text((x + EVENT_WIDTH, y), line, QUIET_FACE)
+            y = canvas.lines((x + EVENT_WIDTH, y), lines, QUIET_FACE, LINE_STEP)
         y += 10
     return y
 
@@ -365,4 +342,4 @@ def _draw_target(canvas: _Canvas, at: Point, target: Node, card: Node) -> None:
     canvas.line((x, y), (x + STUB, y))
     right = canvas.chip((x + STUB, y), target.text, target.kind)
     if state_of(target.text) == state_of(card.text):
-        canvas.starts.setdefault(target.id, []).append((right, y))
+        canvas.starts[target.id].append((right, y))

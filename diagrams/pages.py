@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from inspect import cleandoc
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from ..effects.events import Event, Post
-from ..states.table import IGNORED, TABLE, WELCOME
-from .picture import (
-    KIND_WORDS,
-    LABELS,
-    STATE_CLASSES,
-    kind_of,
-    labels_of,
-)
+from ..states.table import IGNORED, TABLE, WELCOME, Row
+from .picture import KIND_WORDS, LABELS, STATE_CLASSES, kind_of, labels_of
 from .text import mermaid
-
-if TYPE_CHECKING:
-    from ..states.table import Row
 
 NOTICE = "<!-- Written by `python -m turnwheel.diagrams`; change states/table.py and write it again. -->"
 STATES_TEXT = """
@@ -48,6 +39,7 @@ CELLS_TEXT = """
 A dash means no effect. Where a cell has several goals, the tables below say when each is reached. After
 `done` a prompt or a steer begins the next run, a changed setting holds for it, and all else is too late.
 """
+# How a person sends each input, in Python and in a terminal.
 SENT_BY = {
     "ApprovalGiven": "`session.approve`, `turnwheel approve` and `deny`",
     "UserSent": "`session.send`, `turnwheel send`",
@@ -56,7 +48,6 @@ SENT_BY = {
     "ControlReceived": "`session.control`, `turnwheel control`",
     "CallCancelled": "`session.cancel`, `turnwheel cancel`",
 }
-"""How a person sends each input, in Python and in a terminal."""
 
 
 def states_page() -> str:

@@ -20,14 +20,14 @@ from ..effects.events import ApprovalGiven, Entered
 from ..states.state import State
 from ..states.table import IGNORED, TABLE
 
+# The name of the overview; a detail has the name of its state.
 OVERVIEW = "machine"
-"""The name of the overview; a detail has the name of its state."""
 
+# Every label there is, in the order of the table.
 LABELS: tuple[str, ...] = tuple(dict.fromkeys([*(row.state for row in TABLE), *IGNORED]))
-"""Every label there is, in the order of the table."""
 
+# The seven states by their names, in the order of their union.
 STATE_CLASSES: dict[str, type[State]] = {state.__name__.lower(): state for state in get_args(State)}
-"""The seven states by their names, in the order of their union."""
 
 
 class NodeKind(StrEnum):
@@ -37,8 +37,8 @@ class NodeKind(StrEnum):
     WORLD = "world"
     PERSON = "person"
     END = "end"
+    # A state as a whole, whose stages may be of several kinds.
     BOX = "box"
-    """A state as a whole, whose stages may be of several kinds."""
 
 
 KIND_WORDS = {
@@ -82,13 +82,12 @@ class Picture:
     start: str = ""
 
     @property
-    def bundles(self) -> dict[tuple[str, str], tuple[Arrow, ...]]:
+    def bundles(self) -> dict[tuple[str, str], list[Arrow]]:
         """The arrows by the two nodes they join. Those that stay at one node come last."""
-        ends = dict.fromkeys((arrow.source, arrow.target) for arrow in self.arrows)
-        return {
-            pair: tuple([arrow for arrow in self.arrows if (arrow.source, arrow.target) == pair])
-            for pair in sorted(ends, key=lambda pair: pair[0] == pair[1])
-        }
+        bundles: dict[tuple[str, str], list[Arrow]] = {}
+        for arrow in sorted(self.arrows, key=lambda arrow: arrow.source == arrow.target):
+            bundles.setdefault((arrow.source, arrow.target), []).append(arrow)
+        return bundles
 
     def node(self, known: str) -> Node:
         """The node with the id *known*."""

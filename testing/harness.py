@@ -7,39 +7,17 @@ Below it are a configuration with a tool of each kind, and the calls that a mode
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, TypeVar, final
 
 import attrs
 
-from ..effects import Effect
+from ..effects import Effect, events
 from ..effects.config import Approval, ChildSpec, Config, ModelSpec, SideEffect, Steering, ToolKind, ToolSpec
-from ..effects.events import (
-    AgentFinished,
-    AgentProgressed,
-    ApprovalGiven,
-    CallCancelled,
-    ControlReceived,
-    Decision,
-    Event,
-    Failure,
-    HookAnswered,
-    InstructionsRead,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    ToolFinished,
-    ToolLost,
-    UserSent,
-    UserSteered,
-)
 from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import Outcome, StopReason
 from ..effects.notices import CallJudged
-from ..effects.pieces import CallPiece, Piece, TextPiece
+from ..effects.pieces import CallPiece, Piece, Rope, TextPiece
 from ..effects.records import Change
 from ..effects.requests import FireHook, RunTool, SetTimer
 from ..effects.usage import Spent, Usage
@@ -47,10 +25,10 @@ from ..engine.machine import Machine
 from ..engine.transition import ignored
 from ..states.batch.batch import Asked, Batch, Call, Running, RunningChild, Settled, Timer
 from ..states.context import Memory
-from ..states.state import Done
+from ..states.state import Done, State
 from .steps import steps
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Effect)
 
 
 def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of all types that its fields have
@@ -63,15 +41,13 @@ def remember(memory: Memory, **changes: Any) -> Memory:  # noqa: ANN401  # of al
     return attrs.evolve(memory, **groups, **changes)
 
 
-TEST_MODEL = ModelSpec(name="wire:model")
-"""A model for tests: no price, the usual window."""
-
+# The usage of an answer unless a test gives another.
 USED = Usage(input=10, output=5)
-"""The usage of an answer unless a test gives another."""
 
+# The schema of a tool that needs a path and takes any other argument.
 PATH = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
-"""The schema of a tool that needs a path and takes any other argument."""
 
+# One tool of each kind: two reads, a write, an edit, one that never needs approval, two for children.
 TOOLS = (
     ToolSpec(name="look", schema=PATH, side_effect=SideEffect.READ_ONLY),
     ToolSpec(name="peek", schema=PATH, side_effect=SideEffect.READ_ONLY, approval=Approval.ALWAYS),
@@ -81,12 +57,11 @@ TOOLS = (
     ToolSpec(name="send", kind=ToolKind.AGENT, approval=Approval.NEVER),
     ToolSpec(name="hire", kind=ToolKind.AGENT),
 )
-"""One tool of each kind: two reads, a write, an edit, one that never needs approval, two for children."""
 
+# A child with the read-only tools of its parent, and one that names its tools.
 CHILDREN = (ChildSpec(name="kid"), ChildSpec(name="heir", tools=("write", "send", "nowhere")))
-"""A child with the read-only tools of its parent, and one that names its tools."""
 
-_CONFIG = Config(model=TEST_MODEL, tools=TOOLS, children=CHILDREN)
+_CONFIG = Config(model=ModelSpec(name="wire:model"), tools=TOOLS, children=CHILDREN)
 
 
 def config(**settings: Any) -> Config:  # noqa: ANN401  # the fields of `Config`, which checks them
@@ -102,6 +77,12 @@ def call(index: int, tool: str, /, **arguments: object) -> CallPiece:
 def calls(*tools: str, path: str = "a") -> list[CallPiece]:
     """Complete calls of *tools*, in order, with arguments that fit any of `TOOLS`."""
     return [call(index, tool, path=path, agent="kid", prompt="go") for index, tool in enumerate(tools)]
+
+
+def streamed(state: State) -> Rope:
+    """The pieces of an answer that have arrived in *state*."""
+    rope: Rope = getattr(getattr(state, "stage", state), "pieces", Rope.of())
+    return rope
 
 
 @final
@@ -129,7 +110,7 @@ class MachineHarness:
 
     # Events
 
-    def feed(self, event: Event) -> tuple[Effect, ...]:
+    def feed(self, event: events.Event) -> tuple[Effect, ...]:
         """Feed *event*."""
         self.now = max(self.now, event.at)
         self.rows = [step.row for step in steps(self.machine, event) if not ignored(step.effects)]
@@ -137,18 +118,16 @@ class MachineHarness:
         self.told += self.effects
         return self.effects
 
+    def _happens(self, kind: type, **fields: Any) -> tuple[Effect, ...]:  # noqa: ANN401  # of all types that events have
+        """Feed an event of *kind* with these *fields*."""
+        # Events apart in time, so that what depends on durations and deadlines shows.
+        return self.feed(kind(at=self.now + 1.0, **fields))
+
     def stream(self, *pieces: Piece) -> tuple[Effect, ...]:
         """The model streams *pieces* and has not finished."""
-        state = self.machine.state
-        before = getattr(state, "pieces", getattr(getattr(state, "stage", None), "pieces", None))
-        return self.feed(
-            ModelStreamed(
-                at=self._tick(),
-                request=state.open[0],
-                before=0 if before is None else before.count,
-                count=len(pieces),
-                pieces=pieces,
-            )
+        before = streamed(self.machine.state).count
+        return self._happens(
+            events.ModelStreamed, request=self._open, before=before, count=len(pieces), pieces=pieces
         )
 
     def say(
@@ -158,66 +137,50 @@ class MachineHarness:
         said = tuple([TextPiece(piece) if isinstance(piece, str) else piece for piece in pieces])
         called = any(isinstance(piece, CallPiece) for piece in said)
         ended = stop or (StopReason.TOOL_USE if called else StopReason.END_TURN)
-        request = self.machine.state.open[0]
-        return self.feed(
-            ModelFinished(at=self._tick(), request=request, stop=ended, usage=usage, pieces=said)
-        )
+        return self._happens(events.ModelFinished, request=self._open, stop=ended, usage=usage, pieces=said)
 
     def fail(
         self,
-        failure: Failure,
+        failure: events.Failure,
         *,
         retry_after: float | None = None,
         jitter: float = 0.0,
         usage: Usage | None = None,
     ) -> tuple[Effect, ...]:
         """The call of the model fails."""
-        request = self.machine.state.open[0]
-        return self.feed(
-            ModelFailed(
-                at=self._tick(),
-                request=request,
-                failure=failure,
-                message="as told",
-                retry_after=retry_after,
-                jitter=jitter,
-                usage=usage,
-            )
-        )
+        more = {"message": "as told", "retry_after": retry_after, "jitter": jitter, "usage": usage}
+        return self._happens(events.ModelFailed, request=self._open, failure=failure, **more)
 
     def end(
         self, tool: str, content: str = "fine", outcome: Outcome = Outcome.OK, *, seconds: float = 0.0
     ) -> tuple[Effect, ...]:
         """The first running call of *tool* ends."""
-        request = self._waiting(tool, Running)
-        return self.feed(
-            ToolFinished(at=self._tick(), request=request, content=content, outcome=outcome, seconds=seconds)
-        )
+        ended = {"content": content, "outcome": outcome, "seconds": seconds}
+        return self._happens(events.ToolFinished, request=self._waiting(tool, Running), **ended)
 
     def lose(self, tool: str) -> tuple[Effect, ...]:
         """The process of the first running call of *tool* died: the tool may have run."""
-        return self.feed(ToolLost(at=self._tick(), request=self._waiting(tool, Running)))
+        return self._happens(events.ToolLost, request=self._waiting(tool, Running))
 
     def report(self, tool: str, content: str = "found it", spent: Spent = Spent()) -> tuple[Effect, ...]:  # noqa: B008  # a frozen value
         """The first child that *tool* started reports."""
         request = self._waiting(tool, RunningChild)
-        return self.feed(AgentFinished(at=self._tick(), request=request, content=content, spent=spent))
+        return self._happens(events.AgentFinished, request=request, content=content, spent=spent)
 
     def progress(self, tool: str, spent: Spent) -> tuple[Effect, ...]:
         """The first child that *tool* started has *spent* this much so far."""
-        request = self._waiting(tool, RunningChild)
-        return self.feed(AgentProgressed(at=self._tick(), request=request, spent=spent))
+        return self._happens(events.AgentProgressed, request=self._waiting(tool, RunningChild), spent=spent)
 
-    def decide(self, tool: str, decision: Decision, by: str = "") -> tuple[Effect, ...]:
+    def decide(self, tool: str, decision: events.Decision, by: str = "") -> tuple[Effect, ...]:
         """An approver decides the first open question about *tool*."""
         request = self._waiting(tool, Asked)
-        return self.feed(ApprovalGiven(at=self._tick(), request=request, decision=decision, by=by))
+        return self._happens(events.ApprovalGiven, request=request, decision=decision, by=by)
 
     def expire(self, tool: str) -> tuple[Effect, ...]:
         """The first open question about *tool* times out."""
         match self._call(tool, Asked).phase:
             case Asked(deadline=Timer(request=request, due=due)):
-                return self.feed(TimerFired(at=due, request=request))
+                return self.feed(events.TimerFired(at=due, request=request))
             case _:
                 msg = f"the question about {tool!r} waits for ever in {self.machine!r}"
                 raise LookupError(msg)
@@ -230,61 +193,55 @@ class MachineHarness:
         """
         asked = self._asked(tool)
         said = [_said(name, answer) for name, answer in zip_longest(asked.names, answers) if name is not None]
-        return self.feed(HookAnswered(at=self._tick(), request=asked.id, said=tuple(said)))
+        return self._happens(events.HookAnswered, request=asked.id, said=tuple(said))
 
     def read(self, text: str, *faults: str) -> tuple[Effect, ...]:
         """The instruction files are read: they hold *text*."""
-        request = self.machine.state.open[0]
-        return self.feed(InstructionsRead(at=self._tick(), request=request, text=text, faults=faults))
+        return self._happens(events.InstructionsRead, request=self._open, text=text, faults=faults)
 
     def interrupt(self) -> tuple[Effect, ...]:
         """A person interrupts the run."""
-        return self.feed(Interrupted(at=self._tick()))
+        return self._happens(events.Interrupted)
 
     def send(self, text: str, sender: str = "") -> tuple[Effect, ...]:
         """A person sends another prompt."""
-        at = self._tick()
-        return self.feed(UserSent(at=at, id=f"sender-{at}", text=text, sender=sender))
+        return self._happens(events.UserSent, id=f"sender-{self.now + 1.0}", text=text, sender=sender)
 
     def steer(self, text: str, how: Steering = Steering.AFTER_TOOL) -> tuple[Effect, ...]:
         """A person steers the run."""
-        at = self._tick()
-        return self.feed(UserSteered(at=at, id=f"steer-{at}", text=text, how=how))
+        return self._happens(events.UserSteered, id=f"steer-{self.now + 1.0}", text=text, how=how)
 
     def change(self, change: Change) -> tuple[Effect, ...]:
         """A person changes a setting."""
-        at = self._tick()
-        return self.feed(ControlReceived(at=at, id=f"control-{at}", change=change))
+        return self._happens(events.ControlReceived, id=f"control-{self.now + 1.0}", change=change)
 
     def cancel(self, tool: str) -> tuple[Effect, ...]:
         """A person cancels the first call of *tool* that is not over."""
-        return self.feed(CallCancelled(at=self._tick(), call=self._call(tool).call.id))
+        return self._happens(events.CallCancelled, call=self._call(tool).call.id)
 
     def wake(self, due: float | None = None) -> tuple[Effect, ...]:
         """The open timer fires, at *due* or at its own time."""
-        request = self.machine.state.open[0]
         if due is None:
-            due = next(timer.due for timer in self.all(SetTimer) if timer.id == request)
-        return self.feed(TimerFired(at=due, request=request))
+            due = next(timer.due for timer in self.all(SetTimer) if timer.id == self._open)
+        return self.feed(events.TimerFired(at=due, request=self._open))
 
     def work(self, *pieces: Piece | str, content: str = "fine", times: int = 1) -> None:
         """The model answers with *pieces* and each called tool ends with *content*, this many *times*."""
         for _ in range(times):
             self.say(*pieces)
             while isinstance(batch := getattr(self.machine.state, "batch", None), Batch):
-                self.end(
-                    next(one.call.name for one in batch.calls if isinstance(one.phase, Running)), content
-                )
+                running = [one.call.name for one in batch.calls if isinstance(one.phase, Running)]
+                self.end(running[0], content)
 
     # Outcomes
 
     def got(self, kind: type[E]) -> list[E]:
         """The last effects that are of *kind*."""
-        return _of(kind, self.effects)
+        return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def all(self, kind: type[E]) -> list[E]:
         """All effects so far that are of *kind*."""
-        return _of(kind, self.told)
+        return [effect for effect in self.told if isinstance(effect, kind)]
 
     @property
     def label(self) -> str:
@@ -328,9 +285,9 @@ class MachineHarness:
         """Role and text of every message of the history."""
         return [(message.role.value, message.text) for message in self.machine.memory.history]
 
-    def _tick(self) -> float:
-        # Events apart in time, so that what depends on durations and deadlines shows.
-        return self.now + 1.0
+    @property
+    def _open(self) -> str:
+        return self.machine.state.open[0]
 
     def _waiting(self, tool: str, phase: type[Running | RunningChild | Asked]) -> str:
         return str(self._call(tool, phase).open[0])
@@ -361,7 +318,3 @@ def _said(name: str, answer: HookAnswer | str | None) -> HookSaid:
     if isinstance(answer, str):
         return HookSaid(name=name, fault=answer)
     return HookSaid(name=name, answer=answer or HookAnswer())
-
-
-def _of(kind: type[E], effects: Iterable[object]) -> list[E]:
-    return [effect for effect in effects if isinstance(effect, kind)]

@@ -25,28 +25,17 @@ from typing import Any, Final, final
 
 import attrs
 
-from ..effects.config import (
-    ChildSpec,
-    Compaction,
-    Config,
-    Limits,
-    Loops,
-    ModelSpec,
-    Policy,
-    Price,
-    Retries,
-    ToolSpec,
-)
+from ..effects import config
 from ..effects.errors import TurnwheelError
 from ..effects.hooks import HookSpec
 from ..effects.permissions import Rule
 from ..engine.codec import decode
 
+# The line between commands and the recorded text.
 DIVIDER = "----"
-"""The line between commands and the recorded text."""
 
+# What a comment begins with that names the behaviours which a scenario shows.
 SHOWS = "# shows:"
-"""What a comment begins with that names the behaviours which a scenario shows."""
 
 
 @final
@@ -90,8 +79,8 @@ class Phrase:
     column: int = 1
 
 
+# What an option is set to; in brackets stand phrases.
 Value = Word | tuple[Phrase, ...]
-"""What an option is set to; in brackets stand phrases."""
 
 
 @final
@@ -112,7 +101,7 @@ class Scenario:
     name: str
     sentence: str
     shows: tuple[str, ...]
-    config: Config
+    config: config.Config
     blocks: tuple[tuple[Command, ...], ...]
     recorded: tuple[tuple[str, ...], ...]
 
@@ -121,27 +110,23 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
     """The scenario that *text* is; *name* stands in errors. Raises `ScenarioError` with line and column."""
     lines = text.split("\n")
     comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
-    shows = [line.removeprefix(SHOWS).split(",") for line in lines if line.startswith(SHOWS)]
+    shows = ",".join([line.removeprefix(SHOWS) for line in lines if line.startswith(SHOWS)])
     try:
         blocks = list(_blocks(lines))
         settings: list[Command] = []
-        while blocks and _is_settings(blocks[0][0]):
+        while blocks and all(command.phrases[0].words[:1] == ("agent",) for command in blocks[0][0]):
             settings += blocks.pop(0)[0]
-        config = configured(settings)
+        made = configured(settings)
     except ScenarioError as error:
         raise ScenarioError(error.problem, error.line, error.column, name) from error
     return Scenario(
         name=name,
         sentence=comments[0] if comments else "",
-        shows=tuple([key.strip() for keys in shows for key in keys]),
-        config=config,
+        shows=tuple([key.strip() for key in shows.split(",") if key]),
+        config=made,
         blocks=tuple([commands for commands, _ in blocks]),
         recorded=tuple([recorded for _, recorded in blocks]),
     )
-
-
-def _is_settings(commands: tuple[Command, ...]) -> bool:
-    return all(command.phrases[0].words[:1] == ("agent",) for command in commands)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[tuple[Command, ...], tuple[str, ...]]]:
@@ -185,7 +170,7 @@ def rewritten(text: str, recorded: Iterable[Iterable[str]]) -> str:
 
 # Words of a line
 
-_TOKEN = re.compile(r'\s*(?:([a-z_]+)=|([,()])|([^\s,()"{}]+)|(?=["{]))')
+_TOKEN = re.compile(r'\s*(?:(?P<name>[a-z_]+)=|(?P<mark>[,()]|$)|(?P<word>[^\s,()"{}]+)|(?=["{]))')
 _TIMES = re.compile(r"\*(\d+)")
 
 
@@ -200,38 +185,33 @@ class _Scanner:
         """The phrases up to *end*, a bracket, or up to the end of the line."""
         phrases: list[Phrase] = []
         words, options, column = list[Word](), dict[str, Value](), 1
-        while self._at < len(self._line):
-            name, mark, word = self._next()
-            if name:
-                options[name] = self._value()
-            elif mark:
-                if words or options or mark != end or phrases:  # nothing stands in (), not one empty phrase
-                    phrases.append(Phrase(words=tuple(words), options=options, column=column))
-                words, options, column = [], {}, self._at + 1
-                if mark == end:
-                    return tuple(phrases)
-                if mark != ",":
-                    msg = f"{mark} is not expected here"
-                    raise self._error(msg)
+        while True:
+            kind, text = self._next()
+            if kind == "name":
+                options[text] = self._value()
+            elif kind != "mark":
+                words.append(text or self._json())
             else:
-                words.append(word or self._json())
-        if end:
-            msg = "the bracket is not closed"
-            raise self._error(msg)
-        return (*phrases, Phrase(words=tuple(words), options=options, column=column))
+                if words or options or text != end or phrases:  # nothing stands in (), not one empty phrase
+                    phrases.append(Phrase(words=tuple(words), options=options, column=column))
+                if text == end:
+                    return tuple(phrases)
+                if text != ",":
+                    msg = f"{text} is not expected here" if text else "the bracket is not closed"
+                    raise self._error(msg)
+                words, options, column = [], {}, self._at + 1
 
     def _error(self, problem: str) -> ScenarioError:
         return ScenarioError(problem, self._number, self._at + 1)
 
-    def _next(self) -> tuple[str, str, str]:
-        """The name of an option, a mark or a bare word; none of them where a text or an object begins."""
+    def _next(self) -> tuple[str | None, str]:
+        """The name of an option, a mark or a bare word; nothing where a text or an object begins."""
         found = _TOKEN.match(self._line, self._at)
         if found is None:
             msg = f"no word begins with {self._line[self._at :].strip()[:1]!r}"
             raise self._error(msg)
         self._at = found.end()
-        name, mark, word = found.groups(default="")
-        return name, mark, word
+        return found.lastgroup, found[found.lastgroup] if found.lastgroup else ""
 
     def _json(self) -> Word:
         start = self._at
@@ -250,8 +230,8 @@ class _Scanner:
         if self._line[self._at : self._at + 1] == "(":
             self._at += 1
             return self.phrases(")")
-        name, mark, word = self._next()
-        if name or mark:
+        kind, word = self._next()
+        if kind in {"name", "mark"}:
             msg = "an option needs a value"
             raise self._error(msg)
         return word or self._json()
@@ -260,9 +240,9 @@ class _Scanner:
 # Settings
 
 
-def configured(commands: Iterable[Command], base: Config | None = None) -> Config:
-    """The configuration that lines of settings make of *base*, or of an agent without tools."""
-    made = Config(model=ModelSpec(name="main")) if base is None else base
+def configured(commands: Iterable[Command]) -> config.Config:
+    """The configuration that lines of settings make of an agent without tools."""
+    made = config.Config(model=config.ModelSpec(name="main"))
     for command in commands:
         for phrase in command.phrases:
             try:
@@ -273,21 +253,16 @@ def configured(commands: Iterable[Command], base: Config | None = None) -> Confi
     return made
 
 
-_POLICY: Final = frozenset(field.name for field in attrs.fields(Policy))
+_POLICY: Final = frozenset(field.name for field in attrs.fields(config.Policy))
 
 
-def with_settings(config: Config, phrase: Phrase) -> Config:
-    """*config* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
+def with_settings(base: config.Config, phrase: Phrase) -> config.Config:
+    """*base* with the options of *phrase*: its fields and those of its policy; or a whole one as JSON."""
     for word in phrase.words[1:]:
-        config = decode(text_of(word).encode(), Config, "this JSON")
-    options = phrase.options
-    policy = {name: _plain(value) for name, value in options.items() if name in _POLICY}
-    fields = {
-        name: _SETTINGS[name](value) if name in _SETTINGS else _plain(value)
-        for name, value in options.items()
-        if name not in _POLICY
-    }
-    return attrs.evolve(config, policy=attrs.evolve(config.policy, **policy), **fields)
+        base = decode(text_of(word).encode(), config.Config, "this JSON")
+    fields = {name: _SETTINGS.get(name, _plain)(value) for name, value in phrase.options.items()}
+    policy = {name: fields.pop(name) for name in _POLICY & fields.keys()}
+    return attrs.evolve(base, policy=attrs.evolve(base.policy, **policy), **fields)
 
 
 def text_of(word: Value) -> str:
@@ -297,15 +272,11 @@ def text_of(word: Value) -> str:
 
 def _plain(value: Value) -> Any:  # noqa: ANN401  # whatever the setting takes, which checks it
     """*value* as a number, true, false or None where it is a bare word that says so, else as text."""
-    match value:
-        case "none":
-            return None
-        case str() if re.fullmatch(r"true|false|-?\d+(\.\d+)?", value):
-            return json.loads(value)
-        case tuple():
-            return tuple([_plain(word) for phrase in value for word in phrase.words])
-        case _:
-            return text_of(value)
+    if isinstance(value, tuple):
+        return tuple([_plain(word) for phrase in value for word in phrase.words])
+    if isinstance(value, str) and re.fullmatch(r"none|true|false|-?\d+(\.\d+)?", value):
+        return json.loads(value.replace("none", "null"))
+    return text_of(value)
 
 
 def _phrases(value: Value) -> tuple[Phrase, ...]:
@@ -332,7 +303,7 @@ _TOOL_WORDS: Final[Mapping[Word, Mapping[str, Any]]] = {
 }
 
 
-def _tool(phrase: Phrase) -> ToolSpec:
+def _tool(phrase: Phrase) -> config.ToolSpec:
     """``look read_only never timeout=5 needs=path``, where *needs* is a text that it must be given."""
     fields = {name: _plain(value) for name, value in phrase.options.items()}
     for word in phrase.words[1:]:
@@ -345,11 +316,11 @@ def _tool(phrase: Phrase) -> ToolSpec:
         fields["schema"] = json.dumps(schema)
     if "resources" in fields:
         fields["resources"] = (fields["resources"],)
-    return ToolSpec(name=text_of(phrase.words[0]), **fields)
+    return config.ToolSpec(name=text_of(phrase.words[0]), **fields)
 
 
+# Kinds of tokens, in the order in which ``10/5`` has them; those left out are as if nothing was said.
 TOKENS: Final = ("input", "output", "cached", "cache_write", "reasoning")
-"""Kinds of tokens, in the order in which ``10/5`` has them; those left out are as if nothing was said."""
 
 
 def priced(text: str) -> dict[str, Any]:
@@ -357,21 +328,21 @@ def priced(text: str) -> dict[str, Any]:
     return {kind: number for kind, number in zip(TOKENS, text.split("/"), strict=False) if number}
 
 
-def _model(value: Value) -> ModelSpec:
+def _model(value: Value) -> config.ModelSpec:
     """``(main window=1000 price=1/5)``: USD per million tokens, in the order of `TOKENS`."""
     fields: dict[str, Any] = {"name": "main", **_fields(value, "name")}
     if (price := fields.pop("price", None)) is not None:
-        fields["price"] = Price(**priced(str(price)))
-    return ModelSpec(**fields)
+        fields["price"] = config.Price(**priced(str(price)))
+    return config.ModelSpec(**fields)
 
 
-def _child(phrase: Phrase) -> ChildSpec:
+def _child(phrase: Phrase) -> config.ChildSpec:
     """``kid tools=(look) turns=2 tokens=500``: limits stand beside the rest."""
     fields = _fields((phrase,), "name")
-    limits = {field.name: fields.pop(field.name, None) for field in attrs.fields(Limits)}
+    limits = {field.name: fields.pop(field.name, None) for field in attrs.fields(config.Limits)}
     if any(limits.values()):
-        fields["limits"] = Limits(**limits)
-    return ChildSpec(**fields)
+        fields["limits"] = config.Limits(**limits)
+    return config.ChildSpec(**fields)
 
 
 def _rule(phrase: Phrase) -> Rule:
@@ -385,6 +356,7 @@ def _each(make: Callable[[Phrase], object]) -> Callable[[Value], tuple[object, .
     return lambda value: tuple([make(phrase) for phrase in _phrases(value)])
 
 
+# How the settings are read that are more than a word.
 _SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
     "model": _model,
     "models": _each(lambda phrase: _model((phrase,))),
@@ -392,10 +364,9 @@ _SETTINGS: Final[Mapping[str, Callable[[Value], Any]]] = {
     "children": _each(_child),
     "rules": _each(_rule),
     "hooks": _each(lambda phrase: HookSpec(**_fields((phrase,), "name", "hook"))),
-    "limits": lambda value: Limits(**_fields(value)),
-    "session_limits": lambda value: Limits(**_fields(value)),
-    "retries": lambda value: Retries(**_fields(value)),
-    "compaction": lambda value: Compaction(**_fields(value)),
-    "loops": lambda value: Loops.never() if value == "never" else Loops(**_fields(value)),
+    "limits": lambda value: config.Limits(**_fields(value)),
+    "session_limits": lambda value: config.Limits(**_fields(value)),
+    "retries": lambda value: config.Retries(**_fields(value)),
+    "compaction": lambda value: config.Compaction(**_fields(value)),
+    "loops": lambda value: config.Loops.never() if value == "never" else config.Loops(**_fields(value)),
 }
-"""How the settings are read that are more than a word."""

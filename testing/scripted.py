@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Self, final
 
@@ -20,8 +21,8 @@ from ..effects.requests import CallModel, Purpose, RunTool
 from ..effects.usage import Usage
 from ..performers.base import PerformContext
 
+# The usage of a reply unless a script gives another.
 USAGE = Usage(input=10, output=5)
-"""The usage of a reply unless a script gives another."""
 
 
 @final
@@ -39,32 +40,30 @@ class Reply:
 
 def says(text: str, stop: StopReason = StopReason.END_TURN, usage: Usage = USAGE) -> Reply:
     """A reply of *text*, streamed word by word."""
-    words = [word + " " for word in text.split(" ")]
-    words[-1] = words[-1].removesuffix(" ")
-    return Reply(pieces=tuple([TextPiece(word) for word in words]), stop=stop, usage=usage)
+    return Reply(pieces=tuple(map(TextPiece, re.split("(?<= )", text))), stop=stop, usage=usage)
 
 
 def calls(*wishes: tuple[str, Mapping[str, object]], text: str = "", usage: Usage = USAGE) -> Reply:
     """A reply that calls tools, by pairs of name and arguments. *text* comes first."""
-    before: tuple[Piece, ...] = (TextPiece(text),) if text else ()
-    made = tuple(
-        [
-            CallPiece(index, f"call_{index}", name, json.dumps(arguments))
-            for index, (name, arguments) in enumerate(wishes)
-        ]
-    )
-    return Reply(pieces=before + made, stop=StopReason.TOOL_USE, usage=usage)
+    made = [
+        CallPiece(index, f"call_{index}", name, json.dumps(arguments))
+        for index, (name, arguments) in enumerate(wishes)
+    ]
+    return Reply(pieces=(*_text(text), *made), stop=StopReason.TOOL_USE, usage=usage)
 
 
 def fails(failure: Failure, after: str = "", retry_after: float | None = None) -> Reply:
     """A reply that fails after it has streamed *after*. *retry_after* is in seconds."""
-    pieces: tuple[Piece, ...] = (TextPiece(after),) if after else ()
-    return Reply(pieces=pieces, failure=failure, retry_after=retry_after)
+    return Reply(pieces=_text(after), failure=failure, retry_after=retry_after)
 
 
 def stalls(after: str = "") -> Reply:
     """A reply that streams *after* and then waits until it is cancelled."""
-    return Reply(pieces=(TextPiece(after),) if after else (), stalls=True)
+    return Reply(pieces=_text(after), stalls=True)
+
+
+def _text(text: str) -> tuple[Piece, ...]:
+    return (TextPiece(text),) if text else ()
 
 
 class ScriptEnded(AssertionError):
@@ -85,8 +84,8 @@ class ScriptedModel:
     *partial*, replies may be left over.
     """
 
+    # The models made since a test began, while a test framework watches them; see `pytest_plugin`.
     watched: ClassVar[list[ScriptedModel] | None] = None
-    """The models made since a test began, while a test framework watches them; see `pytest_plugin`."""
 
     def __init__(self, *replies: Reply, summary: str = "They talked.", partial: bool = False) -> None:
         self._replies = list(replies)
@@ -127,19 +126,15 @@ class ScriptedModel:
             at = scene.clock.now()
             scene.emit(ModelStreamed(at=at, request=request.id, before=before, count=1, pieces=(piece,)))
             await asyncio.sleep(0)
-        failure, retry_after = reply.failure, reply.retry_after
+        failure = reply.failure
         if reply.stalls:
             await _cancelled()
-            failure, retry_after = Failure.CANCELLED, None
+            failure = Failure.CANCELLED
+        at = scene.clock.now()
         if failure is None:
-            return ModelFinished(at=scene.clock.now(), request=request.id, stop=reply.stop, usage=reply.usage)
-        return ModelFailed(
-            at=scene.clock.now(),
-            request=request.id,
-            failure=failure,
-            message=f"scripted: {failure}",
-            retry_after=retry_after,
-        )
+            return ModelFinished(at=at, request=request.id, stop=reply.stop, usage=reply.usage)
+        message, wait = f"scripted: {failure}", reply.retry_after
+        return ModelFailed(at=at, request=request.id, failure=failure, message=message, retry_after=wait)
 
     def _next(self, request: CallModel) -> Reply:
         if not self._replies:

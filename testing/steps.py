@@ -18,7 +18,7 @@ from ..states.state import Done, State
 
 
 @final
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Transition:
     """One transition under *config*: state and memory before *event* and after it, and the *effects*."""
 
@@ -38,21 +38,12 @@ class Transition:
 
 def step(config: Config, state: State, memory: Memory, event: Event) -> Transition:
     """The transition from *state* on *event*."""
-    following, remembered, effects = advance(config, state, memory, event)
-    return Transition(
-        config=config,
-        state=state,
-        memory=memory,
-        event=event,
-        following=following,
-        remembered=remembered,
-        effects=effects,
-    )
+    return Transition(config, state, memory, event, *advance(config, state, memory, event))
 
 
-def steps(machine: Machine, event: Event | None) -> Iterator[Transition]:
+def steps(machine: Machine, event: Event | None, *, at: float = 0.0) -> Iterator[Transition]:
     """
-    The transitions that ``machine.advance(event)`` would make; the machine stays as it is.
+    The transitions that ``machine.advance(event, at=at)`` would make; the machine stays as it is.
 
     The first takes *event*; others follow while a state waits for nothing. Raises `InternalError`.
     """
@@ -60,7 +51,7 @@ def steps(machine: Machine, event: Event | None) -> Iterator[Transition]:
     for _ in range(MAX_ENTERED):
         if following is None and (state.open or isinstance(state, Done)):
             return
-        now = step(machine.config, state, memory, following or Entered(at=0.0 if event is None else event.at))
+        now = step(machine.config, state, memory, following or Entered(at=at if event is None else event.at))
         yield now
         state, memory, following = now.following, now.remembered, None
     msg = f"{MAX_ENTERED} states in a row waited for nothing, last {state.label}"

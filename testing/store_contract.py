@@ -18,35 +18,20 @@ import os
 import random
 import sys
 from inspect import isawaitable
-from typing import TYPE_CHECKING
 
-from . import store_promises
-from .store_promises import BrokenStore, Check, Lasts, Open, same
-
-if TYPE_CHECKING:
-    from ..performers.stores.base import Store
+from ..performers.stores.base import Store
+from .store_promises import CHECKS, BrokenStore, Check, Lasts, Open, same
 
 __all__ = ["BrokenStore", "Check", "Lasts", "Open", "checks", "survives_kill"]
-
-_PROMISES = {
-    Lasts.WHILE_OPEN: store_promises.PROMISES + store_promises.WHILE_OPEN,
-    Lasts.REOPENED: store_promises.REOPENED,
-    Lasts.SHARED: store_promises.SHARED,
-}
 
 
 def checks(lasts: Lasts = Lasts.SHARED) -> tuple[Check, ...]:
     """The promises of a store whose contents last so long."""
-    return tuple(
-        Check(promise.__name__.replace("_", " "), kind, promise)
-        for kind, promises in _PROMISES.items()
-        if kind <= lasts
-        for promise in promises
-    )
+    return tuple([check for check in CHECKS if check.lasts <= lasts])
 
 
+# The sessions that a process appends to, all at once, until it is killed.
 SESSIONS = ("a", "b", "c")
-"""The sessions that a process appends to, all at once, until it is killed."""
 
 
 async def survives_kill(opens: str, place: str, kills: int = 3, *, seed: int = 0) -> int:

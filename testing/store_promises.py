@@ -13,23 +13,21 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from enum import IntEnum
-from inspect import isawaitable
-from typing import TYPE_CHECKING, NoReturn, final
+from inspect import isawaitable, iscoroutinefunction, signature
+from typing import NoReturn, final
 
 import attrs
 
 from ..effects.errors import StoreConflict, StoreError
-
-if TYPE_CHECKING:
-    from ..performers.stores.base import SessionInfo, Store
+from ..performers.stores.base import SessionInfo, Store
 
 # The parts of a check
 
+# Characters of a value that an error shows.
 MOST_SHOWN = 200
-"""Characters of a value that an error shows."""
 
-Open = Callable[[], "Store | Awaitable[Store]"]
-"""Opens a store, each time over what the one before has kept."""
+# Opens a store, each time over what the one before has kept.
+Open = Callable[[], Store | Awaitable[Store]]
 
 
 class Lasts(IntEnum):
@@ -49,10 +47,8 @@ class BrokenStore(AssertionError):
     """A store broke a promise: about *what*, the check *found* one thing, and *promised* was another."""
 
     def __init__(self, what: str, found: object, promised: object) -> None:
-        self.what = what
-        self.found = found
-        self.promised = promised
         super().__init__(what, found, promised)
+        self.what, self.found, self.promised = what, found, promised
 
     def __str__(self) -> str:
         return f"{self.what}: {_shown(self.found)}, and promised is {_shown(self.promised)}"
@@ -74,24 +70,8 @@ def same(what: str, found: object, promised: object) -> None:
         broken(what, found, promised)
 
 
-@final
-class Stores:
-    """The stores of one check: it opens them over the same contents, and they are closed at its end."""
-
-    def __init__(self, opens: Open, stack: AsyncExitStack) -> None:
-        self._opens = opens
-        self._stack = stack
-
-    async def open(self) -> Store:
-        """Open a store; the second one has the contents of the first."""
-        opened = self._opens()
-        store = await opened if isawaitable(opened) else opened
-        self._stack.push_async_callback(store.close)
-        return store
-
-
-Promise = Callable[[Stores], Awaitable[None]]
-"""Raises `BrokenStore` if these stores do not keep it."""
+# Opens one more store over the same contents, which is closed at the end of the check.
+Opened = Callable[[], Awaitable[Store]]
 
 
 @final
@@ -103,7 +83,7 @@ class Check:
 
     name: str
     lasts: Lasts
-    _promise: Promise
+    _promise: Callable[..., Awaitable[None]]
 
     def __str__(self) -> str:
         return self.name
@@ -111,60 +91,43 @@ class Check:
     async def __call__(self, opens: Open) -> None:
         """Raise `BrokenStore` if the stores that *opens* opens do not keep this promise."""
         async with AsyncExitStack() as stack:
-            await self._promise(Stores(opens, stack))
+
+            async def one_more() -> Store:
+                opened = opens()
+                store = await opened if isawaitable(opened) else opened
+                stack.push_async_callback(store.close)
+                return store
+
+            await self._promise(await one_more() if self.lasts is Lasts.WHILE_OPEN else one_more)
 
 
 # Promises of every store
 
+# Seconds that the clock of a store may be off; beyond that it does not count from the epoch.
 DAY = 86_400.0
-"""Seconds that the clock of a store may be off; beyond that it does not count from the epoch."""
 
-SESSION_NAMES = (
-    "",
-    " ",
-    "a",
-    "A",
-    "a ",
-    "a\0b",
-    "a\0c",
-    "%",
-    "a'b",
-    'a"b',
-    "../x",
-    "naïve",
-    "nai\u0308ve",
-    "🦊",
-)
-"""Names that look alike, or like a path, a pattern or SQL."""
+# Names that look alike, or like a path, a pattern or SQL.
+ODD_NAMES = ("", " ", "a", "A", "a ", "a\0b", "a\0c", "%", "a'b", 'a"b', "../x", "naïve", "nai\u0308ve", "🦊")
 
-ENTRIES = (
-    b"",
-    b"\0",
-    b"\n",
-    b"a\r\n\n",
-    b"a\n",
-    bytes(range(256)),
-    b"'; drop table entries; --",
-    b"\xff\xfe",
-)
-"""Entries that look like an end of a line, of a text or of a file, or like SQL."""
+# Entries that look like an end of a line, of a text or of a file, or like SQL.
+ENTRIES = (b"", b"\0", b"\n", b"a\r\n\n", b"a\n", bytes(range(256)), b"'; drop table s; --", b"\xff\xfe")
 
 LARGE = b"0123456789abcdef" * 200_000
 
 
-async def kept(store: Store, session: str = "s", start: int = 0) -> list[bytes]:
+async def _kept(store: Store, session: str = "s", start: int = 0) -> list[bytes]:
     """The entries that *store* loads."""
     return list(await store.load(session, start))
 
 
-async def told(store: Store, session: str = "s") -> SessionInfo:
+async def _told(store: Store, session: str = "s") -> SessionInfo:
     """The line of *session* in the list of *store*."""
     found = [info for info in await store.list() if info.session == session]
     same(f"how often a session with entries is listed: {session!r}", len(found), 1)
     return found[0]
 
 
-async def refused(store: Store, expected: int, entries: Sequence[bytes], about: bytes | None = None) -> int:
+async def _refused(store: Store, expected: int, entries: Sequence[bytes], about: bytes | None = None) -> int:
     """The length that a conflict reports for session ``s`` to an append that expects another."""
     try:
         length = await store.append("s", expected, entries, about)
@@ -178,123 +141,112 @@ async def refused(store: Store, expected: int, entries: Sequence[bytes], about: 
 # What is kept
 
 
-async def entries_come_back_in_order(stores: Stores) -> None:
+async def entries_come_back_in_order(store: Store) -> None:
     """Several appends are loaded as one sequence."""
-    store = await stores.open()
     same("the length after the first two entries", await store.append("s", 0, [b"a", b"b"]), 2)
     same("the length after the third", await store.append("s", 2, (b"c",)), 3)
-    same("what is loaded", await kept(store), [b"a", b"b", b"c"])
+    same("what is loaded", await _kept(store), [b"a", b"b", b"c"])
 
 
-async def loading_starts_anywhere(stores: Stores) -> None:
+async def loading_starts_anywhere(store: Store) -> None:
     """`load` gives the entries at and behind its start, which may lie outside the session."""
-    store = await stores.open()
     await store.append("s", 0, [b"a"])
     await store.append("other", 0, [b"x", b"y"])
     await store.append("s", 1, [b"b", b"c"])
     for start, promised in [(0, 3), (1, 2), (2, 1), (3, 0), (9, 0), (2**70, 0), (-1, 3), (-9, 3)]:
         rest = [b"a", b"b", b"c"][3 - promised :]
-        same(f"what is loaded from {start}", await kept(store, "s", start), rest)
+        same(f"what is loaded from {start}", await _kept(store, "s", start), rest)
 
 
-async def an_unknown_session_is_empty(stores: Stores) -> None:
+async def an_unknown_session_is_empty(store: Store) -> None:
     """It loads as empty, is not listed and cannot be deleted."""
-    store = await stores.open()
-    same("the entries of a session that is not there", await kept(store, "unknown"), [])
+    same("the entries of a session that is not there", await _kept(store, "unknown"), [])
     same("the sessions", list(await store.list()), [])
     same("whether it was deleted", await store.delete("unknown"), promised=False)
     same("the sessions", list(await store.list()), [])
 
 
-async def a_session_is_there_once_it_has_an_entry(stores: Stores) -> None:
+async def a_session_is_there_once_it_has_an_entry(store: Store) -> None:
     """Appending no entries compares the length and leaves no trace."""
-    store = await stores.open()
     same("the length after nothing", await store.append("s", 0, []), 0)
     same("the length after nothing about something", await store.append("s", 0, [], b"about"), 0)
     same("the sessions", list(await store.list()), [])
     await store.append("s", 0, [b"a"])
-    before = await told(store)
+    before = await _told(store)
     same("the length after nothing more", await store.append("s", 1, []), 1)
-    same("what is listed after nothing more", await told(store), before)
-    same("the length in a conflict", await refused(store, 0, []), 1)
+    same("what is listed after nothing more", await _told(store), before)
+    same("the length in a conflict", await _refused(store, 0, []), 1)
 
 
-async def an_entry_is_any_bytes(stores: Stores) -> None:
+async def an_entry_is_any_bytes(store: Store) -> None:
     """Entries are loaded as they were appended, byte by byte and as bytes."""
-    store = await stores.open()
     await store.append("s", 0, [*ENTRIES, LARGE])
     await store.append("s", len(ENTRIES) + 1, [b"end"])
-    for found, promised in zip(await kept(store), [*ENTRIES, LARGE, b"end"], strict=True):
+    for found, promised in zip(await _kept(store), [*ENTRIES, LARGE, b"end"], strict=True):
         same("an entry", found, promised)
 
 
-async def a_session_has_any_name(stores: Stores) -> None:
+async def a_session_has_any_name(store: Store) -> None:
     """Names that look alike, are empty, long or odd are different sessions."""
-    store = await stores.open()
-    names = [*SESSION_NAMES, "n" * 3_000, "n" * 2_999]
+    names = [*ODD_NAMES, "n" * 3_000, "n" * 2_999]
     for name in names:
         same(f"the length of {name!r}", await store.append(name, 0, [name.encode()]), 1)
     for name in names:
-        same(f"the entries of {name!r}", await kept(store, name), [name.encode()])
+        same(f"the entries of {name!r}", await _kept(store, name), [name.encode()])
     same("the sessions", sorted(info.session for info in await store.list()), sorted(names))
 
 
-async def sessions_share_nothing(stores: Stores) -> None:
+async def sessions_share_nothing(store: Store) -> None:
     """Appending to many sessions at once keeps each one's own entries."""
-    store = await stores.open()
     names = [f"s{number}" for number in range(12)]
     for length in range(3):
         rounds = (store.append(name, length, [f"{name} {length}".encode()]) for name in names)
         same("the lengths", await asyncio.gather(*rounds), [length + 1] * len(names))
     for name in names:
         promised = [f"{name} {length}".encode() for length in range(3)]
-        same(f"the entries of {name}", await kept(store, name), promised)
+        same(f"the entries of {name}", await _kept(store, name), promised)
 
 
-async def a_long_session_is_kept_whole(stores: Stores) -> None:
+async def a_long_session_is_kept_whole(store: Store) -> None:
     """Thousands of entries, in one go and one by one, and what is behind most of them."""
-    store = await stores.open()
     entries = [str(number).encode() for number in range(3_000)]
     await store.append("s", 0, entries)
     for number in range(3_000, 3_020):
         entries.append(str(number).encode())
         same("the length", await store.append("s", number, entries[number:]), number + 1)
-    same("its entries", await kept(store), entries)
-    same("its last entries", await kept(store, "s", 2_990), entries[2_990:])
+    same("its entries", await _kept(store), entries)
+    same("its last entries", await _kept(store, "s", 2_990), entries[2_990:])
 
 
-async def the_store_keeps_its_own_copy(stores: Stores) -> None:
+async def the_store_keeps_its_own_copy(store: Store) -> None:
     """A list that changes after it was appended or loaded changes nothing in the store."""
-    store = await stores.open()
     entries = [b"a"]
     await store.append("s", 0, entries)
     entries.append(b"b")
     loaded = await store.load("s")
     if isinstance(loaded, list):
         loaded.clear()
-    same("the entries", await kept(store), [b"a"])
+    same("the entries", await _kept(store), [b"a"])
 
 
 # Compare-and-set
 
 
-async def a_writer_that_is_not_at_the_end_writes_nothing(stores: Stores) -> None:
+async def a_writer_that_is_not_at_the_end_writes_nothing(store: Store) -> None:
     """An append that expects another length gets the real one in a conflict, and changes nothing."""
-    store = await stores.open()
-    same("the length of a session that is not there", await refused(store, 1, [b"x"]), 0)
+    same("the length of a session that is not there", await _refused(store, 1, [b"x"]), 0)
     same("the sessions", list(await store.list()), [])
     await store.append("s", 0, [b"a", b"b"], b"true")
-    before = await told(store)
+    before = await _told(store)
     for expected in (-1, 0, 1, 3):
-        same("the length in a conflict", await refused(store, expected, [b"x"], b"false"), 2)
-        same("the length in a conflict", await refused(store, expected, [], b"false"), 2)
-    same("the entries", await kept(store), [b"a", b"b"])
-    same("what is listed", await told(store), before)
+        same("the length in a conflict", await _refused(store, expected, [b"x"], b"false"), 2)
+        same("the length in a conflict", await _refused(store, expected, [], b"false"), 2)
+    same("the entries", await _kept(store), [b"a", b"b"])
+    same("what is listed", await _told(store), before)
 
 
-async def of_many_writers_at_once_one_goes_on(stores: Stores) -> None:
+async def of_many_writers_at_once_one_goes_on(store: Store) -> None:
     """All entries of one writer are kept; the others get their number in a conflict."""
-    store = await stores.open()
     several = [[f"{writer} {entry}".encode() for entry in range(4)] for writer in range(20)]
     tries = (store.append("s", 0, entries) for entries in several)
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
@@ -302,160 +254,120 @@ async def of_many_writers_at_once_one_goes_on(stores: Stores) -> None:
     same("how many of 20 writers went on", len(winners), 1)
     others = {getattr(outcome, "actual", 4) for outcome in outcomes}
     same("the lengths that are told", others, {4})
-    same("the entries", await kept(store), several[winners[0]])
+    same("the entries", await _kept(store), several[winners[0]])
 
 
-async def a_reader_sees_an_append_whole_or_not_at_all(stores: Stores) -> None:
+async def a_reader_sees_an_append_whole_or_not_at_all(store: Store) -> None:
     """Also while the append is made, and together with the summary of the session."""
-    store = await stores.open()
     await store.append("s", 0, [b"first"], b"1")
     writing = asyncio.create_task(store.append("s", 1, [b"second"] * 5, b"6"))
     for _ in range(10):
         await asyncio.sleep(0)
-        length, info = len(await kept(store)), await told(store)
+        length, info = len(await _kept(store)), await _told(store)
         if length not in {1, 6} or (info.length, info.about) not in {(1, b"1"), (6, b"6")}:
             broken("what is there while 5 are appended to 1", (length, info), "1 or 6")
     await writing
-    same("the length in the end", len(await kept(store)), 6)
+    same("the length in the end", len(await _kept(store)), 6)
 
 
 # What is listed
 
 
-async def moved_on(store: Store, session: str) -> float:
+async def _moved_on(store: Store, session: str) -> float:
     """Append to *session* until its time is later than before, and return that time."""
-    before = await told(store, session)
+    before = await _told(store, session)
     for length in range(before.length, before.length + 2_000):
         await store.append(session, length, [b"x"])
-        if (now := await told(store, session)).updated > before.updated:
+        if (now := await _told(store, session)).updated > before.updated:
             same("when it was created", now.created, before.created)
             return now.updated
         await asyncio.sleep(0.001)  # a clock may be coarse
     return broken("the time of 2,000 appends one after the other", before.updated, "it goes on")
 
 
-async def sessions_are_listed_last_written_first(stores: Stores) -> None:
+async def sessions_are_listed_last_written_first(store: Store) -> None:
     """With lengths and times; an append moves its session to the front."""
-    store = await stores.open()
     for name in ("b", "c", "a"):
         await store.append(name, 0, [b"1", b"2"])
-        await moved_on(store, name)
+        await _moved_on(store, name)
     for name in ("b", "a", "c"):
-        same("when it was written to", await moved_on(store, name), (await told(store, name)).updated)
+        same("when it was written to", await _moved_on(store, name), (await _told(store, name)).updated)
         infos = list(await store.list())
         same("the session that is listed first", infos[0].session, name)
         times = [info.updated for info in infos]
         same("the times", times, sorted(times, reverse=True))
     for info in await store.list():
-        same("the length that is listed", info.length, len(await kept(store, info.session)))
+        same("the length that is listed", info.length, len(await _kept(store, info.session)))
         near = abs(info.created - time.time()) < DAY and info.created <= info.updated
         same(f"whether {info} tells seconds since the epoch", near, promised=True)
 
 
-async def a_session_is_about_what_was_said_last(stores: Stores) -> None:
+async def a_session_is_about_what_was_said_last(store: Store) -> None:
     """The summary is kept with the entries; an append without one leaves the one before."""
-    store = await stores.open()
-    said: list[tuple[bytes | None, bytes]] = [
-        (None, b""),
-        (b"one", b"one"),
-        (None, b"one"),
-        (bytes(range(256)), bytes(range(256))),
-        (b"", b""),
-        (LARGE, LARGE),
-    ]
-    for length, (about, promised) in enumerate(said):
+    promised = b""
+    for length, about in enumerate((None, b"one", None, bytes(range(256)), b"", LARGE)):
+        promised = promised if about is None else about
         await store.append("s", length, [b"x"], about)
-        same("what it is about", (await told(store)).about, promised)
+        same("what it is about", (await _told(store)).about, promised)
     await store.append("new", 0, [b"x"], b"from the first")
-    same("what a new one is about", (await told(store, "new")).about, b"from the first")
-    same("what the other is about", (await told(store)).about, LARGE)
+    same("what a new one is about", (await _told(store, "new")).about, b"from the first")
+    same("what the other is about", (await _told(store)).about, LARGE)
 
 
-async def what_a_session_is_about_may_change_by_itself(stores: Stores) -> None:
+async def what_a_session_is_about_may_change_by_itself(store: Store) -> None:
     """A summary without entries changes neither the length nor the times of the session."""
-    store = await stores.open()
     await store.append("s", 0, [b"1"], b"one")
-    before = await told(store)
+    before = await _told(store)
     await asyncio.sleep(0.002)
     same("the length", await store.append("s", 1, [], b"two"), 1)
-    after = await told(store)
+    after = await _told(store)
     same("what it is about", after.about, b"two")
     same("its times", (after.created, after.updated), (before.created, before.updated))
-    same("its entries", await kept(store), [b"1"])
+    same("its entries", await _kept(store), [b"1"])
 
 
-async def a_deleted_session_is_gone_and_may_come_again(stores: Stores) -> None:
+async def a_deleted_session_is_gone_and_may_come_again(store: Store) -> None:
     """`delete` removes one session and no other; its name can be used again."""
-    store = await stores.open()
     for name in ("a", "ab", "b"):
         await store.append(name, 0, [b"old", b"older"], b"about")
     same("whether it was deleted", await store.delete("a"), promised=True)
     same("whether it was deleted again", await store.delete("a"), promised=False)
-    same("its entries", await kept(store, "a"), [])
+    same("its entries", await _kept(store, "a"), [])
     same("the sessions", sorted(info.session for info in await store.list()), ["ab", "b"])
     same("the length of a new one", await store.append("a", 0, [b"new"]), 1)
-    same("what a new one is about", (await told(store, "a")).about, b"")
-    same("its entries", await kept(store, "a"), [b"new"])
+    same("what a new one is about", (await _told(store, "a")).about, b"")
+    same("its entries", await _kept(store, "a"), [b"new"])
     for name in ("ab", "b"):
-        same("the entries of another", await kept(store, name), [b"old", b"older"])
+        same("the entries of another", await _kept(store, name), [b"old", b"older"])
 
 
-PROMISES = (
-    entries_come_back_in_order,
-    loading_starts_anywhere,
-    an_unknown_session_is_empty,
-    a_session_is_there_once_it_has_an_entry,
-    an_entry_is_any_bytes,
-    a_session_has_any_name,
-    sessions_share_nothing,
-    a_long_session_is_kept_whole,
-    the_store_keeps_its_own_copy,
-    a_writer_that_is_not_at_the_end_writes_nothing,
-    of_many_writers_at_once_one_goes_on,
-    a_reader_sees_an_append_whole_or_not_at_all,
-    sessions_are_listed_last_written_first,
-    a_session_is_about_what_was_said_last,
-    what_a_session_is_about_may_change_by_itself,
-    a_deleted_session_is_gone_and_may_come_again,
-)
-
-
+# Seconds in which work that was left behind would show.
 LATER = 0.05
-"""Seconds in which work that was left behind would show."""
-
-METHODS: dict[str, Callable[[Store], Awaitable[object]]] = {
-    "append": lambda store: store.append("s", 1, [b"b"]),
-    "load": lambda store: store.load("s"),
-    "list": lambda store: store.list(),
-    "delete": lambda store: store.delete("s"),
-}
 
 
-async def everything(store: Store) -> dict[str, tuple[SessionInfo, list[bytes]]]:
+async def _everything(store: Store) -> dict[str, tuple[SessionInfo, list[bytes]]]:
     """The line in the list and the entries of each session."""
-    return {info.session: (info, await kept(store, info.session)) for info in await store.list()}
+    return {info.session: (info, await _kept(store, info.session)) for info in await store.list()}
 
 
 # While it is open
 
 
-async def a_closed_store_says_so(stores: Stores) -> None:
+async def a_closed_store_says_so(store: Store) -> None:
     """Each of its methods raises `StoreError`; closing it again, also at the same time, is fine."""
-    store = await stores.open()
     await store.append("s", 0, [b"a"])
     await asyncio.gather(store.close(), store.close())
     await store.close()
-    for name, method in METHODS.items():
+    for name, given in {"append": ("s", 1, [b"b"]), "load": ("s",), "list": (), "delete": ("s",)}.items():
         try:
-            found = await method(store)
+            found = await getattr(store, name)(*given)
         except StoreError:
             continue
         broken(f"{name} of a closed store", found, StoreError)
 
 
-async def closing_comes_after_what_was_asked_before(stores: Stores) -> None:
+async def closing_comes_after_what_was_asked_before(store: Store) -> None:
     """Appends that are under way are done by then, and have succeeded."""
-    store = await stores.open()
     writing = [asyncio.create_task(store.append("s", length, [b"x"])) for length in range(5)]
     await asyncio.sleep(0)
     await store.close()
@@ -464,9 +376,8 @@ async def closing_comes_after_what_was_asked_before(stores: Stores) -> None:
     same("how they went", [task.result() for task in writing], [1, 2, 3, 4, 5])
 
 
-async def a_cancelled_append_is_kept_or_never_will_be(stores: Stores) -> None:
+async def a_cancelled_append_is_kept_or_never_will_be(store: Store) -> None:
     """When the cancellation is raised, the append is kept or never will be. The store still works."""
-    store = await stores.open()
     for turns in range(12):
         session = f"s{turns}"
         await store.append(session, 0, [b"first"])
@@ -476,17 +387,17 @@ async def a_cancelled_append_is_kept_or_never_will_be(stores: Stores) -> None:
         writing.cancel()
         with suppress(asyncio.CancelledError):
             same("the length of one that was not cancelled", await writing, 4)
-        at_once = len(await kept(store, session))
+        at_once = len(await _kept(store, session))
         if at_once not in {1, 4} or (at_once == 1 and not writing.cancelled()):
             broken("what is kept of 3 entries behind 1, appended and cancelled", at_once, "1 or 4")
         await asyncio.sleep(LATER if turns % 4 == 1 else 0)
-        same("what is kept of it later", len(await kept(store, session)), at_once)
+        same("what is kept of it later", len(await _kept(store, session)), at_once)
         same("the length after the next", await store.append(session, at_once, [b"x"]), at_once + 1)
 
 
-async def a_long_history_is_as_it_was_told(stores: Stores) -> None:
+async def a_long_history_is_as_it_was_told(store: Store) -> None:
     """After any appends, conflicts, deletions and summaries in any order, each session is as expected."""
-    store, draw = await stores.open(), random.Random(7)  # noqa: S311  # the same in each run
+    draw = random.Random(7)  # noqa: S311  # the same in each run
     promised: dict[str, list[bytes]] = {}
     about: dict[str, bytes] = {}
     for number in range(250):
@@ -512,8 +423,8 @@ async def a_long_history_is_as_it_was_told(stores: Stores) -> None:
                 promised.setdefault(session, []).extend(added)
                 about[session] = about.get(session, b"") if said is None else said
         start = draw.randrange(length + 1)
-        same("what is loaded", await kept(store, session, start), promised.get(session, [])[start:])
-    found = await everything(store)
+        same("what is loaded", await _kept(store, session, start), promised.get(session, [])[start:])
+    found = await _everything(store)
     same("what is kept", {name: entries for name, (_, entries) in found.items()}, promised)
     same("what it is about", {name: info.about for name, (info, _) in found.items()}, about)
     same("the lengths", [info.length for info, _ in found.values()], [len(promised[name]) for name in found])
@@ -522,55 +433,55 @@ async def a_long_history_is_as_it_was_told(stores: Stores) -> None:
 # Until it is opened again
 
 
-async def what_was_kept_is_there_when_it_is_opened_again(stores: Stores) -> None:
+async def what_was_kept_is_there_when_it_is_opened_again(reopen: Opened) -> None:
     """With its times and its summary, and without deleted sessions; and appends continue it."""
-    store = await stores.open()
+    store = await reopen()
     await store.append("s", 0, [b"a", b""], b"about")
     await store.append("t", 0, [b"x"])
     await store.append("gone", 0, [b"x"])
     await store.append("s", 2, [b"c"])
     await store.delete("gone")
-    before = await everything(store)
+    before = await _everything(store)
     await store.close()
-    again = await stores.open()
-    same("what is kept", await everything(again), before)
+    again = await reopen()
+    same("what is kept", await _everything(again), before)
     same("the length", await again.append("s", 3, [b"d"]), 4)
-    same("its entries", await kept(again), [b"a", b"", b"c", b"d"])
+    same("its entries", await _kept(again), [b"a", b"", b"c", b"d"])
 
 
-async def what_was_cancelled_is_there_or_not_when_it_is_opened_again(stores: Stores) -> None:
+async def what_was_cancelled_is_there_or_not_when_it_is_opened_again(reopen: Opened) -> None:
     """As it was when the cancellation was raised."""
-    store = await stores.open()
+    store = await reopen()
     writing = [asyncio.create_task(store.append(f"s{number}", 0, [b"x"])) for number in range(8)]
     await asyncio.sleep(0)
     for task in writing:
         task.cancel()
     await asyncio.gather(*writing, return_exceptions=True)
-    before = await everything(store)
+    before = await _everything(store)
     await store.close()
-    same("what is kept", await everything(await stores.open()), before)
+    same("what is kept", await _everything(await reopen()), before)
 
 
 # For others at the same time
 
 
-async def what_returned_is_there_for_others(stores: Stores) -> None:
+async def what_returned_is_there_for_others(share: Opened) -> None:
     """An append, also one of a summary alone, is kept when it returns, not when the store closes."""
-    store, other = await stores.open(), await stores.open()
+    store, other = await share(), await share()
     for length in range(5):
         await store.append("s", length, [b"x"], str(length).encode())
-        same("what another one loads", len(await kept(other)), length + 1)
-        same("what another one lists", (await told(other)).about, str(length).encode())
-        same("what a new one loads", len(await kept(await stores.open())), length + 1)
+        same("what another one loads", len(await _kept(other)), length + 1)
+        same("what another one lists", (await _told(other)).about, str(length).encode())
+        same("what a new one loads", len(await _kept(await share())), length + 1)
     await store.append("s", 5, [], b"told")
-    same("what another one lists", (await told(other)).about, b"told")
+    same("what another one lists", (await _told(other)).about, b"told")
     await store.delete("s")
     same("what another one lists", list(await other.list()), [])
 
 
-async def of_writers_in_many_stores_one_goes_on(stores: Stores) -> None:
+async def of_writers_in_many_stores_one_goes_on(share: Opened) -> None:
     """Comparing the length and writing are one step, also for stores that are open at the same time."""
-    opened = [await stores.open() for _ in range(6)]
+    opened = [await share() for _ in range(6)]
     for length in range(0, 9, 3):
         tries = (store.append("s", length, [f"{n}".encode()] * 3) for n, store in enumerate(opened))
         outcomes = await asyncio.gather(*tries, return_exceptions=True)
@@ -578,30 +489,25 @@ async def of_writers_in_many_stores_one_goes_on(stores: Stores) -> None:
         same("how many of 6 writers went on", len(winners), 1)
         others = {type(outcome) for outcome in outcomes if outcome != length + 3}
         same("what the others are told", others, {StoreConflict})
-        same("the last entries", await kept(opened[length % 6], "s", length), winners * 3)
+        same("the last entries", await _kept(opened[length % 6], "s", length), winners * 3)
 
 
-async def many_may_make_the_place_at_once(stores: Stores) -> None:
+async def many_may_make_the_place_at_once(share: Opened) -> None:
     """Stores that are opened first, at the same time, all have the same contents."""
-    opened = [await stores.open() for _ in range(6)]
+    opened = [await share() for _ in range(6)]
     await asyncio.gather(*(store.append(f"s{number}", 0, [b"x"]) for number, store in enumerate(opened)))
     promised = [f"s{number}" for number in range(6)]
     for store in opened:
         same("the sessions", sorted(info.session for info in await store.list()), promised)
 
 
-WHILE_OPEN = (
-    a_closed_store_says_so,
-    closing_comes_after_what_was_asked_before,
-    a_cancelled_append_is_kept_or_never_will_be,
-    a_long_history_is_as_it_was_told,
-)
-REOPENED = (
-    what_was_kept_is_there_when_it_is_opened_again,
-    what_was_cancelled_is_there_or_not_when_it_is_opened_again,
-)
-SHARED = (
-    what_returned_is_there_for_others,
-    of_writers_in_many_stores_one_goes_on,
-    many_may_make_the_place_at_once,
+_LASTS = {"store": Lasts.WHILE_OPEN, "reopen": Lasts.REOPENED, "share": Lasts.SHARED}
+
+# All promises above. As with fixtures of pytest, the name of its parameter says what one needs.
+CHECKS = tuple(
+    [
+        Check(name.replace("_", " "), _LASTS[next(iter(signature(promise).parameters))], promise)
+        for name, promise in list(globals().items())
+        if iscoroutinefunction(promise) and not name.startswith("_")
+    ]
 )

@@ -12,47 +12,41 @@ import base64
 import json
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-from ..effects.pieces import TextPiece, merged
-from ..performers.models.lenient_json import as_object, objects
-from ..performers.models.wire import Complete
+from ..effects.pieces import Piece, TextPiece, merged
+from ..performers.models.lenient_json import Object, as_object, objects
+from ..performers.models.wire import AnswerEnd, Complete, Parser
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from ..effects.pieces import Piece
-    from ..performers.models.lenient_json import Object
-    from ..performers.models.wire import AnswerEnd, Parser
-
+# The id of a call at OpenAI.
 CHAT_ID = re.compile(r"[^\s]{1,40}")
-"""The id of a call at OpenAI."""
 
+# The id of a call at Anthropic.
 MESSAGES_ID = re.compile(r"[a-zA-Z0-9_-]+")
-"""The id of a call at Anthropic."""
 
+# The name of a tool; Anthropic accepts longer ones, too.
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The name of a tool; Anthropic accepts longer ones, too."""
 
 DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,(.+)", re.DOTALL)
 
+# The images that Anthropic accepts.
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-"""The images that Anthropic accepts."""
 
+# The types of thinking blocks at Anthropic.
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""The types of thinking blocks at Anthropic."""
 
+# The least thinking tokens that a request to Anthropic may ask for.
 LEAST_THINKING = 1_024
-"""The least thinking tokens that a request to Anthropic may ask for."""
 
+# The most cache markers in one request to Anthropic.
 MARKERS = 4
-"""The most cache markers in one request to Anthropic."""
 
+# Characters of a value that a fault shows.
 MAX_SHOWN = 200
-"""Characters of a value that a fault shows."""
 
+# Random splits that a body is read at.
 SPLITS = 20
-"""Random splits that a body is read at."""
 
 
 # OpenAI's chat completions
@@ -64,8 +58,7 @@ def chat_faults(body: bytes) -> list[str]:
     messages = objects(request.get("messages"))
     faults += _common(request, messages)
     faults += _chat_order(messages)
-    for number, message in enumerate(messages):
-        faults += [f"message {number}: {fault}" for fault in _chat_message(message)]
+    faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _chat_message(one)]
     ids = [str(call.get("id")) for message in messages for call in objects(message.get("tool_calls"))]
     faults += _ids(ids, CHAT_ID)
     faults += _names(as_object(tool.get("function")).get("name") for tool in objects(request.get("tools")))
@@ -95,59 +88,43 @@ def _chat_order(messages: Sequence[Object]) -> Iterator[str]:
 
 
 def _chat_message(message: Object) -> Iterator[str]:
-    match message.get("role"):
-        case "system" | "tool":
-            if not _says(message.get("content")):
-                yield f"its content is {message.get('content')!r}"
-        case "user":
-            yield from _chat_content(message.get("content"))
-        case "assistant":
-            yield from _chat_assistant(message)
-        case role:
-            yield f"the role is {role!r}"
-
-
-def _chat_assistant(message: Object) -> Iterator[str]:
-    content, calls = message.get("content"), message.get("tool_calls")
-    if not _says(content) and not (content is None and calls):
-        yield f"its content is {content!r}"
-    if calls is not None and not objects(calls):
-        yield f"its calls are {calls!r}"
-    for call in objects(calls):
-        function = as_object(call.get("function"))
-        if call.get("type") != "function":
-            yield f"a call of type {call.get('type')!r}"
-        yield from _names([function.get("name")], once=False)
-        if not _is_object_text(function.get("arguments")):
-            yield f"the arguments {function.get('arguments')!r} are no JSON object"
-
-
-def _chat_content(content: object) -> Iterator[str]:
-    if isinstance(content, list):
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    if role not in {"system", "user", "assistant", "tool"}:
+        yield f"the role is {role!r}"
+    elif role == "user" and isinstance(content, list):
         if not content:
             yield "its content is an empty list"
-        for part in objects(content):
-            yield from _chat_part(part)
-    elif not _says(content):
+        yield from (f"the part {_shown(part)}" for part in objects(content) if not _is_part(part))
+    elif not _says(content) and not (role == "assistant" and content is None and calls):
         yield f"its content is {content!r}"
+    if role == "assistant":
+        if calls is not None and not objects(calls):
+            yield f"its calls are {calls!r}"
+        for call in objects(calls):
+            yield from _chat_call(call)
 
 
-def _chat_part(part: Object) -> Iterator[str]:
-    kind = part.get("type")
-    held = part.get(str(kind))
-    match kind:
-        case "text":
-            fine = _says(held)
-        case "image_url":
-            fine = _is_data_url(as_object(held).get("url"), "data:image/")
-        case "file":
-            fine = _is_data_url(as_object(held).get("file_data")) and _says(as_object(held).get("filename"))
-        case "input_audio":
-            fine = _is_base64(as_object(held).get("data")) and as_object(held).get("format") in {"wav", "mp3"}
+def _chat_call(call: Object) -> Iterator[str]:
+    function = as_object(call.get("function"))
+    if call.get("type") != "function":
+        yield f"a call of type {call.get('type')!r}"
+    yield from _names([function.get("name")], once=False)
+    if not _is_object_text(function.get("arguments")):
+        yield f"the arguments {function.get('arguments')!r} are no JSON object"
+
+
+def _is_part(part: Object) -> bool:
+    match part:
+        case {"type": "text", "text": text}:
+            return _says(text)
+        case {"type": "image_url", "image_url": {"url": url}}:
+            return _is_data_url(url, "data:image/")
+        case {"type": "file", "file": {"file_data": data, "filename": name}}:
+            return _is_data_url(data) and _says(name)
+        case {"type": "input_audio", "input_audio": {"data": data, "format": "wav" | "mp3"}}:
+            return _is_base64(data)
         case _:
-            fine = False
-    if not fine:
-        yield f"the part {_shown(part)}"
+            return False
 
 
 # Anthropic's messages
@@ -160,8 +137,7 @@ def messages_faults(body: bytes) -> list[str]:
     faults += _common(request, messages)
     faults += _messages_settings(request)
     faults += _messages_order(messages)
-    for number, message in enumerate(messages):
-        faults += [f"message {number}: {fault}" for fault in _messages_message(message)]
+    faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _messages_message(one)]
     uses = [block for message in messages for block in _blocks(message) if block.get("type") == "tool_use"]
     faults += _ids([str(use.get("id")) for use in uses], MESSAGES_ID)
     faults += _names(tool.get("name") for tool in objects(request.get("tools")))
@@ -222,51 +198,49 @@ def _messages_order(messages: Sequence[Object]) -> Iterator[str]:
 
 
 def _messages_message(message: Object) -> Iterator[str]:
-    blocks = _blocks(message)
+    blocks, role = _blocks(message), str(message.get("role"))
     if not blocks:
         yield f"its content is {message.get('content')!r}"
-        return
-    for block in blocks:
-        if not _is_block(block, str(message.get("role"))):
-            yield f"the block {_shown(block)}"
-    if blocks[-1].get("type") in THINKING:
+    yield from (f"the block {_shown(block)}" for block in blocks if not _is_block(block, role))
+    if blocks and blocks[-1].get("type") in THINKING:
         yield "it ends with thinking"
 
 
 def _is_block(block: Object, role: str) -> bool:
-    match role, block.get("type"):
-        case _, "text":
-            fine = _says(block.get("text"))
-        case "assistant", "thinking":
-            fine = isinstance(block.get("thinking"), str) and _says(block.get("signature"))
-        case "assistant", "redacted_thinking":
-            fine = _says(block.get("data"))
-        case "assistant", "tool_use":
-            fine = isinstance(block.get("input"), dict) and not [*_names([block.get("name")], once=False)]
-        case "user", "tool_result":
-            fine = _is_result(block)
-        case "user", "image" | "document":
-            fine = _is_source(str(block.get("type")), as_object(block.get("source")))
+    match role, block:
+        case _, {"type": "text", "text": text}:
+            return _says(text)
+        case "assistant", {"type": "thinking", "thinking": str(), "signature": proof}:
+            return _says(proof)
+        case "assistant", {"type": "redacted_thinking", "data": data}:
+            return _says(data)
+        case "assistant", {"type": "tool_use", "input": dict()}:
+            return not [*_names([block.get("name")], once=False)]
+        case "user", {"type": "tool_result"}:
+            return _is_result(block)
         case _:
-            fine = False
-    return fine
+            return role == "user" and _is_file(block)
 
 
 def _is_result(block: Object) -> bool:
     content, failed = block.get("content"), block.get("is_error")
     if isinstance(content, list):
         kinds = {"text"} if failed else {"text", "image", "document"}
-        return bool(content) and all(
-            part.get("type") in kinds and _is_block(part, "user") for part in objects(content)
-        )
+        parts = objects(content)
+        return bool(content) and all(part.get("type") in kinds and _is_block(part, "user") for part in parts)
     return _says(content) or (content in {None, ""} and not failed)
 
 
-def _is_source(kind: str, source: Object) -> bool:
-    data, media = source.get("data"), source.get("media_type")
-    if source.get("type") == "base64":
-        return _is_base64(data) and media in (IMAGE_TYPES if kind == "image" else {"application/pdf"})
-    return kind == "document" and source.get("type") == "text" and media == "text/plain" and _says(data)
+def _is_file(block: Object) -> bool:
+    match block:
+        case {"type": "image", "source": {"type": "base64", "data": data, "media_type": media}}:
+            return _is_base64(data) and media in IMAGE_TYPES
+        case {"type": "document", "source": {"type": "base64", "data": data, "media_type": media}}:
+            return _is_base64(data) and media == "application/pdf"
+        case {"type": "document", "source": {"type": "text", "data": text, "media_type": "text/plain"}}:
+            return _says(text)
+        case _:
+            return False
 
 
 def _blocks(message: Object) -> list[Object]:
