@@ -20,7 +20,7 @@ from ..effects.hooks import HookAnswer, HookSaid
 from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
-from ..states.batch.batch import Batch, Call, Settled
+from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Batch, Call, RunningChild, Settled
 from ..states.context import Mail, Memory
 from ..states.state import Done, State
 
@@ -31,6 +31,13 @@ TEXT_SHOWN = 120
 # An error message mostly has its point at the end, so the end is worth a third of the line.
 TEXT_END = 40
 """Characters of the end of a long text."""
+
+PHASES: Final[Mapping[type, str]] = {
+    RunningChild: "child",
+    AwaitingHooks: "hooks",
+    AllowedAwaitingHooks: "hooks",
+}
+"""The words for phases whose classes have a name of several words."""
 
 Render = Callable[[Any], str]
 """What a value of one class says behind its name."""
@@ -63,7 +70,7 @@ def _call(call: Call) -> str:
     if isinstance(phase, Settled):
         return f"{call.call.name} {phase.result.outcome}"
     # With its open requests: those are the ids that an answer has to name.
-    return _spaced(call.call.name, type(phase).__name__.lower(), *call.open)
+    return _spaced(call.call.name, PHASES.get(type(phase)) or type(phase).__name__.lower(), *call.open)
 
 
 def memory_lines(memory: Memory) -> Iterator[str]:
