@@ -16,41 +16,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, assert_never, final
+from typing import Any, Protocol, assert_never, final
 
 import attrs
 
-from ..effects import is_request
+from ..effects import Effect, events, is_request, requests
 from ..effects.errors import NoPerformer, WorldError
-from ..effects.events import (
-    AgentFinished,
-    Answer,
-    ApprovalGiven,
-    Deny,
-    Event,
-    Failure,
-    HookAnswered,
-    InstructionsRead,
-    ModelFailed,
-    ModelFinished,
-    ModelStreamed,
-    TimerFired,
-    ToolFinished,
-    joined,
-)
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
-from ..effects.requests import (
-    AskApproval,
-    CallModel,
-    Cancel,
-    FireHook,
-    ReadInstructions,
-    Request,
-    RunAgent,
-    RunTool,
-    SetTimer,
-)
 from ..performers.base import (
     LEAVING,
     Clock,
@@ -63,11 +36,7 @@ from ..performers.base import (
 )
 from ..states.rules import model_messages
 from ..states.state import Confirming
-from .transition import ignored
-
-if TYPE_CHECKING:
-    from ..effects import Effect
-    from .machine import Machine
+from .machine import Machine, ignored
 
 Performers = Mapping[type, Performer[Any]]
 """The performer of each type of request. Without one for `AskApproval`, questions wait for `Driver.post`."""
@@ -76,7 +45,7 @@ Performers = Mapping[type, Performer[Any]]
 class EventSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
-    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], /) -> None:
+    async def applied(self, event: events.Event, label: str, effects: tuple[Effect, ...], /) -> None:
         """Keep *event*, which led to the state *label* with *effects*."""
         ...
 
@@ -100,8 +69,8 @@ class Hold(Enum):
 class RunningRequest:
     """A *request* that *task* performs; *stops* is set once it was cancelled."""
 
-    request: Request
-    task: asyncio.Future[Answer | None]
+    request: requests.Request
+    task: asyncio.Future[events.Answer | None]
     resting: Callable[[Any], bool] | None
     stops: bool = attrs.field(default=False, init=False)
 
@@ -140,13 +109,13 @@ class Driver:
     rested: Callable[[], None] = noop
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
     # Lasting work that answered None: no task has it, and its request is still open.
-    _left: dict[str, Request] = attrs.field(factory=dict, init=False)
+    _left: dict[str, requests.Request] = attrs.field(factory=dict, init=False)
     # False between an event and the requests that follow from it: whether the run rests is not known then.
     _begun: bool = attrs.field(default=False, init=False)
-    _held: dict[str, Request] = attrs.field(factory=dict, init=False)
+    _held: dict[str, requests.Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
 
-    def post(self, event: Event) -> None:
+    def post(self, event: events.Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
 
@@ -160,7 +129,11 @@ class Driver:
     def unbegun(self) -> tuple[str, ...]:
         """The open requests for work that no process has begun."""
         # Questions and timers have no effect of their own, so the next owner begins them in any case.
-        held = {name for name, one in self._held.items() if not isinstance(one, AskApproval | SetTimer)}
+        held = {
+            name
+            for name, one in self._held.items()
+            if not isinstance(one, requests.AskApproval | requests.SetTimer)
+        }
         return tuple([name for name in self.machine.state.open if name in held])
 
     async def leave(self) -> None:
@@ -180,13 +153,15 @@ class Driver:
             # A child that was cancelled still ends its run, and that is worth waiting for.
             return not work.stops and work.resting(work.request)
         # The only timers beside a question are the deadlines of questions.
-        return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
+        return isinstance(work.request, requests.SetTimer) and isinstance(self.machine.state, Confirming)
 
     @property
     def _drained(self) -> bool:
         """Whether the driver drains, and no work is left but questions and timers."""
         # A child that rests is not idle here: it drains by itself, and its end is applied.
-        idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
+        idle = all(
+            isinstance(work.request, requests.AskApproval | requests.SetTimer) for work in self._work.values()
+        )
         return self._hold is Hold.ALL and idle and not self.inbox
 
     async def effects(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
@@ -254,7 +229,7 @@ class Driver:
                 self._held[effect.id] = effect
             elif is_request(effect):
                 self._start(effect)
-            elif isinstance(effect, Cancel):
+            elif isinstance(effect, requests.Cancel):
                 # Never held back, also while draining: work under way has to stop when it is told to.
                 self._cancel(effect.request)
 
@@ -276,7 +251,7 @@ class Driver:
         if (work := self._work.get(request)) is not None:
             work.cancel()
 
-    def _drop(self, held: Request) -> None:
+    def _drop(self, held: requests.Request) -> None:
         """Drop a request that is held back: it never begins, unless its work is lasting."""
         # The machine waits for an answer of each request that it made, also of one that it cancelled.
         if self._resting(held) is None:
@@ -288,11 +263,11 @@ class Driver:
             del self._held[held.id]
             self._start(held)
 
-    def _resting(self, request: Request) -> Callable[[Any], bool] | None:
+    def _resting(self, request: requests.Request) -> Callable[[Any], bool] | None:
         """The method of lasting work that says whether it rests; None for any other work."""
         return getattr(self.performers.get(type(request)), "resting", None)
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: requests.Request) -> None:
         performer = self.performers.get(type(request))
         # The history and the settings as they are now: the machine may move on while the work goes on.
         if performer is not None:
@@ -313,15 +288,15 @@ class Driver:
             # and its request would stay open for ever.
             task.add_done_callback(partial(self._ended, request))
         # A question without an approver waits for `post`, from here or from another process.
-        elif not isinstance(request, AskApproval):
+        elif not isinstance(request, requests.AskApproval):
             # Raised and not answered: it is a mistake of the setup, and the model can do nothing about it.
             raise NoPerformer(type(request).__name__)
 
-    def _ended(self, request: Request, task: asyncio.Future[Answer | None]) -> None:
+    def _ended(self, request: requests.Request, task: asyncio.Future[events.Answer | None]) -> None:
         work = self._work.pop(request.id)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
-        answer: Event | None
+        answer: events.Event | None
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
             answer = failed_answer(request, error, now)
@@ -354,12 +329,12 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Event | PassThroughNotice] = deque()
+        self._waiting: deque[events.Event | PassThroughNotice] = deque()
         self._reader: asyncio.Future[None] | None = None
         self.closed = False
         self._woken = False
 
-    def put(self, event: Event | PassThroughNotice) -> None:
+    def put(self, event: events.Event | PassThroughNotice) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
         self._set()
@@ -382,7 +357,7 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    async def get(self) -> Event | PassThroughNotice | None:
+    async def get(self) -> events.Event | PassThroughNotice | None:
         """The next event; None when it is closed, or woken while empty."""
         # A future for each wait: an `asyncio.Event` would have to be cleared, and lose a wake in between.
         while not (self._waiting or self.closed or self._woken):
@@ -397,44 +372,44 @@ class Inbox:
         if self.closed or not self._waiting:
             return None
         first = self._waiting.popleft()
-        return self._gathered(first) if isinstance(first, ModelStreamed) else first
+        return self._gathered(first) if isinstance(first, events.ModelStreamed) else first
 
-    def _gathered(self, first: ModelStreamed) -> ModelStreamed:
+    def _gathered(self, first: events.ModelStreamed) -> events.ModelStreamed:
         # Only what follows without a gap: a repeated or lost piece must stay an event of its own, which the
         # machine can refuse.
         run = [first]
         expected = first.before + first.count
         while self._waiting:
             following = self._waiting[0]
-            if not isinstance(following, ModelStreamed) or following.before != expected:
+            if not isinstance(following, events.ModelStreamed) or following.before != expected:
                 break
             if following.request != first.request:
                 break
             expected += following.count
             run.append(following)
             self._waiting.popleft()
-        return joined(run)
+        return events.joined(run)
 
 
-ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
-    CallModel: (ModelFinished, ModelFailed),
-    RunTool: (ToolFinished,),
-    AskApproval: (ApprovalGiven,),
-    FireHook: (HookAnswered,),
-    ReadInstructions: (InstructionsRead,),
-    RunAgent: (AgentFinished,),
-    SetTimer: (TimerFired,),
+ANSWERS: dict[type[requests.Request], tuple[type[events.Event], ...]] = {
+    requests.CallModel: (events.ModelFinished, events.ModelFailed),
+    requests.RunTool: (events.ToolFinished,),
+    requests.AskApproval: (events.ApprovalGiven,),
+    requests.FireHook: (events.HookAnswered,),
+    requests.ReadInstructions: (events.InstructionsRead,),
+    requests.RunAgent: (events.AgentFinished,),
+    requests.SetTimer: (events.TimerFired,),
 }
 """The events that answer each type of request."""
 
 
-def check_answer(request: Request, answer: Answer | None, at: float) -> Event | None:
+def check_answer(request: requests.Request, answer: events.Answer | None, at: float) -> events.Event | None:
     """
     *answer* as the event that *request* waits for; a failure where the performer gave anything else.
 
     None answers a question only: the approver leaves it to another one.
     """
-    if answer is None and isinstance(request, AskApproval):
+    if answer is None and isinstance(request, requests.AskApproval):
         return None
     # The id, too: a host's performer that answers another request would leave this one open for ever.
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
@@ -444,48 +419,52 @@ def check_answer(request: Request, answer: Answer | None, at: float) -> Event | 
 
 
 def failed_answer(  # noqa: PLR0911  # one return for each kind of request
-    request: Request, error: BaseException, at: float
-) -> Event | None:
+    request: requests.Request, error: BaseException, at: float
+) -> events.Event | None:
     """The answer of *request* after its performer raised *error*; None where no answer is due."""
     cancelled = isinstance(error, asyncio.CancelledError)
     text = f"{type(error).__name__}: {error}"
     # A model, a tool or a child may have done something, so the machine waits for word of them even after a
     # cancel. The others it forgets when it withdraws them: an answer would only be ignored.
-    if cancelled and not isinstance(request, CallModel | RunTool | RunAgent):
+    if cancelled and not isinstance(request, requests.CallModel | requests.RunTool | requests.RunAgent):
         return None
     match request:
-        case CallModel():
-            failure = Failure.CANCELLED if cancelled else Failure.INTERNAL
-            return ModelFailed(at=at, request=request.id, failure=failure, message=text)
-        case RunTool() | RunAgent():
+        case requests.CallModel():
+            failure = events.Failure.CANCELLED if cancelled else events.Failure.INTERNAL
+            return events.ModelFailed(at=at, request=request.id, failure=failure, message=text)
+        case requests.RunTool() | requests.RunAgent():
             content, outcome = f"Tool execution crashed: {text}", Outcome.CRASHED
             if cancelled:
                 content, outcome = model_messages.CANCELLED, Outcome.CANCELLED
-            finished = ToolFinished if isinstance(request, RunTool) else AgentFinished
+            finished = events.ToolFinished if isinstance(request, requests.RunTool) else events.AgentFinished
             answer = finished(at=at, request=request.id, content=content, outcome=outcome)
             return _marked_again(request, answer)
-        case AskApproval():
+        case requests.AskApproval():
             # No person agreed, so a broken approver counts as a denial.
-            denied = Deny(message=f"The approver failed: {text}")
-            return ApprovalGiven(at=at, request=request.id, decision=denied)
-        case FireHook():
+            denied = events.Deny(message=f"The approver failed: {text}")
+            return events.ApprovalGiven(at=at, request=request.id, decision=denied)
+        case requests.FireHook():
             # For each hook by itself: the machine decides by its name whether a fault stops the call.
             faulty = tuple([HookSaid(name=name, fault=text) for name in request.names])
-            return HookAnswered(at=at, request=request.id, said=faulty)
-        case ReadInstructions():
+            return events.HookAnswered(at=at, request=request.id, said=faulty)
+        case requests.ReadInstructions():
             # The run goes on without them, and its subscribers see the fault.
             faults = (f"the instructions cannot be read: {text}",)
-            return InstructionsRead(at=at, request=request.id, text="", faults=faults)
-        case SetTimer():
+            return events.InstructionsRead(at=at, request=request.id, text="", faults=faults)
+        case requests.SetTimer():
             # A clock that fails: late or early is better than never.
-            return TimerFired(at=at, request=request.id)
+            return events.TimerFired(at=at, request=request.id)
         case _:
             assert_never(request)
 
 
-def _marked_again(request: Request, answer: Answer) -> Answer:
+def _marked_again(request: requests.Request, answer: events.Answer) -> events.Answer:
     """*answer*, with a note for the model where it failed and an earlier try may have done the work."""
-    if not isinstance(request, RunTool) or not isinstance(answer, ToolFinished) or not request.again:
+    if (
+        not isinstance(request, requests.RunTool)
+        or not isinstance(answer, events.ToolFinished)
+        or not request.again
+    ):
         return answer
     # The first try was in a process that is gone. A success settles it; a failure of the second try says
     # nothing about the first, and the model must not conclude that nothing happened.
@@ -520,13 +499,13 @@ class StepLog:
         if self._log is not None:
             self._log = self._log.bind(run=machine.memory.run)
 
-    def step(self, event: Event, effects: tuple[Effect, ...]) -> None:
+    def step(self, event: events.Event, effects: tuple[Effect, ...]) -> None:
         """Log that *event* was applied and gave *effects*."""
         # Types only: contents may hold secrets, and the journal has them.
         self._number += 1
         if self._log is None:
             return
-        say = self._log.debug if isinstance(event, ModelStreamed) else self._log.info
+        say = self._log.debug if isinstance(event, events.ModelStreamed) else self._log.info
         say(
             "step",
             step=self._number,

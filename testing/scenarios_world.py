@@ -74,7 +74,7 @@ from ..effects.usage import Spent, Usage
 from ..engine.codec import decode
 from ..engine.driver import check_answer
 from ..engine.journal.entries import RunOpened
-from ..engine.machine import Machine
+from ..engine.machine import Machine, advance
 from ..engine.recovery import recover
 from ..engine.rendering import (
     history_lines,
@@ -83,7 +83,6 @@ from ..engine.rendering import (
     state_line,
     told_in_story,
 )
-from ..engine.transition import advance
 from ..states.rules.inputs import prompt_group
 from ..states.state import Done
 from .scenarios import (

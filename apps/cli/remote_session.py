@@ -23,7 +23,7 @@ from ...effects.records import Change, SetModel
 from ...effects.requests import AskApproval
 from ...engine.agent import DEFAULT_MODEL
 from ...engine.inspect.explain import Explanation
-from ...engine.open_work import calls_of
+from ...engine.machine import calls_of
 from ...engine.session.environment import Environment
 from ...engine.session.session import Session
 from ...performers.base import SystemClock

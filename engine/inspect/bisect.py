@@ -9,10 +9,10 @@ touch the machine. Two versions are compared over one journal, by their machines
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, islice, zip_longest
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, cast, final
 
 import attrs
 import msgspec
@@ -22,15 +22,7 @@ from ...effects.events import Failure
 from ..codec import TAG
 from ..journal.encoding import decode_entry
 from ..journal.entries import Stepped, time_of
-from .replay import (
-    ReplayedStep,
-    as_plain,
-    plain_entry,
-    replayed,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from .replay import ReplayedStep, as_plain, plain_entry, replayed
 
 Plain = dict[str, Any]
 """A step, or a part of one, as `replay.as_plain` has it: what JSON is made of."""

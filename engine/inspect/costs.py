@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterable, Sequence
+from typing import final
 
 import attrs
 
-from ...effects.events import (
-    AgentFinished,
-    Interrupted,
-    ModelFailed,
-    ModelFinished,
-    ToolFinished,
-)
+from ...effects import Effect, events
 from ...effects.notices import CallSettled
 from ...effects.records import AddUsage
 from ...effects.requests import CallModel, RunAgent
 from ...effects.usage import Spent
-from ..journal.entries import Forked, Stepped
+from ..journal.entries import Entry, Forked, Stepped
 from ..journal.fold import initial_state, read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ...effects import Effect
-    from ...effects.events import Event
-    from ..journal.entries import Entry
 
 
 @final
@@ -123,7 +111,7 @@ class Account:
             if isinstance(effect, AddUsage):
                 self._add(effect.spent, event, effects[number:])
         # After the usage, and before the requests: one step may end an answer and ask for the next.
-        if isinstance(event, ModelFinished | ModelFailed):
+        if isinstance(event, events.ModelFinished | events.ModelFailed):
             self._model = ""
         for effect in effects:
             if isinstance(effect, CallModel):
@@ -136,20 +124,20 @@ class Account:
                 # bill.
                 self.children[effect.call] = ChildAccount(effect.agent)
 
-    def _add(self, spent: Spent, event: Event | None, rest: Sequence[Effect]) -> None:
+    def _add(self, spent: Spent, event: events.Event | None, rest: Sequence[Effect]) -> None:
         """Add *spent* to the account of the spender; *rest* are the effects from there on."""
         match event:
             # In a fork, the child may be the original's: then it is not among the children yet.
-            case AgentFinished(request=request):
+            case events.AgentFinished(request=request):
                 asked = self._agents[request]
                 self.children.setdefault(asked.call, ChildAccount(asked.agent)).spent += spent
             # With a model at work, an interrupt books what the model used until then.
-            case Interrupted() if not self._model:
+            case events.Interrupted() if not self._model:
                 # No answer comes any more: what the child had reported is booked, and then its call settles.
                 call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
             # A tool uses time and no model, so it is in no model's share.
-            case ToolFinished():
+            case events.ToolFinished():
                 self._own += spent
             case _:
                 self._own += spent

@@ -7,16 +7,12 @@ makes the same states and effects of them again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Iterator, Sequence
+from typing import Any, final
 
 import attrs
 
-from ...effects import (
-    Effect,
-    is_notice,
-    is_record,
-    is_request,
-)
+from ...effects import Effect, is_notice, is_record, is_request
 from ...effects.config import Config
 from ...effects.errors import InternalError, JournalError
 from ...effects.events import Event
@@ -27,19 +23,9 @@ from ...effects.usage import Spent
 from ...states.context import Memory
 from ...states.state import State
 from ..codec import TAG, converter, in_json, tag_of
-from ..journal.entries import (
-    Entry,
-    Forked,
-    Posted,
-    Stepped,
-    time_of,
-)
+from ..journal.entries import Entry, Forked, Posted, Stepped, time_of
 from ..journal.fold import entries_of, initial_state, read
-from ..machine import Machine
-from ..open_work import ChildLink, links_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from ..machine import ChildLink, Machine, links_of
 
 
 @final

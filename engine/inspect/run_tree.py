@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Sequence
+from typing import final
 
 import attrs
 
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...states.state import Done
-from ..journal.entries import (
-    Branched,
-    Forked,
-    RunOpened,
-    Stepped,
-)
+from ..journal.entries import Branched, Entry, Forked, RunOpened, Stepped
 from ..journal.fold import SessionState, initial_state, read
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..journal.entries import Entry
-    from ..machine import Machine
+from ..machine import Machine
 
 
 @final

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -10,9 +11,6 @@ from ...effects.errors import JournalError, TooLarge
 from ...effects.validators import MAX_ENTRY
 from ..codec import UNREADABLE, converter, in_json
 from .entries import VERSION, Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Typed anew: a union is no type to a type checker, which would refuse it at each call.
 _structure: Callable[..., Any] = converter.structure

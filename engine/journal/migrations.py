@@ -9,7 +9,7 @@ other version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,8 +22,6 @@ from ..codec import make_converter
 from .entries import VERSION, Entry, RunOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import cattrs
 
 OLDEST = 2

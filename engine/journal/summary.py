@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import attrs
 
+from ...effects.config import Config
 from ...effects.notices import DoneReason
 from ...effects.usage import Spent
 from ...states.state import Confirming, Done
-
-if TYPE_CHECKING:
-    from ...effects.config import Config
-    from .entries import RunOpened
-    from .fold import SessionState
-
+from .entries import RunOpened
+from .fold import SessionState
 
 MAX_TITLE = 60
 """Characters of a title."""

@@ -35,7 +35,7 @@ from ...performers.base import LEAVING, noop
 from ...performers.stores.memory import MemoryStore
 from ...states.rules import model_messages
 from ..inputs import Input
-from ..open_work import ChildLink, agent_before, links_of
+from ..machine import ChildLink, agent_before, links_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -54,7 +54,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.requests import AskApproval, CallModel, RunAgent
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.agent import Approver
-from turnwheel.engine.open_work import ChildLink
+from turnwheel.engine.machine import ChildLink
 from turnwheel.engine.session.children import Children, ChildRunner, child_config
 from turnwheel.engine.session.environment import Environment
 from turnwheel.performers.base import PerformContext

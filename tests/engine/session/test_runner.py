@@ -26,8 +26,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.records import SetModel
 from turnwheel.engine.journal.encoding import encode_entry
 from turnwheel.engine.journal.entries import Posted, RunOpened, TakenOver
-from turnwheel.engine.machine import Machine
-from turnwheel.engine.open_work import calls_of
+from turnwheel.engine.machine import Machine, calls_of
 from turnwheel.engine.session.runner import POST_TRIES
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing.clocks import ManualClock

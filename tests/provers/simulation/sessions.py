@@ -53,7 +53,7 @@ from turnwheel.effects.records import (
     SetModel,
     SetThinking,
 )
-from turnwheel.engine.open_work import calls_of
+from turnwheel.engine.machine import calls_of
 from turnwheel.engine.session.session import Session
 
 SESSION = "s"
