@@ -119,15 +119,6 @@ def _structure_decimal(value: object, _: type[Decimal]) -> Decimal:
     return made
 
 
-def _structure_bytes(value: str, _: type[bytes]) -> bytes:
-    # msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
-    return base64.b64decode(value)
-
-
-def _unstructure_bytes(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
 def _unstructure_passed_on(value: effects.AgentNoticed) -> dict[str, Any]:
     # `converter` is looked up at the call: it is made below, with this very hook in it.
     return {"call": value.call, "notice": converter.unstructure(value.notice, effects.Notice)}
@@ -152,8 +143,9 @@ def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> 
     # As text: most readers take a JSON number for a binary fraction, and a sum of cents would drift.
     made.register_unstructure_hook(Decimal, str)
     made.register_structure_hook(Decimal, _structure_decimal)
-    made.register_unstructure_hook(bytes, _unstructure_bytes)
-    made.register_structure_hook(bytes, _structure_bytes)
+    # msgspec encodes bytes by itself, but decodes them as text: so both ways stand here.
+    made.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
+    made.register_structure_hook(bytes, lambda value, _: base64.b64decode(value))
     made.register_unstructure_hook(effects.Rope, _unstructure_rope)
     made.register_structure_hook(effects.Rope, _structure_rope)
     for settings in SETTINGS:

@@ -16,12 +16,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
+from itertools import count
 from typing import Any, Protocol, assert_never, final
 
 import attrs
 
 from ..effects import Effect, events, is_request, requests
 from ..effects.errors import NoPerformer, WorldError
+from ..effects.events import Event, ModelStreamed, joined
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
 from ..performers.base import (
@@ -45,7 +47,7 @@ Performers = Mapping[type, Performer[Any]]
 class EventSink(Protocol):
     """Keeps the steps of a driver; `SessionLog` is one."""
 
-    async def applied(self, event: events.Event, label: str, effects: tuple[Effect, ...], /) -> None:
+    async def applied(self, event: Event, label: str, effects: tuple[Effect, ...], /) -> None:
         """Keep *event*, which led to the state *label* with *effects*."""
         ...
 
@@ -115,7 +117,7 @@ class Driver:
     _held: dict[str, requests.Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
 
-    def post(self, event: events.Event) -> None:
+    def post(self, event: Event) -> None:
         """Add an event from outside: an approval, an interrupt, a prompt. Never blocks."""
         self.inbox.put(event)
 
@@ -174,7 +176,7 @@ class Driver:
         run's beginning, or the requests to repeat when it is taken over. Leaving early cancels all work and
         waits for it to end. Raises `StoreConflict` where another process drives the session now.
         """
-        log = StepLog(self.session, self.machine)
+        log = step_log(self.session, self.machine)
         self._begun = False
         if self.inbox and self._hold is Hold.NOTHING:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
@@ -210,7 +212,7 @@ class Driver:
                 # Ignored events change nothing, so the journal can do without them.
                 if self.journal is not None and not ignored(effects):
                     await self.journal.applied(event, self.machine.state.label, effects)
-                log.step(event, effects)
+                log(event, effects)
             # Closed while draining: the requests of the last step join the held ones, for `unbegun`.
             if self._hold is Hold.ALL:
                 self._perform(effects)
@@ -296,7 +298,7 @@ class Driver:
         work = self._work.pop(request.id)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
-        answer: events.Event | None
+        answer: Event | None
         # A bug in a performer becomes an answer, too: it must not end the run, nor keep the request open.
         if error is not None:
             answer = failed_answer(request, error, now)
@@ -329,69 +331,58 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[events.Event | PassThroughNotice] = deque()
-        self._reader: asyncio.Future[None] | None = None
+        self._waiting: deque[Event | PassThroughNotice] = deque()
+        self._news = asyncio.Event()
         self.closed = False
-        self._woken = False
 
-    def put(self, event: events.Event | PassThroughNotice) -> None:
+    def put(self, event: Event | PassThroughNotice) -> None:
         """Add *event* behind the others."""
         self._waiting.append(event)
-        self._set()
+        self._news.set()
 
     def wake(self) -> None:
         """Let `get` return None, so that the reader looks at the driver's state."""
-        self._woken = True
-        self._set()
+        self._news.set()
 
     def close(self) -> None:
         """Give out no event any more."""
         self.closed = True
-        self._set()
-
-    def _set(self) -> None:
-        # Two puts may come before the reader gets its turn, and a future takes one result only.
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        self._news.set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    async def get(self) -> events.Event | PassThroughNotice | None:
+    async def get(self) -> Event | PassThroughNotice | None:
         """The next event; None when it is closed, or woken while empty."""
-        # A future for each wait: an `asyncio.Event` would have to be cleared, and lose a wake in between.
-        while not (self._waiting or self.closed or self._woken):
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        # Cleared by the reader: a wake from before its wait must not be lost.
-        self._woken = False
+        # What is there already needs no turn of the loop: a step for each piece of a stream would pay for it.
+        if not (self._waiting or self.closed):
+            await self._news.wait()
+        # Cleared by the reader and behind the wait: a wake from before it must not be lost.
+        self._news.clear()
         # Closed comes first: what is left in the queue is journaled, or the next owner asks for it anew.
         if self.closed or not self._waiting:
             return None
         first = self._waiting.popleft()
-        return self._gathered(first) if isinstance(first, events.ModelStreamed) else first
+        return self._gathered(first) if isinstance(first, ModelStreamed) else first
 
-    def _gathered(self, first: events.ModelStreamed) -> events.ModelStreamed:
+    def _gathered(self, first: ModelStreamed) -> ModelStreamed:
         # Only what follows without a gap: a repeated or lost piece must stay an event of its own, which the
         # machine can refuse.
         run = [first]
         expected = first.before + first.count
         while self._waiting:
             following = self._waiting[0]
-            if not isinstance(following, events.ModelStreamed) or following.before != expected:
+            if not isinstance(following, ModelStreamed) or following.before != expected:
                 break
             if following.request != first.request:
                 break
             expected += following.count
             run.append(following)
             self._waiting.popleft()
-        return events.joined(run)
+        return joined(run)
 
 
-ANSWERS: dict[type[requests.Request], tuple[type[events.Event], ...]] = {
+ANSWERS: dict[type[requests.Request], tuple[type[Event], ...]] = {
     requests.CallModel: (events.ModelFinished, events.ModelFailed),
     requests.RunTool: (events.ToolFinished,),
     requests.AskApproval: (events.ApprovalGiven,),
@@ -403,7 +394,7 @@ ANSWERS: dict[type[requests.Request], tuple[type[events.Event], ...]] = {
 """The events that answer each type of request."""
 
 
-def check_answer(request: requests.Request, answer: events.Answer | None, at: float) -> events.Event | None:
+def check_answer(request: requests.Request, answer: events.Answer | None, at: float) -> Event | None:
     """
     *answer* as the event that *request* waits for; a failure where the performer gave anything else.
 
@@ -420,7 +411,7 @@ def check_answer(request: requests.Request, answer: events.Answer | None, at: fl
 
 def failed_answer(  # noqa: PLR0911  # one return for each kind of request
     request: requests.Request, error: BaseException, at: float
-) -> events.Event | None:
+) -> Event | None:
     """The answer of *request* after its performer raised *error*; None where no answer is due."""
     cancelled = isinstance(error, asyncio.CancelledError)
     text = f"{type(error).__name__}: {error}"
@@ -483,33 +474,23 @@ def logger(session: str) -> Any:  # noqa: ANN401  # whatever structlog was confi
     return structlog.get_logger("turnwheel").bind(session=session)
 
 
-@final
-class StepLog:
-    """
-    Logs the steps of one run: pieces of a stream at debug level, everything else at info.
-    """
+def step_log(session: str, machine: Machine) -> Callable[[Event, tuple[Effect, ...]], None]:
+    """What logs the steps of one run: pieces of a stream at debug level, everything else at info."""
+    plain = logger(session)
+    if plain is None:
+        return noop
+    # Once for the run: binding costs more than a line.
+    log, numbers = plain.bind(run=machine.memory.run), count(1)
 
-    __slots__ = ("_log", "_machine", "_number")
-
-    def __init__(self, session: str, machine: Machine) -> None:
-        self._machine = machine
-        self._number = 0
-        self._log = logger(session)
-        # Once for the run: binding costs more than a line.
-        if self._log is not None:
-            self._log = self._log.bind(run=machine.memory.run)
-
-    def step(self, event: events.Event, effects: tuple[Effect, ...]) -> None:
-        """Log that *event* was applied and gave *effects*."""
+    def step(event: Event, effects: tuple[Effect, ...]) -> None:
         # Types only: contents may hold secrets, and the journal has them.
-        self._number += 1
-        if self._log is None:
-            return
-        say = self._log.debug if isinstance(event, events.ModelStreamed) else self._log.info
+        say = log.debug if isinstance(event, ModelStreamed) else log.info
         say(
             "step",
-            step=self._number,
+            step=next(numbers),
             event_type=type(event).__name__,
-            state=self._machine.state.label,
+            state=machine.state.label,
             effects=[type(effect).__name__ for effect in effects],
         )
+
+    return step

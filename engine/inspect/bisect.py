@@ -234,21 +234,15 @@ def _made_here(entries: Sequence[bytes], session: str) -> Iterator[Plain]:
     """The steps of *session* as this version makes them, up to the first one that it makes otherwise."""
     # A replay stops at a step that leads elsewhere than the journal says; here, that step is the finding.
     last: ReplayedStep | None = None
-    steps = replayed(entries, session)
-    while True:
-        try:
-            last = next(steps)
-        except StopIteration:
-            return
-        except JournalError as error:
-            number = 0 if last is None else last.number + 1
-            other = None if last is None else _otherwise(last, entries[number], error)
-            # Damage is no difference between two versions, so it stays an error.
-            if other is None:
-                raise
-            yield other
-            return
-        yield as_plain(last)
+    try:
+        for last in replayed(entries, session):
+            yield as_plain(last)
+    except JournalError as error:
+        other = None if last is None else _otherwise(last, entries[last.number + 1], error)
+        # Damage is no difference between two versions, so it stays an error.
+        if other is None:
+            raise
+        yield other
 
 
 def _otherwise(last: ReplayedStep, data: bytes, error: JournalError) -> Plain | None:
