@@ -8,7 +8,7 @@ again yields every decision with its grounds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import final
+from typing import NamedTuple, final
 
 import attrs
 
@@ -41,8 +41,7 @@ class Explanation:
 
 
 @final
-@attrs.frozen
-class _Interference:
+class _Interference(NamedTuple):
     """Something from outside that met open *calls*: *kind* in one word, *text* in full."""
 
     calls: tuple[str, ...]
@@ -51,8 +50,7 @@ class _Interference:
 
 
 @final
-@attrs.frozen
-class _Occurrence:
+class _Occurrence(NamedTuple):
     """*what* the machine did, or what came from outside, *at* a time in *session*."""
 
     at: float
@@ -94,13 +92,13 @@ class Timeline:
         return [self._account(wish) for name, wish in self.calls.items() if name.endswith(end)]
 
     def _account(self, wish: effects.ToolCall) -> Explanation:
-        # A new one each time: it remembers the questions of one call.
-        story = _Story(wish.id)
+        # Answers name the question only, so the account remembers which ones are its own.
+        asked: set[str] = set()
         # A pass over all occurrences for one call: asking why is rare, and an index would take as long.
         moments = [
             Moment(at=one.at, what=what, text=text)
             for one in self._occurrences
-            for what, text in story.words(one.what, one.session)
+            for what, text in _words(wish.id, asked, one)
         ]
         return Explanation(
             session=self._session,
@@ -154,61 +152,51 @@ def _interference(entry: Entry, open_: tuple[str, ...]) -> _Interference | None:
             return None
 
 
-@final
-class _Story:
-    """What of all occurrences is about the call *name*."""
+def _words(call: str, asked: set[str], one: _Occurrence) -> Iterator[tuple[str, str]]:
+    """What *one* adds to the account of *call*: one word each, and a text; *asked* are its questions."""
+    match one.what:
+        # A story begins with the model's own words for the call, before hooks may change its arguments.
+        case effects.TurnEnded(calls=calls):
+            yield from (("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == call)
+        case _Interference() as met if call in met.calls:
+            yield met.kind, met.text
+        case effects.ApprovalResolved(request=request) as what if request in asked:
+            by = f", by {what.by}" if what.by else ""
+            yield "answered", f"{_decision(what.decision)}{by}"
+        # An auditor must tell silence from a question that was taken back: only the first waited in vain.
+        case effects.ApprovalWithdrawn(request=request) as what if request in asked:
+            yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
+        case effects.ApprovalRequested(request=request) as what if what.call == call:
+            asked.add(request)
+            # With the id of the question: a person's own log of answers has that and not the call.
+            yield "asked", f"a person, because of {what.why}; the question is {request}"
+        # Hooks of other occasions name no call, so they never match here.
+        case what if getattr(what, "call", None) == call:
+            yield from _of_call(what, one.session)
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._questions: set[str] = set()
 
-    def words(self, what: effects.Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
-        """What *what*, in *session*, adds to the account: one word each, and a text."""
-        match what:
-            # A story begins with the model's own words for the call, before hooks may change its arguments.
-            case effects.TurnEnded(calls=calls):
-                yield from (
-                    ("wished", f"{wish.name} {wish.arguments}") for wish in calls if wish.id == self._name
-                )
-            # Hooks of other occasions name no call, so they never match here.
-            case effects.HookAsked(call=self._name, hook=hook, names=names):
-                yield "hooks", f"asked at {hook}: {', '.join(names)}"
-            # One moment for each hook, since each has its own reasons.
-            case effects.HookEnded(call=self._name, said=said):
-                yield from (("hook", _hook(one)) for one in said)
-            # Possibly more than once: arguments that a person edited pass the rules again.
-            case effects.CallJudged(call=self._name):
-                detail = f": {what.detail}" if what.detail else ""
-                yield "judged", f"{what.verdict}, by {what.ground}{detail}"
-            # With the arguments that ran: hooks and approvers may have changed the model's.
-            case effects.ToolStarted(call=self._name):
-                yield "started", f"{what.tool} {what.arguments}"
-            # With the session, where the child's own story is told.
-            case effects.AgentStarted(call=self._name):
-                yield "started", f"agent {what.agent}, in session {session}.{self._name}: {what.prompt}"
-            # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
-            case effects.CallSettled(call=self._name):
-                yield "ended", f"{what.outcome}: {what.content}"
-            case _Interference(calls=calls) if self._name in calls:
-                yield what.kind, what.text
-            case _:
-                yield from self._question(what)
-
-    def _question(self, what: effects.Effect | _Interference) -> Iterator[tuple[str, str]]:
-        match what:
-            case effects.ApprovalRequested(call=self._name, request=request):
-                # Answers name the question only, so the story remembers which ones are its own.
-                self._questions.add(request)
-                # With the id of the question: a person's own log of answers has that and not the call.
-                yield "asked", f"a person, because of {what.why}; the question is {request}"
-            case effects.ApprovalResolved(request=request) if request in self._questions:
-                by = f", by {what.by}" if what.by else ""
-                yield "answered", f"{_decision(what.decision)}{by}"
-            # An auditor must tell silence from a question that was taken back: only the first waited in vain.
-            case effects.ApprovalWithdrawn(request=request) if request in self._questions:
-                yield "withdrawn", "no answer came in time" if what.late else "the question was taken back"
-            case _:
-                pass
+def _of_call(what: effects.Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
+    match what:
+        case effects.HookAsked(hook=hook, names=names):
+            yield "hooks", f"asked at {hook}: {', '.join(names)}"
+        # One moment for each hook, since each has its own reasons.
+        case effects.HookEnded(said=said):
+            yield from (("hook", _hook(one)) for one in said)
+        # Possibly more than once: arguments that a person edited pass the rules again.
+        case effects.CallJudged():
+            detail = f": {what.detail}" if what.detail else ""
+            yield "judged", f"{what.verdict}, by {what.ground}{detail}"
+        # With the arguments that ran: hooks and approvers may have changed the model's.
+        case effects.ToolStarted():
+            yield "started", f"{what.tool} {what.arguments}"
+        # With the session, where the child's own story is told.
+        case effects.AgentStarted():
+            yield "started", f"agent {what.agent}, in session {session}.{what.call}: {what.prompt}"
+        # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
+        case effects.CallSettled():
+            yield "ended", f"{what.outcome}: {what.content}"
+        case _:
+            pass
 
 
 def _hook(said: effects.HookSaid) -> str:
