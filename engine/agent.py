@@ -80,23 +80,18 @@ async def sleep(request: effects.SetTimer, scene: PerformContext) -> effects.Tim
     return effects.TimerFired(at=scene.clock.now(), request=request.id)
 
 
-@final
-class Approver:
-    """Performs `AskApproval` by calling the host's *approver*."""
-
-    def __init__(self, approver: Callable[[effects.AskApproval], Awaitable[effects.Decision | None]]) -> None:
-        self._approver = approver
-
-    async def __call__(
-        self, request: effects.AskApproval, scene: PerformContext
-    ) -> effects.ApprovalGiven | None:
-        """Ask, however long it takes; None leaves the question to another approver."""
-        decision = await self._approver(request)
-        # It stays open, for `Session.approve` from any process.
-        if decision is None:
-            return None
-        # Checked here: a wrong answer of a host becomes a denial, and not a journal that cannot be read.
-        return approval_event(request.id, decision, scene.clock.now(), "callback")
+async def ask(
+    approver: Callable[[effects.AskApproval], Awaitable[effects.Decision | None]],
+    request: effects.AskApproval,
+    scene: PerformContext,
+) -> effects.ApprovalGiven | None:
+    """Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver."""
+    decision = await approver(request)
+    # It stays open, for `Session.approve` from any process.
+    if decision is None:
+        return None
+    # Checked here: a wrong answer of a host becomes a denial, and not a journal that cannot be read.
+    return approval_event(request.id, decision, scene.clock.now(), "callback")
 
 
 # Converters: each makes the caller's value what the field holds, and names the caller's mistake
@@ -179,11 +174,6 @@ def _without_login(url: str | None) -> str:
 
 def _runner_of(agent: Agent) -> ToolRunner:
     return ToolRunner(agent.tools, cwd=agent.cwd, directories=agent.directories, deps=agent.deps)
-
-
-def _silent_of(agent: Agent) -> frozenset[str]:
-    # A tool without injected arguments has no way to emit before it ends.
-    return frozenset([tool.spec.name for tool in agent.tools if not tool.parameters.injected])
 
 
 def _reader_of(agent: Agent) -> InstructionReader:
@@ -326,7 +316,6 @@ class Agent:
     _reader: InstructionReader = attrs.field(init=False, default=attrs.Factory(_reader_of, takes_self=True))
     _host: HookRunner = attrs.field(init=False, default=attrs.Factory(_host_of, takes_self=True))
     _models: Models = attrs.field(init=False, default=attrs.Factory(_models_of, takes_self=True))
-    _silent: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_silent_of, takes_self=True))
     # One set for all its sessions, which `drain` goes through.
     _at_work: set[Drainable] = attrs.field(init=False, factory=set, repr=False)
 
@@ -342,15 +331,10 @@ class Agent:
         return self._session(name, self.store if store is None else store, {})
 
     def _session(
-        self,
-        id: str,  # noqa: A002  # as above
-        store: Store | None,
-        fallback: Performers,
-        *,
-        fresh: bool = False,
+        self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
     ) -> Session:
         # The fallback is the weakest: a caller's own performer or approver replaces it.
-        performers, redactor = self._redacted({**fallback, **self._performers()}, id)
+        performers, redactor = self._redacted({**fallback, **self._performers()}, name)
         environment = Environment(
             config=self.config,
             performers=performers,
@@ -363,7 +347,7 @@ class Agent:
             watch=self.watch,
             at_work=self._at_work,
         )
-        return Session(id, environment, store, fresh=fresh)
+        return Session(name, environment, store, fresh=fresh)
 
     @cached_property
     def _secret_names(self) -> SecretNames:
@@ -379,8 +363,10 @@ class Agent:
         from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
 
         redactor = Redactor(session, self.vault, self._secret_names)
-        # A host's own performer of tools may emit at any time: only this agent's is known to be silent.
-        silent = self._silent if performers[effects.RunTool] is self._runner else frozenset[str]()
+        # A tool without injected arguments has no way to emit before it ends. A host's own performer of tools
+        # may emit at any time.
+        ours = self.tools if performers[effects.RunTool] is self._runner else ()
+        silent = frozenset([tool.spec.name for tool in ours if not tool.parameters.injected])
         return redacting(performers, redactor, silent), redactor
 
     def _performers(self) -> dict[type, Performer[Any]]:
@@ -393,7 +379,7 @@ class Agent:
         }
         # Without one a question has no performer, and so the run rests on it.
         if self.approver is not None:
-            found[effects.AskApproval] = Approver(self.approver)
+            found[effects.AskApproval] = partial(ask, self.approver)
         # The caller's last: a test replaces the model, a host runs tools elsewhere.
         return {**found, **self.performers}
 

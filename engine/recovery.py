@@ -170,11 +170,8 @@ def _call(  # noqa: PLR0911  # one return for each phase
             return (_hook(hook, request, told, machine, now, wish),)
         case states.RunningChild() as phase:
             return _child(call, phase, machine, now, begun=phase.request not in unbegun)
-        # Before the other case: a tool that no worker began has done nothing, so even an unsafe one may run.
-        case states.Running() as phase if phase.request in unbegun:
-            return (_first_try(call, phase, machine, now),)
         case states.Running() as phase:
-            return (_tool(call, phase, machine, now),)
+            return (_tool(call, phase, machine, now, begun=phase.request not in unbegun),)
         case _:
             return ()
 
@@ -205,44 +202,30 @@ def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool
     return policy.denial(spec, arguments_of(call.call.arguments) or {}) is not None
 
 
-def _cancelled(request: str, now: float) -> effects.ToolFinished:
-    return effects.ToolFinished(
-        at=now, request=request, content=model_messages.CANCELLED, outcome=effects.Outcome.CANCELLED
-    )
-
-
-def _first_try(
-    call: states.Call, phase: states.Running, machine: Machine, now: float
-) -> effects.RunTool | effects.ToolFinished:
-    """What becomes of a tool that no worker has begun: it runs, if it still may."""
+def _tool(
+    call: states.Call, phase: states.Running, machine: Machine, now: float, *, begun: bool
+) -> effects.RunTool | effects.ToolFinished | effects.ToolLost:
+    """What becomes of a tool: one that a worker has *begun* may have run, another runs if it still may."""
     name, request = call.call.name, phase.request
-    spec = machine.config.tool(name)
-    if spec is None:
+    spec, lost = machine.config.tool(name), effects.ToolLost(at=now, request=request)
+    if spec is None and not begun:
         # An error and not a lost call: nothing ran, and the model may choose another tool.
         gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
         return effects.ToolFinished(at=now, request=request, content=gone, outcome=effects.Outcome.ERROR)
-    if phase.told is Order.STOP or _denied(call, spec, machine):
-        # Cancelled is the truth here: no worker began it, so it had no effect.
-        return _cancelled(request, now)
-    return tool_run(call.call, spec, request)
-
-
-def _tool(
-    call: states.Call, phase: states.Running, machine: Machine, now: float
-) -> effects.RunTool | effects.ToolFinished | effects.ToolLost:
-    """What becomes of a tool that may have run."""
-    spec, request = machine.config.tool(call.call.name), phase.request
     # A tool that is gone from the settings is treated as the worst kind: nothing here says what it did.
-    if spec is None or spec.side_effect is effects.SideEffect.UNSAFE:
-        return effects.ToolLost(at=now, request=request)
+    if spec is None or (begun and spec.side_effect is effects.SideEffect.UNSAFE):
+        return lost
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
-    if spec.side_effect is effects.SideEffect.READ_ONLY:
-        # Whether a read has run makes no difference, so "cancelled" is true enough of it.
-        return _cancelled(request, now) if stops else tool_run(call.call, spec, request)
+    if not begun or spec.side_effect is effects.SideEffect.READ_ONLY:
+        # Cancelled is the truth of one that no worker began: it had no effect. Whether a read has run makes
+        # no difference.
+        text, outcome = model_messages.CANCELLED, effects.Outcome.CANCELLED
+        cancelled = effects.ToolFinished(at=now, request=request, content=text, outcome=outcome)
+        return cancelled if stops else tool_run(call.call, spec, request)
     # An idempotent tool may have had its effect: a result that says it was cancelled would be a lie. The same
     # holds where it cannot run again, because it takes other arguments by now.
     if stops or fault_in(call.call, spec, (spec.name,)):
-        return effects.ToolLost(at=now, request=request)
+        return lost
     # Marked, since the first try may have had its effect: an error of this one proves nothing.
     return attrs.evolve(tool_run(call.call, spec, request), again=True)
 
