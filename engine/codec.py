@@ -125,7 +125,7 @@ def _unstructure_passed_on(value: effects.AgentNoticed) -> dict[str, Any]:
 
 
 def _structure_passed_on(value: dict[str, Any], _: type[effects.AgentNoticed]) -> effects.AgentNoticed:
-    return effects.AgentNoticed(call=value["call"], notice=_structure(value["notice"], effects.Notice))
+    return effects.AgentNoticed(call=value["call"], notice=structure(value["notice"], effects.Notice))
 
 
 def make_converter(taught: Callable[[cattrs.Converter], None] | None = None) -> cattrs.Converter:
@@ -177,7 +177,7 @@ UNREADABLE = (
 """The errors of the converter for JSON of another shape."""
 
 # Typed anew: a union is no type to a type checker, which would refuse it at each call.
-_structure: Callable[..., Any] = converter.structure
+structure: Callable[..., Any] = converter.structure
 
 
 def encode(value: object, as_type: Any) -> bytes:  # noqa: ANN401  # a union is no type to a type checker
@@ -222,7 +222,7 @@ def decode(data: bytes, as_type: Any, where: str = "this text") -> Any:  # noqa:
         raise effects.JournalError(msg)
     try:
         # In two steps: msgspec reads the JSON, but knows no stored names and no older records.
-        return _structure(msgspec.json.decode(data), as_type)
+        return structure(msgspec.json.decode(data), as_type)
     except UNREADABLE as error:
         # The beginning only: an entry may have megabytes, and the error ends up in logs.
         shown = data[:200]

@@ -26,6 +26,7 @@ from ..effects.errors import NoPerformer, WorldError
 from ..effects.events import Event, ModelStreamed, joined
 from ..effects.hooks import HookSaid
 from ..effects.messages import Outcome
+from ..effects.requests import AskApproval, Cancel, Request, SetTimer
 from ..performers.base import (
     LEAVING,
     Clock,
@@ -71,7 +72,7 @@ class Hold(Enum):
 class RunningRequest:
     """A *request* that *task* performs; *stops* is set once it was cancelled."""
 
-    request: requests.Request
+    request: Request
     task: asyncio.Future[events.Answer | None]
     resting: Callable[[Any], bool] | None
     stops: bool = attrs.field(default=False, init=False)
@@ -111,10 +112,10 @@ class Driver:
     rested: Callable[[], None] = noop
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
     # Lasting work that answered None: no task has it, and its request is still open.
-    _left: dict[str, requests.Request] = attrs.field(factory=dict, init=False)
+    _left: dict[str, Request] = attrs.field(factory=dict, init=False)
     # False between an event and the requests that follow from it: whether the run rests is not known then.
     _begun: bool = attrs.field(default=False, init=False)
-    _held: dict[str, requests.Request] = attrs.field(factory=dict, init=False)
+    _held: dict[str, Request] = attrs.field(factory=dict, init=False)
     _hold: Hold = attrs.field(default=Hold.NOTHING, init=False)
 
     def post(self, event: Event) -> None:
@@ -131,11 +132,7 @@ class Driver:
     def unbegun(self) -> tuple[str, ...]:
         """The open requests for work that no process has begun."""
         # Questions and timers have no effect of their own, so the next owner begins them in any case.
-        held = {
-            name
-            for name, one in self._held.items()
-            if not isinstance(one, requests.AskApproval | requests.SetTimer)
-        }
+        held = {name for name, one in self._held.items() if not isinstance(one, AskApproval | SetTimer)}
         return tuple([name for name in self.machine.state.open if name in held])
 
     async def leave(self) -> None:
@@ -155,15 +152,13 @@ class Driver:
             # A child that was cancelled still ends its run, and that is worth waiting for.
             return not work.stops and work.resting(work.request)
         # The only timers beside a question are the deadlines of questions.
-        return isinstance(work.request, requests.SetTimer) and isinstance(self.machine.state, Confirming)
+        return isinstance(work.request, SetTimer) and isinstance(self.machine.state, Confirming)
 
     @property
     def _drained(self) -> bool:
         """Whether the driver drains, and no work is left but questions and timers."""
         # A child that rests is not idle here: it drains by itself, and its end is applied.
-        idle = all(
-            isinstance(work.request, requests.AskApproval | requests.SetTimer) for work in self._work.values()
-        )
+        idle = all(isinstance(work.request, AskApproval | SetTimer) for work in self._work.values())
         return self._hold is Hold.ALL and idle and not self.inbox
 
     async def effects(  # noqa: C901, PLR0912  # one loop: its order is what a crash depends on
@@ -231,7 +226,7 @@ class Driver:
                 self._held[effect.id] = effect
             elif is_request(effect):
                 self._start(effect)
-            elif isinstance(effect, requests.Cancel):
+            elif isinstance(effect, Cancel):
                 # Never held back, also while draining: work under way has to stop when it is told to.
                 self._cancel(effect.request)
 
@@ -253,7 +248,7 @@ class Driver:
         if (work := self._work.get(request)) is not None:
             work.cancel()
 
-    def _drop(self, held: requests.Request) -> None:
+    def _drop(self, held: Request) -> None:
         """Drop a request that is held back: it never begins, unless its work is lasting."""
         # The machine waits for an answer of each request that it made, also of one that it cancelled.
         if self._resting(held) is None:
@@ -265,11 +260,11 @@ class Driver:
             del self._held[held.id]
             self._start(held)
 
-    def _resting(self, request: requests.Request) -> Callable[[Any], bool] | None:
+    def _resting(self, request: Request) -> Callable[[Any], bool] | None:
         """The method of lasting work that says whether it rests; None for any other work."""
         return getattr(self.performers.get(type(request)), "resting", None)
 
-    def _start(self, request: requests.Request) -> None:
+    def _start(self, request: Request) -> None:
         performer = self.performers.get(type(request))
         # The history and the settings as they are now: the machine may move on while the work goes on.
         if performer is not None:
@@ -290,11 +285,11 @@ class Driver:
             # and its request would stay open for ever.
             task.add_done_callback(partial(self._ended, request))
         # A question without an approver waits for `post`, from here or from another process.
-        elif not isinstance(request, requests.AskApproval):
+        elif not isinstance(request, AskApproval):
             # Raised and not answered: it is a mistake of the setup, and the model can do nothing about it.
             raise NoPerformer(type(request).__name__)
 
-    def _ended(self, request: requests.Request, task: asyncio.Future[events.Answer | None]) -> None:
+    def _ended(self, request: Request, task: asyncio.Future[events.Answer | None]) -> None:
         work = self._work.pop(request.id)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         now = self.clock.now()
@@ -382,25 +377,25 @@ class Inbox:
         return joined(run)
 
 
-ANSWERS: dict[type[requests.Request], tuple[type[Event], ...]] = {
+ANSWERS: dict[type[Request], tuple[type[Event], ...]] = {
     requests.CallModel: (events.ModelFinished, events.ModelFailed),
     requests.RunTool: (events.ToolFinished,),
-    requests.AskApproval: (events.ApprovalGiven,),
+    AskApproval: (events.ApprovalGiven,),
     requests.FireHook: (events.HookAnswered,),
     requests.ReadInstructions: (events.InstructionsRead,),
     requests.RunAgent: (events.AgentFinished,),
-    requests.SetTimer: (events.TimerFired,),
+    SetTimer: (events.TimerFired,),
 }
 """The events that answer each type of request."""
 
 
-def check_answer(request: requests.Request, answer: events.Answer | None, at: float) -> Event | None:
+def check_answer(request: Request, answer: events.Answer | None, at: float) -> Event | None:
     """
     *answer* as the event that *request* waits for; a failure where the performer gave anything else.
 
     None answers a question only: the approver leaves it to another one.
     """
-    if answer is None and isinstance(request, requests.AskApproval):
+    if answer is None and isinstance(request, AskApproval):
         return None
     # The id, too: a host's performer that answers another request would leave this one open for ever.
     if isinstance(answer, ANSWERS[type(request)]) and answer.request == request.id:
@@ -410,7 +405,7 @@ def check_answer(request: requests.Request, answer: events.Answer | None, at: fl
 
 
 def failed_answer(  # noqa: PLR0911  # one return for each kind of request
-    request: requests.Request, error: BaseException, at: float
+    request: Request, error: BaseException, at: float
 ) -> Event | None:
     """The answer of *request* after its performer raised *error*; None where no answer is due."""
     cancelled = isinstance(error, asyncio.CancelledError)
@@ -430,7 +425,7 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             finished = events.ToolFinished if isinstance(request, requests.RunTool) else events.AgentFinished
             answer = finished(at=at, request=request.id, content=content, outcome=outcome)
             return _marked_again(request, answer)
-        case requests.AskApproval():
+        case AskApproval():
             # No person agreed, so a broken approver counts as a denial.
             denied = events.Deny(message=f"The approver failed: {text}")
             return events.ApprovalGiven(at=at, request=request.id, decision=denied)
@@ -442,24 +437,23 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             # The run goes on without them, and its subscribers see the fault.
             faults = (f"the instructions cannot be read: {text}",)
             return events.InstructionsRead(at=at, request=request.id, text="", faults=faults)
-        case requests.SetTimer():
+        case SetTimer():
             # A clock that fails: late or early is better than never.
             return events.TimerFired(at=at, request=request.id)
         case _:
             assert_never(request)
 
 
-def _marked_again(request: requests.Request, answer: events.Answer) -> events.Answer:
+SETTLING = frozenset({Outcome.OK, Outcome.UNKNOWN})
+"""Outcomes of a second try that hold for the first one, too."""
+
+
+def _marked_again(request: Request, answer: events.Answer) -> events.Answer:
     """*answer*, with a note for the model where it failed and an earlier try may have done the work."""
-    if (
-        not isinstance(request, requests.RunTool)
-        or not isinstance(answer, events.ToolFinished)
-        or not request.again
-    ):
-        return answer
+    again = isinstance(request, requests.RunTool) and request.again
     # The first try was in a process that is gone. A success settles it; a failure of the second try says
     # nothing about the first, and the model must not conclude that nothing happened.
-    if answer.outcome in {Outcome.OK, Outcome.UNKNOWN}:
+    if not again or not isinstance(answer, events.ToolFinished) or answer.outcome in SETTLING:
         return answer
     outcome = Outcome.UNKNOWN if answer.outcome is Outcome.CANCELLED else answer.outcome
     return attrs.evolve(answer, outcome=outcome, content=model_messages.run_again(answer.content))

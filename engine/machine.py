@@ -24,7 +24,7 @@ from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
 from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
-from ..states.batch.batch import Asked, Reviewed, RunningChild, Settled
+from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
 from ..states.context import INPUTS, Context, ConversationMemory, Memory, SessionMemory
 from ..states.rules.history_check import history_faults
@@ -371,16 +371,17 @@ def drive(machine: Machine, at: float = 0.0) -> Generator[tuple[Effect, ...], Ev
 # What is open
 
 
+def calls_at(state: State | None) -> tuple[Call, ...]:
+    """The calls of the batch of *state*; none without a batch."""
+    return state.batch.calls if isinstance(state, Executing | Confirming | Dispatching) else ()
+
+
 def questions(machine: Machine) -> tuple[AskApproval, ...]:
     """The open questions of *machine*."""
-    state = machine.state
     # In Dispatching a question may be answered already, and a hook still has its say: nothing to answer.
-    if not isinstance(state, Confirming):
-        return ()
+    there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
-    return tuple(
-        [question(call.call, call.phase) for call in state.batch.calls if isinstance(call.phase, Asked)]
-    )
+    return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
 
 
 def calls_of(machine: Machine) -> tuple[str, ...]:
@@ -391,11 +392,7 @@ def calls_of(machine: Machine) -> tuple[str, ...]:
 def calls_in(state: State | None) -> tuple[str, ...]:
     """The ids of the calls in *state* that have no result yet; none without a batch."""
     # A reviewed call has its result: only a hook's remark on it is still to come, so cancelling is too late.
-    if not isinstance(state, Executing | Confirming | Dispatching):
-        return ()
-    return tuple(
-        [call.call.id for call in state.batch.calls if not isinstance(call.phase, Settled | Reviewed)]
-    )
+    return tuple([one.call.id for one in calls_at(state) if not isinstance(one.phase, Settled | Reviewed)])
 
 
 @final
@@ -411,12 +408,10 @@ class ChildLink:
 def links_of(state: State, session: str) -> tuple[ChildLink, ...]:
     """The running children of *session* in *state*, in call order."""
     # The name is made from the parent and the call: any process finds the child without a directory of them.
-    if not isinstance(state, Executing | Confirming | Dispatching):
-        return ()
     return tuple(
         [
             ChildLink(call=one.call.id, session=f"{session}.{one.call.id}", agent=_agent(one.call))
-            for one in state.batch.calls
+            for one in calls_at(state)
             # A call whose permission is still open has no child yet, and a settled one has none any more.
             if isinstance(one.phase, RunningChild)
         ]
@@ -434,10 +429,9 @@ def agent_before(call: str, machine: Machine | None) -> str:
     # Nothing has run yet, so no call can have started a child.
     if machine is None:
         return ""
-    history = machine.memory.history
     # From the end: a person asks for a child that ended just now, and histories may be long.
-    for index in range(len(history) - 1, -1, -1):
-        for made in history[index].calls:
+    for message in reversed(machine.memory.history):
+        for made in message.calls:
             # By kind and not by name: a host may have a tool of its own that is called run_agent.
             spec = machine.config.tool(made.name)
             if made.id == call and spec is not None and spec.kind is ToolKind.AGENT:

@@ -21,7 +21,7 @@ from ..effects.messages import StopReason
 from ..effects.permissions import Basis, Verdict
 from ..effects.usage import Spent, Usage
 from ..states.batch.batch import AllowedAwaitingHooks, AwaitingHooks, Batch, Call, RunningChild, Settled
-from ..states.context import Mail, Memory
+from ..states.context import Memory
 from ..states.state import Done, State
 
 # Enough for most texts to be whole, and little enough that a step is a line and not a page.
@@ -89,7 +89,8 @@ def _settings_and_mail(memory: Memory) -> Iterator[str]:
     # Apart, since a budget of the run looks at the first account and one of the session at both.
     if memory.earlier != Spent():
         yield f"spent before {spent_of(memory.earlier)}"
-    yield from (f"waits: {_mail(mail)}" for mail in memory.session.mail)
+    for mail in memory.session.mail:
+        yield _spaced("waits:", mail.lane, f"of {mail.sender}" if mail.sender else "", quoted(mail.text))
     yield from (f"granted: {rule}" for rule in memory.session.granted)
     yield from (f"withdrawn: {one.tool} until turn {one.until}" for one in memory.progress.withdrawn)
     yield from (f"context: {quoted(text)}" for text in memory.conversation.pending_context)
@@ -112,10 +113,6 @@ def message_line(message: messages.Message, *, whole: bool = False) -> str:
         ]
         return printable(f"tool: {', '.join(results)}")
     return printable(_spaced(message.role, _parts(message.parts)))
-
-
-def _mail(mail: Mail) -> str:
-    return _spaced(mail.lane, f"of {mail.sender}" if mail.sender else "", quoted(mail.text))
 
 
 def _parts(parts: Iterable[messages.Part | pieces.Piece]) -> str:

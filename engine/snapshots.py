@@ -206,7 +206,11 @@ def _check_signature(data: bytes, signature: str, history: effects.History, key:
     """Raise `JournalError` unless *signature* is that of *data* and *history* with *key*."""
     if not signature:
         # Damage first: of a file that was cut off, "not signed" would hide what is wrong.
-        _check_whole(data)
+        try:
+            msgspec.json.decode(data)
+        except UNREADABLE as error:
+            msg = f"{NAME} cannot be read ({error}): it was cut off or damaged, take another one"
+            raise effects.JournalError(msg) from error
         way = "take it with snapshot(key), or restore it without a key: then it grants nothing"
         msg = f"this snapshot is not signed: {way}"
         raise effects.JournalError(msg)
@@ -217,15 +221,6 @@ def _check_signature(data: bytes, signature: str, history: effects.History, key:
         way = "without a key it can be restored, and grants nothing"
         msg = f"the signature of this snapshot is wrong: {why}; {way}"
         raise effects.JournalError(msg)
-
-
-def _check_whole(data: bytes) -> None:
-    """Raise `JournalError` for what is no JSON: that was damaged, not left unsigned."""
-    try:
-        msgspec.json.decode(data)
-    except UNREADABLE as error:
-        msg = f"{NAME} cannot be read ({error}): it was cut off or damaged, take another one"
-        raise effects.JournalError(msg) from error
 
 
 def _signature(data: bytes, history: effects.History, key: bytes) -> str:

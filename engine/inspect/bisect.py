@@ -199,7 +199,8 @@ class _Names:
         match part:
             case dict():
                 # How a provider cuts an answer into pieces differs from call to call; the text is compared.
-                cut = {"before", "count"} if _is_stream(part) else set[str]()
+                is_stream = part.get(TAG) == "ModelStreamed" or part.keys() == {"count", "pieces"}
+                cut = {"before", "count"} if is_stream else set[str]()
                 return {
                     name: self._all_named(value) if name in IDS else self.compared(value)
                     for name, value in part.items()
@@ -220,11 +221,6 @@ class _Names:
         if name not in self._names:
             self._names[name] = next(self._new)
         return self._names[name]
-
-
-def _is_stream(part: Plain) -> bool:
-    """Whether *part* counts the pieces of an answer."""
-    return part.get(TAG) == "ModelStreamed" or part.keys() == {"count", "pieces"}
 
 
 # Two versions

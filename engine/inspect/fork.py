@@ -23,7 +23,7 @@ from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
 from ..journal.fold import apply_entry, fold, is_foreign
 from ..journal.summary import SessionSummary, summarize
-from ..machine import Machine, ignored, links_of, questions
+from ..machine import Machine, calls_at, ignored, links_of, questions
 from .replay import replayed
 
 Replacement = str | effects.Change | effects.Decision | effects.Answer | effects.Post
@@ -34,6 +34,15 @@ setting; another answer to the question; or another text for an answer, a result
 
 MAX_QUOTED = 200
 """Characters of a value that an error shows."""
+
+TextAnswer = effects.ModelFinished | effects.ToolFinished | effects.AgentFinished
+"""The events that a text can stand for."""
+
+RESULTS: dict[type, type[TextAnswer]] = {
+    states.Running: effects.ToolFinished,
+    states.RunningChild: effects.AgentFinished,
+}
+"""The events that end a call in a phase."""
 
 POSTED = effects.UserSent | effects.UserSteered | effects.ControlReceived
 """The events that wait for the next run where none is under way."""
@@ -147,16 +156,13 @@ def _no_prompt(entries: Sequence[bytes], session: str, at: int) -> Exception:
 
 def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at: int) -> None:
     """Refuse a copy in which a child is at work: its own session is not copied, and goes on elsewhere."""
-    state = machine.state
-    if not isinstance(state, states.Executing | states.Confirming | states.Dispatching):
-        return
     # A child that the replacement has just asked for is the copy's own, and begins there.
     theirs = [
         one.call.id
-        for one in state.batch.calls
+        for one in calls_at(machine.state)
         if isinstance(one.phase, states.RunningChild) and is_foreign(one.phase.request, machine)
     ]
-    for child in [link for link in links_of(state, session) if link.call in theirs]:
+    for child in [link for link in links_of(machine.state, session) if link.call in theirs]:
         # The whole journal is replayed for the error alone: a copy that succeeds never pays for it.
         free = [step.number + 1 for step in replayed(entries, session) if step.state and not step.children]
         # A step before always qualifies: the run opened before it asked for the child.
@@ -248,24 +254,15 @@ def _text_event(
     )
 
 
-def _awaited(
-    machine: Machine,
-) -> dict[str, type[effects.ModelFinished | effects.ToolFinished | effects.AgentFinished]]:
+def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     """The requests of *machine* that a text answers, with the kind of event that answers them."""
     # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
     match machine.state:
         case states.Streaming(request=request) | states.Compacting(stage=states.Summary(request=request)):
             return {request: effects.ModelFinished}
-        case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
-            return {
-                phase.request: effects.AgentFinished
-                if isinstance(phase, states.RunningChild)
-                else effects.ToolFinished
-                for call in batch.calls
-                if isinstance(phase := call.phase, states.Running | states.RunningChild)
-            }
-        case _:
-            return {}
+        case state:
+            there = [call for call in calls_at(state) if type(call.phase) in RESULTS]
+            return {request: RESULTS[type(call.phase)] for call in there for request in call.open}
 
 
 def _question(event: effects.Event | None, machine: Machine, at: int) -> str:

@@ -140,10 +140,7 @@ def _as_written(made: cattrs.Converter, changed: Changed) -> Reader:
     if changed.old is not changed.new:
         return made.structure
 
-    @cache
-    def by_fields() -> Reader:
-        return make_dict_structure_fn(changed.old, made)
-
+    by_fields = cache(partial(make_dict_structure_fn, changed.old, made))
     # The registered reader of the class is the migration itself, so the fields are read one by one. This one
     # is made at its first use: by then the classes of the fields have readers of their own.
     return lambda value, kind: by_fields()(value, kind)  # noqa: PLW0108  # see above
