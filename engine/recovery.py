@@ -17,6 +17,9 @@ from typing import assert_never, final
 import attrs
 
 from .. import effects, states
+from ..effects.events import AgentFinished, Event, HookAnswered, ModelFailed, ToolFinished, ToolLost
+from ..effects.hooks import Hook
+from ..effects.requests import Cancel, FireHook, ReadInstructions, Request, RunAgent, RunTool, SetTimer
 from ..states.batch.batch import Forever, Order
 from ..states.batch.permission import fault_in, question
 from ..states.batch.start import child_run, tool_run
@@ -36,15 +39,7 @@ WHY = {
 }
 """The message of the failure after which a model is asked once more; journals have these texts."""
 
-Found = (
-    effects.Request
-    | effects.Cancel
-    | effects.ToolFinished
-    | effects.ToolLost
-    | effects.AgentFinished
-    | effects.HookAnswered
-    | effects.ModelFailed
-)
+Found = Request | Cancel | ToolFinished | ToolLost | AgentFinished | HookAnswered | ModelFailed
 """What may become of a request that was open: it is performed again, or an event stands for its answer."""
 
 
@@ -53,8 +48,8 @@ Found = (
 class Recovery:
     """What to do with a run that is taken over: *again* are requests to perform, *events* to apply."""
 
-    again: tuple[effects.Request | effects.Cancel, ...] = ()
-    events: tuple[effects.Event, ...] = ()
+    again: tuple[Request | Cancel, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset()) -> Recovery:
@@ -65,8 +60,8 @@ def recover(machine: Machine, now: float, unbegun: frozenset[str] = frozenset())
     """
     found = _found(machine, now, unbegun)
     return Recovery(
-        again=tuple([one for one in found if isinstance(one, effects.Request | effects.Cancel)]),
-        events=tuple([one for one in found if not isinstance(one, effects.Request | effects.Cancel)]),
+        again=tuple([one for one in found if isinstance(one, Request | Cancel)]),
+        events=tuple([one for one in found if not isinstance(one, Request | Cancel)]),
     )
 
 
@@ -80,17 +75,17 @@ def _found(machine: Machine, now: float, unbegun: frozenset[str]) -> list[Found]
             # An unasked model cost nothing, a lost one is paid for by an estimate. One that was being stopped
             # counts as lost: an unbegun one would be asked again, against the person's wish.
             failure = effects.Failure.UNBEGUN if unasked and not state.stopping else effects.Failure.LOST
-            return [effects.ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
+            return [ModelFailed(at=now, request=request, failure=failure, message=WHY[failure])]
         case states.Thinking(stage=stage) if isinstance(stage, states.Waiting):
             # Hooks, reads and timers may be done twice, so nothing depends on whether they were begun.
             return [_stage(stage, machine, now)]
         case states.Compacting(stage=states.Consulting(request=request)):
             # Payloads are made again and not stored: they come from the memory, which has not moved since.
             told = hooks.told(reason=state.reason, size=machine.memory.conversation.size)
-            return [_hook(effects.Hook.PRE_COMPACT, request, told, machine, now)]
+            return [_hook(Hook.PRE_COMPACT, request, told, machine, now)]
         # Due when it was due before, as for a retry.
         case states.Compacting(stage=states.Pausing(request=request, due=due)):
-            return [effects.SetTimer(id=request, due=due)]
+            return [SetTimer(id=request, due=due)]
         case states.Executing(batch=batch) | states.Confirming(batch=batch) | states.Dispatching(batch=batch):
             return [one for call in batch.calls for one in _call(call, machine, now, unbegun)]
         case _:
@@ -103,23 +98,21 @@ def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
     match stage:
         # The time it was due at, not a new wait: crashes must not add up to a wait without end.
         case states.Retry(request=request, due=due):
-            return effects.SetTimer(id=request, due=due)
+            return SetTimer(id=request, due=due)
         case states.Reading(request=request):
             # The files of today's settings. Nothing was read into the session yet, so no older text is
             # replaced.
-            return effects.ReadInstructions(id=request, files=machine.config.instructions)
+            return ReadInstructions(id=request, files=machine.config.instructions)
         case states.Opening(request=request):
-            return _hook(
-                effects.Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now
-            )
+            return _hook(Hook.SESSION_START, request, hooks.told(source=source_of(memory)), machine, now)
         case states.Admitting(request=request, ids=ids):
             # Only the prompts of this round: mail that came since has not been let in, and is asked about
             # later.
             told = hooks.told(prompts=[mail.text for mail in memory.session.mail if mail.id in ids])
-            return _hook(effects.Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
+            return _hook(Hook.USER_PROMPT_SUBMIT, request, told, machine, now)
         case states.Ending(request=request, reason=reason):
             # The machine made this distinction when it asked, so it must be made in the same way here.
-            hook = effects.Hook.SUBAGENT_STOP if machine.config.agent else effects.Hook.STOP
+            hook = Hook.SUBAGENT_STOP if machine.config.agent else Hook.STOP
             told = hooks.told(reason=reason, continued=memory.progress.continues)
             return _hook(hook, request, told, machine, now)
         case _:
@@ -127,23 +120,21 @@ def _stage(stage: states.Waiting, machine: Machine, now: float) -> Found:
 
 
 def _hook(  # the hook, its request and payload, and where and when
-    hook: effects.Hook,
+    hook: Hook,
     request: str,
     payload: str,
     machine: Machine,
     now: float,
     call: effects.ToolCall | None = None,
-) -> effects.FireHook | effects.HookAnswered:
+) -> FireHook | HookAnswered:
     # Arguments decide which hooks hear of a call: a hook may be set for some paths only.
     arguments = {} if call is None else arguments_of(call.arguments)
     # Those of today's settings: the run may be taken over by an agent with other hooks.
     names = hooks.asked_at(machine.config, hook, "" if call is None else call.name, arguments)
     # With no hook left to ask, the answer is made here: the machine would wait for it for ever.
     if not names:
-        return effects.HookAnswered(at=now, request=request)
-    return effects.FireHook(
-        id=request, hook=hook, names=names, payload=payload, call="" if call is None else call.id
-    )
+        return HookAnswered(at=now, request=request)
+    return FireHook(id=request, hook=hook, names=names, payload=payload, call="" if call is None else call.id)
 
 
 def _call(  # noqa: PLR0911  # one return for each phase
@@ -158,7 +149,7 @@ def _call(  # noqa: PLR0911  # one return for each phase
             return (question(wish, asked),)
         case states.Asked(deadline=states.Timer() as deadline) as asked:
             # The person was given until then; a deadline that began anew would never come.
-            return (question(wish, asked), effects.SetTimer(id=deadline.request, due=deadline.due))
+            return (question(wish, asked), SetTimer(id=deadline.request, due=deadline.due))
         case (
             states.AwaitingHooks(request=request, hooks=hearing)
             | states.AllowedAwaitingHooks(request=request, hooks=hearing)
@@ -178,18 +169,16 @@ def _call(  # noqa: PLR0911  # one return for each phase
 
 def _pending_hooks(
     wish: effects.ToolCall, request: str, hearing: states.HookRound, machine: Machine, now: float
-) -> effects.FireHook | effects.HookAnswered:
+) -> FireHook | HookAnswered:
     """The hooks that were asked about *wish* and have not answered are asked again."""
     # Not those of today's settings, as elsewhere: the machine counts the answers of the round it began.
     there = {spec.name for spec in machine.config.hooks}
     said = {one.name for one in hearing.said}
     names = tuple([name for name in hearing.asked if name in there and name not in said])
     if not names:
-        return effects.HookAnswered(at=now, request=request)
+        return HookAnswered(at=now, request=request)
     payload = hooks.told_of_call(wish.name, arguments_of(wish.arguments) or {})
-    return effects.FireHook(
-        id=request, hook=effects.Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id
-    )
+    return FireHook(id=request, hook=Hook.PRE_TOOL_USE, names=names, payload=payload, call=wish.id)
 
 
 def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool:
@@ -204,14 +193,14 @@ def _denied(call: states.Call, spec: effects.ToolSpec, machine: Machine) -> bool
 
 def _tool(
     call: states.Call, phase: states.Running, machine: Machine, now: float, *, begun: bool
-) -> effects.RunTool | effects.ToolFinished | effects.ToolLost:
+) -> RunTool | ToolFinished | ToolLost:
     """What becomes of a tool: one that a worker has *begun* may have run, another runs if it still may."""
     name, request = call.call.name, phase.request
-    spec, lost = machine.config.tool(name), effects.ToolLost(at=now, request=request)
+    spec, lost = machine.config.tool(name), ToolLost(at=now, request=request)
     if spec is None and not begun:
         # An error and not a lost call: nothing ran, and the model may choose another tool.
         gone = model_messages.not_found(name, tuple([tool.name for tool in machine.config.tools]))
-        return effects.ToolFinished(at=now, request=request, content=gone, outcome=effects.Outcome.ERROR)
+        return ToolFinished(at=now, request=request, content=gone, outcome=effects.Outcome.ERROR)
     # A tool that is gone from the settings is treated as the worst kind: nothing here says what it did.
     if spec is None or (begun and spec.side_effect is effects.SideEffect.UNSAFE):
         return lost
@@ -220,7 +209,7 @@ def _tool(
         # Cancelled is the truth of one that no worker began: it had no effect. Whether a read has run makes
         # no difference.
         text, outcome = model_messages.CANCELLED, effects.Outcome.CANCELLED
-        cancelled = effects.ToolFinished(at=now, request=request, content=text, outcome=outcome)
+        cancelled = ToolFinished(at=now, request=request, content=text, outcome=outcome)
         return cancelled if stops else tool_run(call.call, spec, request)
     # An idempotent tool may have had its effect: a result that says it was cancelled would be a lie. The same
     # holds where it cannot run again, because it takes other arguments by now.
@@ -232,7 +221,7 @@ def _tool(
 
 def _child(
     call: states.Call, phase: states.RunningChild, machine: Machine, now: float, *, begun: bool
-) -> tuple[effects.RunAgent | effects.Cancel | effects.AgentFinished, ...]:
+) -> tuple[RunAgent | Cancel | AgentFinished, ...]:
     config, request = machine.config, phase.request
     name, _ = child_prompt(arguments_of(call.call.arguments) or {})
     child, spec = config.child(name), config.tool(call.call.name)
@@ -240,15 +229,11 @@ def _child(
         # Its settings are gone, so its session cannot be resumed. What it reported stays on the account.
         outcome = effects.Outcome.UNKNOWN if begun else effects.Outcome.ERROR
         content = model_messages.LOST if begun else f"No agent named {name!r}."
-        return (
-            effects.AgentFinished(
-                at=now, request=request, content=content, outcome=outcome, spent=phase.spent
-            ),
-        )
+        return (AgentFinished(at=now, request=request, content=content, outcome=outcome, spent=phase.spent),)
     # With the limits it was given at first: a child must not get a fresh budget from a crash.
     again = child_run(call.call, child, config, phase.limits, machine.memory.session.mode, request)
     # A cancel that was accepted holds, also for the child, whose own journal may not have it. A child that is
     # denied by now is stopped, too. It is begun first in both cases. Only its own session knows what it did
     # and spent, or that it was over.
     stops = phase.told is Order.STOP or _denied(call, spec, machine)
-    return (again, effects.Cancel(request=request)) if stops else (again,)
+    return (again, Cancel(request=request)) if stops else (again,)

@@ -367,7 +367,6 @@ def _of(*names: str) -> Render:
     return lambda value: _spaced(*[BY_FIELD.get(name, str)(getattr(value, name)) for name in names])
 
 
-_text = _of("text")
 _asked = _of("id", "tool", "arguments")
 
 # A table and no methods: the words of `effects` stay free of how they are shown. Its functions take anything,
@@ -393,19 +392,15 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     records.WithdrawTool: lambda value: f"{value.tool} until turn {value.until}",
     records.GrantRule: _of("rule"),
     # A setting is told by its new value alone: the old one stands in an earlier line.
-    records.SetModel: _of("model"),
     records.SetMode: _of("mode"),
-    records.UseFallback: _of("model"),
-    records.SetInstructions: _text,
-    records.AddContext: _text,
+    **dict.fromkeys((records.SetModel, records.UseFallback), _of("model")),
+    **dict.fromkeys((records.SetInstructions, records.AddContext), _of("text")),
     # Notices
-    notices.TextDelta: _text,
-    notices.ReasoningDelta: _text,
+    **dict.fromkeys((notices.TextDelta, notices.ReasoningDelta, notices.ToolOutput), _of("text")),
+    **dict.fromkeys((notices.SettingRefused, notices.InputBlocked), _of("reason")),
+    notices.Warned: _of("text"),
     notices.RetryScheduled: lambda value: f"{_until(value.due)}: {value.failure}",
-    notices.SettingRefused: _of("reason"),
-    notices.InputBlocked: _of("reason"),
     notices.CallJudged: _of("tool", "verdict", "ground", "detail"),
-    notices.ToolOutput: _text,
     # Here the text belongs: in the message below, a story has the outcomes only.
     notices.CallSettled: _of("tool", "outcome", "content"),
     notices.ApprovalRequested: _of("request", "tool", "arguments"),
@@ -415,7 +410,6 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     notices.LoopDetected: lambda value: (
         f"{value.stage} {' '.join(value.tools)} x{value.count}: {quoted(value.text)}"
     ),
-    notices.Warned: _text,
     notices.Ignored: _of("event"),
     notices.RunEnded: _run_ended,
     # Events
@@ -428,7 +422,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     events.AgentFinished: _ended,
     events.ApprovalGiven: _of("request", "decision", "by"),
     events.HookAnswered: _of("request", "said"),
-    events.UserSent: _text,
+    events.UserSent: _of("text"),
     events.UserSteered: _of("how", "text"),
     # Without the id of the sender: it tells repeats apart and says nothing about the change.
     events.ControlReceived: _of("change"),

@@ -16,8 +16,9 @@ import attrs
 import msgspec
 
 from .. import effects, states
-from ..effects.history import Log
-from ..effects.messages import Outcome
+from ..effects.config import Config
+from ..effects.history import History, Log
+from ..effects.messages import Binary, Outcome, ToolCall, ToolResult
 from ..states.batch.batch import PriorAttempt, Stopping
 from ..states.context import RECALL, AsConfigured, ConversationMemory, NotBegun, RunProgress, SessionMemory
 from ..states.rules import model_messages
@@ -120,7 +121,7 @@ def dump(state: states.State, memory: states.Memory, key: bytes | None) -> bytes
 
 
 def load(
-    data: bytes, config: effects.Config, history: effects.History, key: bytes | None
+    data: bytes, config: Config, history: History, key: bytes | None
 ) -> tuple[states.State, states.Memory]:
     """The state and memory that `dump` wrote; where no *key* vouches for them, as much as is harmless."""
     # A signed snapshot may be restored without the key. Its signature is passed over then.
@@ -161,7 +162,7 @@ def _flat(state: states.State, memory: states.Memory) -> Snapshot:
     return Snapshot(**{field.name: flat[field.name] for field in attrs.fields(Snapshot)})
 
 
-def _grouped(snapshot: Snapshot, history: effects.History) -> states.Memory:
+def _grouped(snapshot: Snapshot, history: History) -> states.Memory:
     """The memory that `_flat` took apart, over *history*."""
     flat = {**attrs.asdict(snapshot, recurse=False), "history": history}
 
@@ -202,7 +203,7 @@ def _taken_apart(data: bytes) -> tuple[bytes, str]:
     return bytes(signed.snapshot), signed.signature
 
 
-def _check_signature(data: bytes, signature: str, history: effects.History, key: bytes) -> None:
+def _check_signature(data: bytes, signature: str, history: History, key: bytes) -> None:
     """Raise `JournalError` unless *signature* is that of *data* and *history* with *key*."""
     if not signature:
         # Damage first: of a file that was cut off, "not signed" would hide what is wrong.
@@ -223,7 +224,7 @@ def _check_signature(data: bytes, signature: str, history: effects.History, key:
         raise effects.JournalError(msg)
 
 
-def _signature(data: bytes, history: effects.History, key: bytes) -> str:
+def _signature(data: bytes, history: History, key: bytes) -> str:
     _check_key(key)
     # Both parts before the data have a fixed length, so no byte can move between parts.
     return hmac.digest(key, DOMAIN + digest(history) + data, "sha256").hex()
@@ -245,7 +246,7 @@ _digests: WeakKeyDictionary[Log[effects.Message], list[bytes]] = WeakKeyDictiona
 """The digests of the beginnings of logs, by their length: what lies below it never changes."""
 
 
-def digest(history: effects.History) -> bytes:
+def digest(history: History) -> bytes:
     """A digest of all messages of *history*; of what was read before only what is new is read."""
     # A list and not only the latest digest: an older snapshot goes with a beginning of the same log.
     known = _digests.setdefault(history.log, [hashlib.sha256(DOMAIN).digest()])
@@ -258,7 +259,7 @@ def digest(history: effects.History) -> bytes:
 
 
 def restore_untrusted(
-    snapshot: Snapshot, config: effects.Config, history: effects.History, name: str
+    snapshot: Snapshot, config: Config, history: History, name: str
 ) -> tuple[states.State, states.Memory]:
     """
     What can be had of *snapshot* at no risk, over *history* and under *config*; *name* is a digest of it.
@@ -298,7 +299,7 @@ def restore_untrusted(
 # The memory
 
 
-def _memory(snapshot: Snapshot, config: effects.Config, history: effects.History, run: str) -> states.Memory:
+def _memory(snapshot: Snapshot, config: Config, history: History, run: str) -> states.Memory:
     """
     What a run begins with, and of *snapshot* the inputs that wait.
 
@@ -373,7 +374,7 @@ def _batch(state: states.State) -> states.Batch:
     return batch
 
 
-def _calls(snapshot: Snapshot, history: effects.History) -> list[tuple[effects.ToolCall, states.Call]]:
+def _calls(snapshot: Snapshot, history: History) -> list[tuple[ToolCall, states.Call]]:
     """The calls of *history* without a result, each with what *snapshot* says of it."""
     wishes = history[-1].calls if history else ()
     told = _batch(snapshot.state).calls
@@ -389,9 +390,7 @@ def _calls(snapshot: Snapshot, history: effects.History) -> list[tuple[effects.T
     return list(zip(wishes, told, strict=True))
 
 
-def _result(
-    wish: effects.ToolCall, told: states.Call, stopping: Stopping, config: effects.Config
-) -> effects.ToolResult | None:
+def _result(wish: ToolCall, told: states.Call, stopping: Stopping, config: Config) -> ToolResult | None:
     """The result of *wish*, as the model wrote it, by what is *told* of it; None where it is judged anew."""
     phase = told.phase
     # A result is believed: a forged one is a text that the model reads, as any history is. Nothing runs of
@@ -409,9 +408,7 @@ def _result(
     return _made(wish, Outcome.CANCELLED, model_messages.CANCELLED) if stopping else None
 
 
-def _made(
-    wish: effects.ToolCall, outcome: Outcome, content: str, files: tuple[effects.Binary, ...] = ()
-) -> effects.ToolResult:
-    return effects.ToolResult(
+def _made(wish: ToolCall, outcome: Outcome, content: str, files: tuple[Binary, ...] = ()) -> ToolResult:
+    return ToolResult(
         call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
     )

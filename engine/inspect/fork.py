@@ -16,6 +16,7 @@ from typing import final
 import attrs
 
 from ... import effects, states
+from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
 from ..codec import encode
 from ..inputs import Input, approval_event, control_event
@@ -35,13 +36,10 @@ setting; another answer to the question; or another text for an answer, a result
 MAX_QUOTED = 200
 """Characters of a value that an error shows."""
 
-TextAnswer = effects.ModelFinished | effects.ToolFinished | effects.AgentFinished
+TextAnswer = ModelFinished | ToolFinished | AgentFinished
 """The events that a text can stand for."""
 
-RESULTS: dict[type, type[TextAnswer]] = {
-    states.Running: effects.ToolFinished,
-    states.RunningChild: effects.AgentFinished,
-}
+RESULTS: dict[type, type[TextAnswer]] = {states.Running: ToolFinished, states.RunningChild: AgentFinished}
 """The events that end a call in a phase."""
 
 POSTED = effects.UserSent | effects.UserSteered | effects.ControlReceived
@@ -177,7 +175,7 @@ def _check_children(machine: Machine, entries: Sequence[bytes], session: str, at
 # What happens instead
 
 
-def _replaced(event: effects.Event, machine: Machine, point: ForkPoint) -> Iterator[Entry]:
+def _replaced(event: Event, machine: Machine, point: ForkPoint) -> Iterator[Entry]:
     """The entries by which *event* happens to *machine*."""
     # Without a run there is nothing to step: the event waits, as it would if its sender had posted it.
     if machine.done and isinstance(event, POSTED):
@@ -198,7 +196,7 @@ def _replaced(event: effects.Event, machine: Machine, point: ForkPoint) -> Itera
         yield HandedOver(at=point.now, unbegun=unbegun)
 
 
-def _event(instead: Replacement, there: Entry | None, machine: Machine, point: ForkPoint) -> effects.Event:
+def _event(instead: Replacement, there: Entry | None, machine: Machine, point: ForkPoint) -> Event:
     """The event of *instead*, in place of *there*."""
     event = there.event if isinstance(there, Posted | Stepped) else None
     # The time of the step, not of the fork: a decision made for then is not too late for its deadline.
@@ -217,9 +215,7 @@ def _event(instead: Replacement, there: Entry | None, machine: Machine, point: F
     return instead
 
 
-def _text_event(
-    text: str, event: effects.Event | None, machine: Machine, at: float, point: ForkPoint
-) -> effects.Event:
+def _text_event(text: str, event: Event | None, machine: Machine, at: float, point: ForkPoint) -> Event:
     """*text* as a model, a tool, an agent or a person would say it in place of *event*."""
     # A steer first: it comes while a request is open, and the text could be taken for that one's answer.
     if isinstance(event, effects.UserSteered):
@@ -243,15 +239,13 @@ def _text_event(
         )
         raise effects.ConfigError(msg)
     kind = awaited[request]
-    if kind is not effects.ModelFinished:
+    if kind is not ModelFinished:
         # No account: the text cost nothing, and the original paid for the answer that it replaces.
         return kind(at=at, request=request, content=text)
     # The model answers the same conversation, so the size that the provider counted still holds.
-    usage = event.usage if isinstance(event, effects.ModelFinished) else effects.Usage()
+    usage = event.usage if isinstance(event, ModelFinished) else effects.Usage()
     pieces = (effects.TextPiece(text),)
-    return effects.ModelFinished(
-        at=at, request=request, stop=effects.StopReason.END_TURN, usage=usage, pieces=pieces
-    )
+    return ModelFinished(at=at, request=request, stop=effects.StopReason.END_TURN, usage=usage, pieces=pieces)
 
 
 def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
@@ -259,13 +253,13 @@ def _awaited(machine: Machine) -> dict[str, type[TextAnswer]]:
     # Questions, hooks and timers are not answered by a text: each has an answer of its own kind.
     match machine.state:
         case states.Streaming(request=request) | states.Compacting(stage=states.Summary(request=request)):
-            return {request: effects.ModelFinished}
+            return {request: ModelFinished}
         case state:
             there = [call for call in calls_at(state) if type(call.phase) in RESULTS]
             return {request: RESULTS[type(call.phase)] for call in there for request in call.open}
 
 
-def _question(event: effects.Event | None, machine: Machine, at: int) -> str:
+def _question(event: Event | None, machine: Machine, at: int) -> str:
     """The question that a decision in place of *event* answers: the same one, or the only one."""
     asked = [question.id for question in questions(machine)]
     if isinstance(event, effects.ApprovalGiven) and event.request in asked:

@@ -348,10 +348,15 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
     return effects
 
 
-def _machine(state: SessionState, where: str) -> Machine:
+def _machine(state: SessionState, where: str, *, over: bool = False) -> Machine:
     if state.machine is None:
         # Stores append by compare-and-set, so no process leaves a journal like this: it was cut by hand.
         msg = f"{where} comes before any run was opened: the beginning of the journal is missing"
+        raise JournalError(msg)
+    # The writing end branches only between runs.
+    if over and not state.machine.done:
+        run = state.machine.memory.run
+        msg = f"{where}: branch during unfinished run {run!r}; the journal is damaged"
         raise JournalError(msg)
     return state.machine
 
@@ -396,7 +401,7 @@ def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
 
 
 def _branch(state: SessionState, entry: Branched, where: str) -> None:
-    machine = _over(state, where)
+    machine = _machine(state, where, over=True)
     _keep_end(state, machine)
     end = state.ends.get(entry.run)
     if end is None and entry.run:
@@ -429,7 +434,7 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
         state.machine = forked_run(_machine(state, where), entry.run)
         state.copied_spent = state.machine.memory.spent
     else:
-        machine = _over(state, where)
+        machine = _machine(state, where, over=True)
         mine = machine.branched(machine)
         # Posted prompts are the original's to answer, but a setting was chosen for all that follows.
         changes = [event for event in state.posted if isinstance(event, events.ControlReceived)]
@@ -440,15 +445,6 @@ def _fork(state: SessionState, entry: Forked, where: str) -> None:
     state.posted, state.unbegun = [], frozenset()
     state.copied, state.title_spent, state.unbilled = entry.session, Spent(), Spent()
     state.origins += (entry.session,)
-
-
-def _over(state: SessionState, where: str) -> Machine:
-    """The machine, whose run is over: the writing end branches only between runs."""
-    machine = _machine(state, where)
-    if not machine.done:
-        msg = f"{where}: branch during unfinished run {machine.memory.run!r}; the journal is damaged"
-        raise JournalError(msg)
-    return machine
 
 
 # A run that is copied in its middle
