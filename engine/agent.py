@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import httpx
 
     from ..performers.secrets import Vault
-    from .session.redactor import Redactor, SecretNames
+    from .session.redactor import SecretNames
 
 
 DEFAULT_MODEL = "openai:gpt-5"
@@ -80,10 +80,12 @@ async def sleep(request: effects.SetTimer, scene: PerformContext) -> effects.Tim
     return effects.TimerFired(at=scene.clock.now(), request=request.id)
 
 
+Approver = Callable[[effects.AskApproval], Awaitable[effects.Decision | None]]
+"""Decides a question, or leaves it to another approver by None."""
+
+
 async def ask(
-    approver: Callable[[effects.AskApproval], Awaitable[effects.Decision | None]],
-    request: effects.AskApproval,
-    scene: PerformContext,
+    approver: Approver, request: effects.AskApproval, scene: PerformContext
 ) -> effects.ApprovalGiven | None:
     """Perform `AskApproval` by *approver*, however long it takes; None leaves it to another approver."""
     decision = await approver(request)
@@ -307,7 +309,7 @@ class Agent:
     secrets: effects.Secrets = attrs.field(default=effects.Secrets(), converter=as_secrets)
     # Of the agent and not of a session: a session that is opened again in this process finds its secrets.
     vault: Vault = attrs.field(factory=_own_vault, converter=_vault)
-    approver: Callable[[effects.AskApproval], Awaitable[effects.Decision | None]] | None = None
+    approver: Approver | None = None
     clock: Clock = attrs.field(factory=SystemClock)
     performers: Performers = attrs.field(factory=dict)
     # Made with the agent: a mistake in the settings is raised where they stand, and not at the first run.
@@ -333,11 +335,19 @@ class Agent:
     def _session(
         self, name: str, store: Store | None, fallback: Performers, *, fresh: bool = False
     ) -> Session:
+        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
+
         # The fallback is the weakest: a caller's own performer or approver replaces it.
-        performers, redactor = self._redacted({**fallback, **self._performers()}, name)
+        performers = {**fallback, **self._performers()}
+        # One redactor, which all performers of the session share.
+        redactor = Redactor(name, self.vault, self._secret_names)
+        # A tool without injected arguments has no way to emit before it ends. A host's own performer of tools
+        # may emit at any time.
+        ours = self.tools if performers[effects.RunTool] is self._runner else ()
+        silent = frozenset([tool.spec.name for tool in ours if not tool.parameters.injected])
         environment = Environment(
             config=self.config,
-            performers=performers,
+            performers=redacting(performers, redactor, silent),
             redactor=redactor,
             clock=self.clock,
             new_id=_new_id,
@@ -357,17 +367,6 @@ class Agent:
         # Only tools that say so: looking a tool up in an empty mapping is what most calls do.
         plain = {tool.spec.name: tool.plain for tool in self.tools if tool.plain}
         return SecretNames(self.secrets, self.config.tools, plain)
-
-    def _redacted(self, performers: Performers, session: str) -> tuple[Performers, Redactor]:
-        """*performers* that let no secret of *session* through, and the redactor that they share."""
-        from .session.redactor import Redactor, redacting  # noqa: PLC0415  # see `_secret_names`
-
-        redactor = Redactor(session, self.vault, self._secret_names)
-        # A tool without injected arguments has no way to emit before it ends. A host's own performer of tools
-        # may emit at any time.
-        ours = self.tools if performers[effects.RunTool] is self._runner else ()
-        silent = frozenset([tool.spec.name for tool in ours if not tool.parameters.injected])
-        return redacting(performers, redactor, silent), redactor
 
     def _performers(self) -> dict[type, Performer[Any]]:
         found: dict[type, Performer[Any]] = {

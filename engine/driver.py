@@ -419,9 +419,8 @@ def failed_answer(  # noqa: PLR0911  # one return for each kind of request
             failure = events.Failure.CANCELLED if cancelled else events.Failure.INTERNAL
             return events.ModelFailed(at=at, request=request.id, failure=failure, message=text)
         case requests.RunTool() | requests.RunAgent():
-            content, outcome = f"Tool execution crashed: {text}", Outcome.CRASHED
-            if cancelled:
-                content, outcome = model_messages.CANCELLED, Outcome.CANCELLED
+            content = model_messages.CANCELLED if cancelled else f"Tool execution crashed: {text}"
+            outcome = Outcome.CANCELLED if cancelled else Outcome.CRASHED
             finished = events.ToolFinished if isinstance(request, requests.RunTool) else events.AgentFinished
             answer = finished(at=at, request=request.id, content=content, outcome=outcome)
             return _marked_again(request, answer)

@@ -12,7 +12,7 @@ from .. import effects
 from ..effects import validators
 from ..states.rules.inputs import refusal
 from .journal.fold import SessionState
-from .machine import Machine, calls_of
+from .machine import Machine, calls_in
 
 DECISIONS = frozenset(get_args(effects.Decision))
 
@@ -95,7 +95,7 @@ def check_question(
 
 def cancel_event(call: str, machine: Machine | None, at: float) -> effects.CallCancelled:
     """The event that cancels *call* of *machine*; raises `UnknownCall` where it has a result already."""
-    calls = () if machine is None else calls_of(machine)
+    calls = () if machine is None else calls_in(machine.state)
     # With the calls that could be cancelled: the id often comes from a screen that is behind.
     if call not in calls:
         raise effects.UnknownCall(call, calls)

@@ -23,7 +23,7 @@ from ..effects.notices import DoneReason, Ignored
 from ..effects.records import SetModel
 from ..effects.requests import AskApproval
 from ..effects.usage import Spent
-from ..states import compacting, confirming, dispatching, done, executing, streaming, thinking
+from ..states import Start, State, compacting, confirming, dispatching, done, executing, streaming, thinking
 from ..states.batch.batch import Asked, Call, Reviewed, RunningChild, Settled
 from ..states.batch.permission import question
 from ..states.context import INPUTS, Context, ConversationMemory, Memory, SessionMemory
@@ -31,17 +31,7 @@ from ..states.rules.history_check import history_faults
 from ..states.rules.inputs import refusal
 from ..states.rules.limits import child_prompt
 from ..states.rules.schema import arguments_of
-from ..states.state import (
-    Compacting,
-    Confirming,
-    Dispatching,
-    Done,
-    Executing,
-    Start,
-    State,
-    Streaming,
-    Thinking,
-)
+from ..states.state import Compacting, Confirming, Dispatching, Done, Executing, Streaming, Thinking
 from ..states.table import LEGAL
 from .journal.entries import RunOpened
 from .rendering import state_line
@@ -382,11 +372,6 @@ def questions(machine: Machine) -> tuple[AskApproval, ...]:
     there = calls_at(machine.state) if isinstance(machine.state, Confirming) else ()
     # Made anew from the phases: a state that was restored from a journal has no list of questions.
     return tuple([question(one.call, one.phase) for one in there if isinstance(one.phase, Asked)])
-
-
-def calls_of(machine: Machine) -> tuple[str, ...]:
-    """The ids of the calls of *machine* that have no result yet."""
-    return calls_in(machine.state)
 
 
 def calls_in(state: State | None) -> tuple[str, ...]:

@@ -51,12 +51,11 @@ def price_of(
     at = datetime.now(UTC) if now is None else now
     # The list names models as providers do, without the prefix that chooses a wire here.
     wire = wire_of(spec.name)
-    name, provider = spec.name.removeprefix(f"{wire}:"), wire or DEFAULT_WIRE
+    name = spec.name.removeprefix(f"{wire}:")
     # A base URL replaces the provider: a name alone would give the provider's price to a private server.
+    provider = wire or DEFAULT_WIRE if base_url is None else None
     try:
-        found, info = snapshot.find_provider_model(
-            name, None, provider if base_url is None else None, base_url
-        )
+        found, info = snapshot.find_provider_model(name, None, provider, base_url)
     except LookupError:
         # No price and not an error: a new model can be used before the list knows it.
         return None

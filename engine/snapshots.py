@@ -164,12 +164,10 @@ def _flat(state: states.State, memory: states.Memory) -> Snapshot:
 
 def _grouped(snapshot: Snapshot, history: History) -> states.Memory:
     """The memory that `_flat` took apart, over *history*."""
-    flat = {**attrs.asdict(snapshot, recurse=False), "history": history}
+    flat: dict[str, Any] = {**attrs.asdict(snapshot, recurse=False), "history": history}
 
     def part(kind: type[M], **groups: Any) -> M:  # noqa: ANN401  # groups of several classes
-        mine: dict[str, Any] = {
-            each.name: flat[each.name] for each in attrs.fields(kind) if each.name in flat
-        }
+        mine = {one.name: flat[one.name] for one in attrs.fields(kind) if one.name in flat}
         return kind(**mine, **groups)
 
     session, progress = part(SessionMemory), part(RunProgress)

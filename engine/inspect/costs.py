@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import final
 
@@ -77,7 +78,7 @@ class Account:
     def __init__(self, entries: Sequence[bytes], session: str) -> None:
         self.children: dict[str, ChildAccount] = {}
         self._own = Spent()
-        self._models: dict[str, Spent] = {}
+        self._models = defaultdict[str, Spent](Spent)
         self._model = ""  # the model at work: a run asks one at a time
         self._agents: dict[str, RunAgent] = {}  # by request, which is all that a child's answer names
         self._session, self._state = session, initial_state(entries)
@@ -103,7 +104,8 @@ class Account:
         if isinstance(entry, Forked):
             # The original pays for what was spent before, and for its children. Their requests stay known:
             # a fork may be given the answer of a child that the original began.
-            self._own, self._models, self.children = Spent(), {}, {}
+            self._own, self.children = Spent(), {}
+            self._models.clear()
         event = entry.event if isinstance(entry, Stepped) else None
         for number, effect in enumerate(effects):
             # Only what follows may be the spender: one step may book for several calls and settle each after
@@ -136,9 +138,8 @@ class Account:
                 # No answer comes any more: what the child had reported is booked, and then its call settles.
                 call = next(effect.call for effect in rest if isinstance(effect, CallSettled))
                 self.children[call].spent += spent
-            # A tool uses time and no model, so it is in no model's share.
-            case events.ToolFinished():
-                self._own += spent
             case _:
                 self._own += spent
-                self._models[self._model] = self._models.get(self._model, Spent()) + spent
+                # A tool uses time and no model, so it is in no model's share.
+                if not isinstance(event, events.ToolFinished):
+                    self._models[self._model] += spent
