@@ -8,8 +8,9 @@ any tool can read a journal. Data that cannot be read is a `JournalError` that s
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import cattrs
 import msgspec
@@ -21,11 +22,6 @@ from ..effects.validators import MAX_ENTRY
 from ..states.batch.batch import Forever
 from ..states.context import AsConfigured, NotBegun
 from .journal.entries import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
 
 TAG = "type"
 
@@ -83,17 +79,8 @@ MOST_DIGITS = 30
 
 # In this order: a generated hook takes in the hooks of its fields as they are at that moment.
 SETTINGS = (
-    *(
-        effects.ToolSpec,
-        effects.Limits,
-        effects.Price,
-        effects.ModelSpec,
-        effects.Policy,
-        effects.Retries,
-        effects.Compaction,
-        effects.Loops,
-    ),
-    *(effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
+    *(effects.ToolSpec, effects.Limits, effects.Price, effects.ModelSpec, effects.Policy, effects.Retries),
+    *(effects.Compaction, effects.Loops, effects.Rule, effects.HookSpec, effects.ChildSpec, effects.Config),
 )
 """The settings of a run, the inner classes first."""
 

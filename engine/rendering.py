@@ -32,7 +32,7 @@ TEXT_SHOWN = 120
 TEXT_END = 40
 """Characters of the end of a long text."""
 
-PHASES: Final = {RunningChild: "child", AwaitingHooks: "hooks", AllowedAwaitingHooks: "hooks"}
+PHASES: dict[type, str] = {RunningChild: "child", AwaitingHooks: "hooks", AllowedAwaitingHooks: "hooks"}
 """The words for phases whose classes have a name of several words."""
 
 Render = Callable[[Any], str]

@@ -171,8 +171,9 @@ def _words(call: str, asked: set[str], one: _Occurrence) -> Iterator[tuple[str, 
             # With the id of the question: a person's own log of answers has that and not the call.
             yield "asked", f"a person, because of {what.why}; the question is {request}"
         # Hooks of other occasions name no call, so they never match here.
-        case what if getattr(what, "call", None) == call:
-            yield from _of_call(what, one.session)
+        case what:
+            if getattr(what, "call", None) == call:
+                yield from _of_call(what, one.session)
 
 
 def _of_call(what: effects.Effect | _Interference, session: str) -> Iterator[tuple[str, str]]:
